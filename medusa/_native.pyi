@@ -1,0 +1,164 @@
+"""Types of the native module. Every object is used by one thread at a time; long calls release the GIL.
+
+*Rows* below means any object with the Arrow PyCapsule interface for a struct array (a
+``pyarrow.RecordBatch``). Arrays may be sliced (offset not 0). Nothing of the rows is kept after the
+call returns, unless a method says so. Results are ``Batch``es, imported without a copy by
+``pyarrow.record_batch(batch)``.
+
+Native types are the Arrow format strings ``l`` int64, ``L`` uint64, ``g`` float64, ``u`` utf8,
+``z`` binary, ``b`` bool: the engine widens everything else to one of these before, and narrows after.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+def abi_version() -> int: ...
+def cpu_kernels() -> str:
+    """Which kernels were chosen at run time: ``baseline`` or ``avx2``."""
+
+class Batch:
+    """A struct array made by native code; handed over once (``__arrow_c_array__``)."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+    @property
+    def num_rows(self) -> int: ...
+
+class Window:
+    """Groups and accumulators of a tumbling or sliding window, in panes."""
+
+    def __init__(
+        self,
+        *,
+        size_us: int,
+        advance_us: int,
+        keys: Sequence[str],
+        inputs: Sequence[str],
+        aggregates: Sequence[tuple[str, int]],
+        stage: str = "whole",
+        seed: int = 0,
+    ) -> None:
+        """Make an empty window box.
+
+        Args:
+            keys: native types of the key columns (may be empty).
+            inputs: native types of the argument columns.
+            aggregates: (function, index into ``inputs`` or -1 for ``count`` of rows); functions
+                count, sum, min, max, avg, variance, count_distinct.
+            stage: whole, partial or combine.
+            seed: keys the hash table; never influences order or output.
+        """
+
+    def add(self, rows: Any) -> None:
+        """Take rows.
+
+        ``whole`` and ``partial``: columns time (int64 or timestamp[us]; no nulls), keys, inputs,
+        in this order (names don't matter). ``combine``: window_start, window_end (int64 or
+        timestamp[us]), keys, state columns as ``partial`` emits them.
+        No row may be in a window closed already: the caller has dropped late rows.
+
+        Raises:
+            ValueError: columns don't have the declared types, or a time is below the boundary.
+            MemoryError: nothing of the rows was taken.
+        """
+
+    def close(self, boundary_us: int) -> list[Batch]:
+        """Close and emit all windows with ``window_end <= boundary_us``, in order.
+
+        Columns: window_start, window_end (timestamp[us, UTC]), keys, then one column per aggregate
+        (``partial``: its state columns). Rows by (window_end, window_start, first appearance of
+        the key in that window); ``combine``: by key, null first, then value order. Empty windows
+        are not emitted. An integer ``sum`` that doesn't fit int64 fails its group: see ``failed``.
+        Few large batches rather than many small ones: windows of fewer than some thousand groups
+        share a batch, larger ones come without a copy of the accumulators.
+        """
+
+    def failed(self) -> Batch | None:
+        """Groups that failed since the last call: window_start, window_end, keys, aggregate (int32)."""
+
+    def next_end_us(self) -> int:
+        """The earliest window_end that is still to be closed, given the last boundary."""
+
+    def oldest_open_us(self) -> int | None:
+        """window_start of the oldest window that holds rows; None when there is none."""
+
+    def rows_open(self) -> int:
+        """Rows taken that stand in a window not yet closed."""
+
+    def nbytes(self) -> int:
+        """Memory held, in bytes."""
+
+    def state(self) -> Batch:
+        """Everything held: rows pane_start, pane_end (int64), first (int64: position of the first
+        row of the group), keys, state columns; panes ascending, groups in order of first appearance.
+        The object is unchanged."""
+
+    def position(self) -> tuple[int, int]:
+        """(boundary of the last ``close``, rows taken so far): goes beside ``state``."""
+
+    def load(self, state: Any, boundary_us: int, taken: int) -> None:
+        """Take back what ``state`` and ``position`` gave; only on an empty object.
+
+        Raises:
+            ValueError: columns, order or contents can't have come from ``state``; nothing changed.
+        """
+
+class Keys:
+    """Key columns to dense ids 0, 1, 2 ... in order of first appearance."""
+
+    def __init__(self, keys: Sequence[str], *, seed: int = 0) -> None: ...
+    def map(self, rows: Any, *, insert: bool = True) -> Any:
+        """An array (Arrow PyCapsule, int32) of one id per row; -1 for an unknown key when not inserting."""
+
+    def __len__(self) -> int: ...
+    def keys(self) -> Batch:
+        """The keys in order of their ids."""
+
+class Lateness:
+    """Judges lateness row by row, so that batch cuts never matter."""
+
+    def __init__(self, slack_us: int, *, max_us: int | None = None, boundary_us: int | None = None) -> None: ...
+    def judge(self, times: Any) -> tuple[int, int, Any]:
+        """Judge one int64 or timestamp[us] array: (late rows, greatest lateness in us, mask or None).
+
+        A row is late when its time is below (largest time of earlier rows) - slack, or below the
+        explicit boundary. The mask is a bool array (Arrow PyCapsule), None where no row is late.
+        """
+
+    def promise(self, boundary_us: int) -> None:
+        """Take an explicit boundary; it may not decrease (ValueError)."""
+
+    @property
+    def max_us(self) -> int | None:
+        """Largest time seen; None before the first row."""
+
+    @property
+    def boundary_us(self) -> int:
+        """The boundary that follows: max(largest time - slack, explicit boundary)."""
+
+class Queue:
+    """A bounded queue of train ids with a cursor per reader."""
+
+    def __init__(self, *, bytes_max: int, trains_max: int = 1 << 20) -> None: ...
+    def push(self, train_id: int, nbytes: int) -> bool:
+        """Append; False when it would exceed a bound, and then nothing was stored. A single train
+        larger than the bound enters an empty queue."""
+
+    def reader(self) -> int:
+        """A new reader, at the oldest train held; its number."""
+
+    def next(self, reader: int) -> int | None:
+        """The reader's next train id, or None; moves the reader on."""
+
+    def close(self, reader: int) -> None: ...
+    def trim(self) -> list[int]:
+        """Drop and return the ids that every reader has passed (all of them without readers)."""
+
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+
+def hash_partition(rows: Any) -> Any:
+    """One uint64 per row (Arrow PyCapsule): fixed for all nodes, versions and Arrow layouts."""
+
+def crc32c(data: Any, value: int = 0) -> int:
+    """CRC-32C (Castagnoli) of a buffer; ``value``: of what came before it."""

@@ -1,0 +1,78 @@
+"""What travels on an arc: trains of rows, and the control elements between them.
+
+A stream is a sequence of these. Per-row metadata is never materialised when the header of a
+train can carry it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NewType, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["END_US", "START_US", "Boundary", "Element", "Kind", "Micros", "RecDone", "Train", "Undo"]
+
+Micros = NewType("Micros", int)
+"""A point of stream time, or a length of it, in whole microseconds (points: since the Unix epoch)."""
+
+START_US = Micros(-(1 << 62))
+"""A boundary that promises nothing: where every stream begins."""
+
+END_US = Micros(1 << 62)
+"""The boundary that ends a stream: no row comes after it."""
+
+
+class Kind(Enum):
+    """Whether the rows of a train are final."""
+
+    STABLE = "stable"
+    TENTATIVE = "tentative"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train:
+    """A record batch and its header.
+
+    Attributes:
+        batch: the rows; its schema is the schema of the stream.
+        times: one ``timestamp[us, UTC]`` per row, without nulls: the hidden time column. None in
+            a stream without time.
+        first_seq: the position of the first row in its stream, counted from 0.
+        kind: stable or tentative.
+        late: one bool per row, true where the source judged the row late; None where no row is.
+            Only trains that carry arrival order have it; time-dependent boxes drop those rows.
+    """
+
+    batch: pa.RecordBatch
+    times: pa.Array | None = None
+    first_seq: int = 0
+    kind: Kind = Kind.STABLE
+    late: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A promise: no later row of this stream has a time below ``time_us``."""
+
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Everything of this stream from ``seq`` on is withdrawn (Borealis DPC)."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecDone:
+    """The corrections that followed an ``Undo`` are complete (Borealis DPC)."""
+
+
+Element: TypeAlias = Train | Boundary | Undo | RecDone

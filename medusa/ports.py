@@ -1,0 +1,64 @@
+"""The doors through which everything above the ground floor asks for IO.
+
+The engine and the minds know only these protocols; ``medusa.runtime`` implements them with files
+and clocks, ``medusa.sim`` with virtual time and a disk that can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+__all__ = ["Buffer", "Clock", "Store", "Workers"]
+
+Buffer = bytes | bytearray | memoryview
+"""Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Time as the outside sees it."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch. May step; never used to order tuples."""
+
+    def monotonic_us(self) -> int:
+        """Microseconds since some fixed moment; never runs back."""
+
+
+class Store(Protocol):
+    """Named, immutable groups of files: a checkpoint is one group.
+
+    A group is there whole or not at all, also after a power cut.
+    """
+
+    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+        """Store a new group durably; when this returns it survives a power cut.
+
+        Raises:
+            StateError: it couldn't be written; the group doesn't exist.
+        """
+
+    def read(self, name: str) -> dict[str, Buffer]:
+        """All files of a group.
+
+        Raises:
+            StateError: there is no such group, or it can't be read; names the path.
+        """
+
+    def names(self) -> list[str]:
+        """Names of the whole groups, ascending."""
+
+    def delete(self, name: str) -> None:
+        """Forget a group; one that isn't there is no error."""
+
+    def where(self, name: str, file: str = "") -> str:
+        """The group (or one file of it) as a person would look for it: for messages only."""
+
+
+class Workers(Protocol):
+    """Threads that run native work."""
+
+    def map(self, work: Callable[[T], None], parts: Sequence[T]) -> None:
+        """Run ``work`` on each part and return when all have ended; the first error is raised."""
