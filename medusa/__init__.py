@@ -1,0 +1,88 @@
+"""Medusa: continuous queries over streams, inside a program or over many nodes.
+
+Names load on first use, so that ``import medusa`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from medusa.elements import Boundary as Boundary
+    from medusa.elements import Kind as Kind
+    from medusa.elements import Train as Train
+    from medusa.errors import ContractError as ContractError
+    from medusa.errors import DataError as DataError
+    from medusa.errors import DeadRowWarning as DeadRowWarning
+    from medusa.errors import FullError as FullError
+    from medusa.errors import LateWarning as LateWarning
+    from medusa.errors import LinkError as LinkError
+    from medusa.errors import MedusaError as MedusaError
+    from medusa.errors import QueryError as QueryError
+    from medusa.errors import StateError as StateError
+    from medusa.query.aggregates import avg as avg
+    from medusa.query.aggregates import count as count
+    from medusa.query.aggregates import count_distinct as count_distinct
+    from medusa.query.aggregates import max as max
+    from medusa.query.aggregates import min as min
+    from medusa.query.aggregates import sum as sum
+    from medusa.query.aggregates import variance as variance
+    from medusa.query.builder import Query as Query
+    from medusa.query.builder import Stream as Stream
+    from medusa.query.column import col as col
+    from medusa.query.column import lit as lit
+    from medusa.query.column import time as time
+    from medusa.query.column import when as when
+    from medusa.runtime.client import connect as connect
+    from medusa.runtime.embedded import collect as collect
+    from medusa.runtime.embedded import restore as restore
+    from medusa.runtime.embedded import start as start
+
+__version__ = "0.1.0"
+
+# Name -> the module that has it.
+_HOMES = {
+    **dict.fromkeys(("Boundary", "Kind", "Train"), "medusa.elements"),
+    **dict.fromkeys(
+        (
+            "ContractError",
+            "DataError",
+            "DeadRowWarning",
+            "FullError",
+            "LateWarning",
+            "LinkError",
+            "MedusaError",
+            "QueryError",
+            "StateError",
+        ),
+        "medusa.errors",
+    ),
+    **dict.fromkeys(
+        ("avg", "count", "count_distinct", "max", "min", "sum", "variance"), "medusa.query.aggregates"
+    ),
+    **dict.fromkeys(("Query", "Stream"), "medusa.query.builder"),
+    **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
+    **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
+    "connect": "medusa.runtime.client",
+}
+
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  the table is the list
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        from medusa.query.suggest import did_you_mean
+
+        hint = did_you_mean(name, _HOMES) if not name.startswith("_") else ""
+        raise AttributeError(
+            f"module 'medusa' has no attribute {name!r}" + (f" ({hint})" if hint.startswith("did") else "")
+        )
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
