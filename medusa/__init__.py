@@ -67,7 +67,7 @@ _HOMES = {
     "connect": "medusa.runtime.client",
 }
 
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604  the table is the list
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -35,12 +35,12 @@ TIME_UNITS_US = {
 }
 
 _DURATION_NAMES = {
-    **{name: "us" for name in ("us", "µs", "μs", "microsecond", "microseconds")},
-    **{name: "ms" for name in ("ms", "millisecond", "milliseconds")},
-    **{name: "s" for name in ("s", "sec", "secs", "second", "seconds")},
-    **{name: "min" for name in ("min", "mins", "minute", "minutes")},
-    **{name: "h" for name in ("h", "hr", "hour", "hours")},
-    **{name: "d" for name in ("d", "day", "days")},
+    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), "h"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
 }
 _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 

@@ -53,7 +53,7 @@ class Input(msgspec.Struct, frozen=True):
     port: str = ""
 
 
-class Source(msgspec.Struct, frozen=True, tag="source", kw_only=True):
+class Source(msgspec.Struct, frozen=True, tag_field="kind", tag="source", kw_only=True):
     """Where rows enter.
 
     Attributes:
@@ -76,7 +76,7 @@ class Source(msgspec.Struct, frozen=True, tag="source", kw_only=True):
     inputs: tuple[Input, ...] = ()
 
 
-class Filter(msgspec.Struct, frozen=True, tag="filter", kw_only=True):
+class Filter(msgspec.Struct, frozen=True, tag_field="kind", tag="filter", kw_only=True):
     """Keeps the rows for which the predicate is true (not false, not null)."""
 
     id: str
@@ -84,7 +84,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", kw_only=True):
     predicate: Expression
 
 
-class Select(msgspec.Struct, frozen=True, tag="select", kw_only=True):
+class Select(msgspec.Struct, frozen=True, tag_field="kind", tag="select", kw_only=True):
     """Aurora's Map: rows of exactly these columns."""
 
     id: str
@@ -92,7 +92,7 @@ class Select(msgspec.Struct, frozen=True, tag="select", kw_only=True):
     columns: tuple[Named, ...]
 
 
-class WithColumns(msgspec.Struct, frozen=True, tag="with_columns", kw_only=True):
+class WithColumns(msgspec.Struct, frozen=True, tag_field="kind", tag="with_columns", kw_only=True):
     """Adds columns, or replaces those of the same name in their place; keeps the others."""
 
     id: str
@@ -100,7 +100,7 @@ class WithColumns(msgspec.Struct, frozen=True, tag="with_columns", kw_only=True)
     columns: tuple[Named, ...]
 
 
-class Union(msgspec.Struct, frozen=True, tag="union", kw_only=True):
+class Union(msgspec.Struct, frozen=True, tag_field="kind", tag="union", kw_only=True):
     """The rows of several streams of one schema, in the order of arrival."""
 
     id: str
@@ -115,7 +115,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
     arg: Expression | None = None
 
 
-class Aggregate(msgspec.Struct, frozen=True, tag="aggregate", kw_only=True):
+class Aggregate(msgspec.Struct, frozen=True, tag_field="kind", tag="aggregate", kw_only=True):
     """Groups and aggregates per tumbling or sliding window, aligned to the epoch.
 
     Attributes:
@@ -137,7 +137,7 @@ class Aggregate(msgspec.Struct, frozen=True, tag="aggregate", kw_only=True):
     stage: str = "whole"
 
 
-class Join(msgspec.Struct, frozen=True, tag="join", kw_only=True):
+class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join", kw_only=True):
     """Inner equi-join of rows at most ``within_us`` apart in time (either way, inclusive).
 
     ``left_keys[i]`` is matched with ``right_keys[i]``; the output has the key columns once, under
@@ -155,7 +155,7 @@ class Join(msgspec.Struct, frozen=True, tag="join", kw_only=True):
     suffixes: tuple[str, str] = ("", "_right")
 
 
-class WindowJoin(msgspec.Struct, frozen=True, tag="window_join", kw_only=True):
+class WindowJoin(msgspec.Struct, frozen=True, tag_field="kind", tag="window_join", kw_only=True):
     """Inner join of rows of equal ``window_start`` and ``window_end`` (and equal keys).
 
     Output: window_start, window_end, the keys, the other left columns, the other right columns.
@@ -170,7 +170,7 @@ class WindowJoin(msgspec.Struct, frozen=True, tag="window_join", kw_only=True):
     suffixes: tuple[str, str] = ("", "_right")
 
 
-class Sink(msgspec.Struct, frozen=True, tag="sink", kw_only=True):
+class Sink(msgspec.Struct, frozen=True, tag_field="kind", tag="sink", kw_only=True):
     """Where rows leave, under this name."""
 
     id: str

@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "Named"]
 
 
-class Column(msgspec.Struct, frozen=True, tag="column"):
+class Column(msgspec.Struct, frozen=True, tag_field="node", tag="column"):
     """A column of the input, by name (case-sensitive).
 
     In the ``where`` of a join the name is ``left.x`` or ``right.x``.
@@ -22,7 +22,7 @@ class Column(msgspec.Struct, frozen=True, tag="column"):
     name: str
 
 
-class Literal(msgspec.Struct, frozen=True, tag="literal"):
+class Literal(msgspec.Struct, frozen=True, tag_field="node", tag="literal"):
     """A constant.
 
     Attributes:
@@ -37,7 +37,7 @@ class Literal(msgspec.Struct, frozen=True, tag="literal"):
     value: bool | int | float | str | None
 
 
-class Call(msgspec.Struct, frozen=True, tag="call"):
+class Call(msgspec.Struct, frozen=True, tag_field="node", tag="call"):
     """A function of the closed list in ``medusa.query.functions``, on its arguments.
 
     ``and``, ``or``, ``add``, ``mul`` and ``concat`` take two or more, evaluated left to right.
@@ -47,14 +47,14 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     args: tuple[Expression, ...] = ()
 
 
-class Cast(msgspec.Struct, frozen=True, tag="cast"):
+class Cast(msgspec.Struct, frozen=True, tag_field="node", tag="cast"):
     """A conversion; a row whose value doesn't fit fails."""
 
     arg: Expression
     type: str
 
 
-class Case(msgspec.Struct, frozen=True, tag="case"):
+class Case(msgspec.Struct, frozen=True, tag_field="node", tag="case"):
     """The value of the first branch whose condition is true, else ``otherwise`` (else null)."""
 
     branches: tuple[tuple[Expression, Expression], ...]
