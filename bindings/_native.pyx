@@ -1,0 +1,28 @@
+# cython: boundscheck=False, wraparound=False, embedsignature=False, binding=False
+"""The one native module: wrappers over the C library, one piece per idea. See ``medusa/_native.pyi``.
+
+The pieces hold checks, ownership and the GIL; no algorithm and no policy.
+"""
+
+include "common.pxi"
+
+
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    static int md_has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+    #else
+    static int md_has_avx2(void) { return 0; }
+    #endif
+    """
+    int md_has_avx2() nogil
+
+
+def abi_version():
+    """Version of this interface between the engine and native code."""
+    return 1
+
+
+def cpu_kernels():
+    """Which kernels were chosen at run time: ``baseline`` or ``avx2``."""
+    return "avx2" if md_has_avx2() else "baseline"
