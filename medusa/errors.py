@@ -8,6 +8,7 @@ Anything else that escapes from Medusa is a bug of ours.
 from __future__ import annotations
 
 __all__ = [
+    "ConfigError",
     "ContractError",
     "DataError",
     "DeadRowWarning",
@@ -71,6 +72,12 @@ class LinkError(MedusaError):
     """A node, stream or client that can't be reached, found or agreed with."""
 
     code = "link"
+
+
+class ConfigError(MedusaError):
+    """The configuration of a node can't be used: says the line, the field and what is allowed."""
+
+    code = "config"
 
 
 class ContractError(MedusaError):

@@ -1,0 +1,314 @@
+"""The configuration of a node: text in, checked settings out. Reads no file.
+
+name = "edge-1"
+listen = "tcp://127.0.0.1:5555"      # or tcp://127.0.0.1:* for a free port, or ipc:///path
+data = "state/edge-1"
+
+[peers]
+core = "tcp://127.0.0.1:5557"
+
+[limits]
+retention = "64 MiB"
+checkpoint_every = "1s"
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from medusa.errors import ConfigError
+from medusa.query.suggest import did_you_mean
+from medusa.units import byte_count, duration_text, duration_us, size_text
+
+__all__ = ["Limits", "Settings", "check_address", "parse"]
+
+NAME = re.compile(r"[a-z0-9_-]{1,64}")
+IPC_PATH_MAX = 107
+"""Bytes of a path that a Unix socket can have."""
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a node; each has a range, checked when the settings are read."""
+
+    credit_bytes: int = 4 * MIB
+    """Bytes a peer may have in flight to us per stream. In [64 KiB, 1 GiB].
+
+    Too small: a link of r seconds round trip carries at most credit/r bytes per second (4 MiB at
+    100 ms: 42 MB/s). Too large: that much memory per stream, and control messages wait behind it.
+    """
+
+    retention_bytes: int = 64 * MIB
+    """Bytes kept per outgoing stream until its receivers hold them durably. In [1 MiB, 64 GiB].
+
+    Too small: the fragment waits for its receivers' checkpoints (a rate of at most
+    retention/checkpoint_every). Too large: that much memory, and as much in each checkpoint.
+    """
+
+    checkpoint_every_us: int = SECOND_US
+    """Stream output becomes durable this often. In [50 ms, 10 min].
+
+    Too small: the disk is busy with checkpoints. Too large: upstream keeps, and after a crash
+    resends, what came since the last one.
+    """
+
+    memory_bytes: int = 1 * GIB
+    """Bytes that arrived and wait for a fragment. In [16 MiB, 1 TiB]; beyond it credit stops."""
+
+    subscriber_timeout_us: int = 10 * SECOND_US
+    """A plain subscriber that doesn't read for so long is cut off. In [100 ms, 1 d]."""
+
+    deploy_timeout_us: int = 5 * SECOND_US
+    """A deployment that not all nodes have answered by then is undone. In [100 ms, 10 min]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a node needs to know about itself and its peers."""
+
+    name: str
+    listen: str
+    data: str
+    peers: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    participant: str = "local"
+
+
+# Field in the file -> (attribute, least, most); bytes below the line, microseconds above it.
+_DURATIONS = {
+    "checkpoint_every": ("checkpoint_every_us", 50_000, 600 * SECOND_US),
+    "subscriber_timeout": ("subscriber_timeout_us", 100_000, 86_400 * SECOND_US),
+    "deploy_timeout": ("deploy_timeout_us", 100_000, 600 * SECOND_US),
+}
+_SIZES = {
+    "credit": ("credit_bytes", 64 * KIB, GIB),
+    "retention": ("retention_bytes", MIB, 64 * GIB),
+    "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
+}
+_FIELDS = ("name", "listen", "data", "store", "participant", "peers", "limits")
+
+
+def parse(text: str, *, where: str = "node.toml") -> Settings:
+    """Read the configuration of a node.
+
+    Args:
+        text: TOML.
+        where: what to call it in messages.
+
+    Raises:
+        ConfigError: no TOML, an unknown field, a missing one, or a value that is not allowed; the
+            message begins with ``where`` and the line.
+    """
+    return _Reader(text, where).settings()
+
+
+class _Reader:
+    """One reading of one text; knows the lines of the fields for its messages."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._lines = text.splitlines()
+        self._where = where
+        try:
+            self._root = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{where}: {error}", hint="see docs/nodes.md", code="config.toml") from None
+
+    def settings(self) -> Settings:
+        self._known("", self._root, _FIELDS)
+        name = self._name("name")
+        self._store()
+        data = self._text("data")
+        if not data.strip() or "\0" in data:
+            raise self._error("data", "data is empty", hint='a folder: data = "state/edge-1"')
+        listen = self._address("", "listen", self._text("listen"), bind=True)
+        participant = self._name("participant") if "participant" in self._root else "local"
+        return Settings(
+            name=name,
+            listen=listen,
+            data=data,
+            peers=self._peers(name),
+            limits=self._limits(),
+            participant=participant,
+        )
+
+    def _peers(self, own: str) -> dict[str, str]:
+        table = self._table("peers")
+        peers: dict[str, str] = {}
+        for peer, address in table.items():
+            if not NAME.fullmatch(peer):
+                raise self._error("peers", f"peer name {peer!r}", hint=_NAME_RULE, within=peer)
+            if peer == own:
+                raise self._error("peers", f"{peer!r} is this node itself", hint="remove it", within=peer)
+            if not isinstance(address, str):
+                raise self._error(
+                    "peers", f"expected an address, got {address!r}", hint=_ADDRESS_RULE, within=peer
+                )
+            peers[peer] = self._address("peers", peer, address, bind=False)
+        return peers
+
+    def _limits(self) -> Limits:
+        table = self._table("limits")
+        self._known("limits", table, (*_SIZES, *_DURATIONS))
+        values: dict[str, int] = {}
+        for key, value in table.items():
+            attribute, least, most = _SIZES.get(key) or _DURATIONS[key]
+            what = f"{self._at('limits', key)}: limits.{key}"
+            if key in _SIZES:
+                number = byte_count(value, what=what, error=ConfigError)
+                shown = f"{size_text(least)} to {size_text(most)}"
+            else:
+                if isinstance(value, int):
+                    raise self._error(
+                        "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
+                    )
+                number = duration_us(value, what=what, error=ConfigError)
+                shown = f"{duration_text(least)} to {duration_text(most)}"
+            if not least <= number <= most:
+                raise self._error(
+                    "limits", f"{value!r} is out of range", hint=f"allowed: {shown}", within=key
+                )
+            values[attribute] = number
+        limits = Limits(**values)
+        if limits.credit_bytes > limits.memory_bytes:
+            raise self._error("limits", "credit is larger than memory", hint="lower credit", within="credit")
+        return limits
+
+    def _store(self) -> None:
+        store = self._root.get("store", "disk")
+        if store == "memory":
+            raise self._error(
+                "store",
+                "store = 'memory' is not supported in this version",
+                hint="leave it out: a node keeps its state on disk, in the folder `data`",
+            )
+        if store != "disk":
+            raise self._error("store", f"{store!r} is no store", hint='allowed: "disk"')
+
+    def _name(self, key: str) -> str:
+        value = self._text(key)
+        if not NAME.fullmatch(value):
+            raise self._error(key, f"{value[:80]!r} is no name", hint=_NAME_RULE)
+        return value
+
+    def _address(self, table: str, key: str, address: str, *, bind: bool) -> str:
+        try:
+            return check_address(address, bind=bind)
+        except ConfigError as error:
+            raise self._error(
+                table or key, error.message, hint=error.hint, within=key, code=error.code
+            ) from None
+
+    def _text(self, key: str) -> str:
+        if key not in self._root:
+            raise ConfigError(
+                f"{self._where}: {key} is missing", hint=f'add a line: {key} = "..."', code="config.missing"
+            )
+        value = self._root[key]
+        if not isinstance(value, str):
+            raise self._error(key, f"expected text, got {value!r}", hint=f'write {key} = "..."')
+        return value
+
+    def _table(self, key: str) -> dict[str, Any]:
+        value = self._root.get(key, {})
+        if not isinstance(value, dict):
+            raise self._error(
+                key, f"expected a table, got {value!r}", hint=f"write [{key}] and its fields below"
+            )
+        return value
+
+    def _known(self, table: str, values: Mapping[str, object], allowed: Iterable[str]) -> None:
+        for key in values:
+            if key not in allowed:
+                raise self._error(
+                    table or key,
+                    f"unknown field {key!r}",
+                    hint=did_you_mean(key, allowed),
+                    within=key,
+                    code="config.field",
+                )
+
+    def _error(
+        self, key: str, message: str, *, hint: str, within: str = "", code: str = "config.value"
+    ) -> ConfigError:
+        table = key if within and within != key else ""
+        shown = f"{table}.{within}" if table else key
+        return ConfigError(f"{self._at(table, within or key)}: {shown}: {message}", hint=hint, code=code)
+
+    def _at(self, table: str, key: str) -> str:
+        """``node.toml line 3``, or only the file where the line can't be told."""
+        current = ""
+        assign = re.compile(rf"""\s*(?:{re.escape(table)}\s*\.\s*)?["']?{re.escape(key)}["']?\s*=""")
+        for number, line in enumerate(self._lines, start=1):
+            header = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
+            if header:
+                current = header[1].strip("\"'")
+                if current == key and not table:
+                    return f"{self._where} line {number}"
+            if assign.match(line) and current in (table, ""):
+                return f"{self._where} line {number}"
+        return self._where
+
+
+_NAME_RULE = "names are 1 to 64 characters of a-z, 0-9, _ and -"
+_ADDRESS_RULE = (
+    'write "tcp://127.0.0.1:5555", "tcp://127.0.0.1:*" (to listen at a free port) or "ipc:///path"'
+)
+
+
+def check_address(address: str, *, bind: bool) -> str:
+    """An address that a node may use, in the form ZeroMQ takes.
+
+    Args:
+        address: ``tcp://host:port`` with a loopback host, or ``ipc:///path``.
+        bind: for listening, where port 0 or ``*`` means a free one.
+
+    Raises:
+        ConfigError: no address, or not on this machine.
+    """
+    if address.startswith("ipc://"):
+        path = address.removeprefix("ipc://")
+        if not path or path.startswith("@") or "\0" in path:
+            raise ConfigError(f"{address!r} has no path", hint=_ADDRESS_RULE, code="config.address")
+        if len(path.encode()) > IPC_PATH_MAX:
+            raise ConfigError(
+                f"the path of {address!r} has {len(path.encode())} bytes",
+                hint=f"a socket's path has at most {IPC_PATH_MAX}; use a shorter folder",
+                code="config.address",
+            )
+        return address
+    found = re.fullmatch(r"tcp://(\[[0-9a-fA-F:.]+\]|[^:/\[\]\s]+):(\d{1,5}|\*)", address)
+    if found is None:
+        raise ConfigError(f"{address[:120]!r} is no address", hint=_ADDRESS_RULE, code="config.address")
+    host, port = found[1], found[2]
+    if not _is_loopback(host):
+        raise ConfigError(
+            f"{host!r} is not an address of this machine alone",
+            hint="until nodes have keys anyone who reaches a node could command it; use 127.0.0.1 or ipc",
+            code="config.address.public",
+        )
+    if port in ("*", "0"):
+        if not bind:
+            raise ConfigError(f"{address!r} names no port", hint=_ADDRESS_RULE, code="config.address")
+        return f"tcp://{host}:*"
+    if not 1 <= int(port) <= 65535:
+        raise ConfigError(
+            f"port {port} is not between 1 and 65535", hint=_ADDRESS_RULE, code="config.address"
+        )
+    return address
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
