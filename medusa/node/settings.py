@@ -119,7 +119,9 @@ class _Reader:
         try:
             self._root = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{where}: {error}", hint="see docs/nodes.md", code="config.toml") from None
+            reason, _, place = str(error).partition(" (at line ")
+            at = f"{where} line {place.split(',')[0]}" if place else where
+            raise ConfigError(f"{at}: {reason}", hint="see docs/nodes.md", code="config.toml") from None
 
     def settings(self) -> Settings:
         self._known("", self._root, _FIELDS)
