@@ -5,6 +5,9 @@ The pieces hold checks, ownership and the GIL; no algorithm and no policy.
 """
 
 include "common.pxi"
+include "lateness.pxi"
+include "partition.pxi"
+include "queue.pxi"
 
 
 cdef extern from *:

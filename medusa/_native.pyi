@@ -132,8 +132,13 @@ class Lateness:
         """Largest time seen; None before the first row."""
 
     @property
+    def promised_us(self) -> int | None:
+        """The last explicit boundary (``boundary_us`` of a new object); None before the first."""
+
+    @property
     def boundary_us(self) -> int:
-        """The boundary that follows: max(largest time - slack, explicit boundary)."""
+        """The boundary that follows: max(largest time - slack, explicit boundary), and at least
+        ``elements.START_US``."""
 
 class Queue:
     """A bounded queue of train ids with a cursor per reader."""

@@ -1,0 +1,104 @@
+# `make` lists the targets. Each makes what it needs by itself and does nothing twice: the stamps
+# stand in $(VENV)/.stamp-*.  PYTHON=python3.12 chooses the Python, VENV=dir another place.
+
+VENV ?= .venv
+CC ?= cc
+CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative -Itests/native
+PY = $(VENV)/bin/python
+PIP = $(PY) -m pip --disable-pip-version-check install -q
+PYTEST = $(PY) -m pytest
+NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
+C_FILES = $(wildcard native/*.c tests/native/*.c examples/c/*.c)
+READY = $(VENV)/.stamp-built
+
+# The first Python that is new enough; empty when there is none.
+FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-full lint bench sanitize sim docs wheel clean
+
+help: ## list the targets
+	@echo "make TARGET, where TARGET is one of:"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | grep -v '^  help' | expand -t 14
+
+demo: $(READY) ## watch three nodes find a botnet in a real trace (under a minute)
+	$(VENV)/bin/medusa demo netmon $(ARGS)
+
+test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
+	$(PYTEST) $(ARGS)
+
+test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes on where it stopped; ISSUE=2 chooses
+	$(PYTEST) --full --resume $(VENV)/full-passed.json $(if $(ISSUE),--issue $(ISSUE)) $(ARGS)
+
+lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	@for file in $(C_FILES); do $(CC) $(CC_WARN) -c $$file -o /dev/null || exit 1; done
+	@echo "C files without warnings: $(words $(C_FILES))"
+
+bench: $(READY) $(VENV)/.stamp-extra-test $(VENV)/.stamp-extra-bench ## measure, beside peers in the same run; results in bench/results/
+	$(PYTEST) bench --benchmark-enable $(ARGS)
+
+sanitize: $(READY) $(VENV)/.stamp-extra-test ## run the native tests under ASan and UBSan
+	$(PY) tests/native/sanitize.py $(ARGS)
+
+SEEDS ?= 200
+sim: $(READY) ## run simulated federations with faults; SEEDS=1000 sets how many
+	$(VENV)/bin/medusa sim --seeds $(SEEDS) $(ARGS)
+
+docs: $(READY) $(VENV)/.stamp-extra-docs ## make the HTML pages in build/docs/
+	$(PY) docs/make.py build/docs
+
+wheel: $(READY) $(VENV)/.stamp-extra-wheel ## make the sdist and the manylinux wheel in dist/
+	@rm -rf build/wheel && mkdir -p build/wheel dist
+	$(PY) -m build --no-isolation --outdir build/wheel . > build/wheel/log.txt 2>&1 || { tail -n 40 build/wheel/log.txt; exit 1; }
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m auditwheel -v repair --wheel-dir dist build/wheel/*.whl \
+		> build/wheel/repair.txt 2>&1 || { tail -n 20 build/wheel/repair.txt; exit 1; }
+	@cp build/wheel/*.tar.gz dist/ && ls -l dist
+
+clean: ## remove what was built (.venv stays)
+	rm -rf build dist *.egg-info medusa/*.so bindings/_native.c .pytest_cache .mypy_cache .ruff_cache .benchmarks .hypothesis
+	rm -f $(READY)
+
+# --- what the targets stand on -------------------------------------------------------------------
+
+$(VENV)/.stamp-venv:
+	@test -n "$(FOUND)" || { echo "Medusa needs Python 3.11 or later. Install it (Debian, Ubuntu: apt install python3 python3-venv python3-dev;" \
+		"Fedora: dnf install python3-devel), or name one: make PYTHON=/path/to/python3.12"; exit 1; }
+	@command -v $(FOUND) >/dev/null || { echo "There is no Python named $(FOUND)."; exit 1; }
+	@$(FOUND) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Medusa needs Python 3.11 or later; $(FOUND) is older."; exit 1; }
+	@$(FOUND) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(FOUND) can't make a virtual environment." \
+		"Install its venv package (Debian, Ubuntu: apt install python3-venv)."; exit 1; }
+	@$(FOUND) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || { \
+		echo "$(FOUND) has no Python.h. Install its development package (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)."; exit 1; }
+	@command -v $(CC) >/dev/null || { echo "Medusa needs a C compiler, and there is no '$(CC)'." \
+		"Install one (Debian, Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc), or name one: make CC=clang"; exit 1; }
+	@echo 'int main(void) { return 0; }' | $(CC) -x c -include stdint.h -o /dev/null - || { \
+		echo "The C compiler '$(CC)' can't build a program. Install the C library's headers (Debian, Ubuntu: apt install libc6-dev)."; exit 1; }
+	@test -x $(PY) || { echo "making $(VENV) with $(FOUND)"; $(FOUND) -m venv $(VENV); }
+	@touch $@
+
+# Prints a list of requirements out of pyproject.toml: $(call wants,expression over d).
+wants = $(PY) -c 'import tomllib; d = tomllib.load(open("pyproject.toml", "rb")); print(*$(1), sep="\n")'
+
+$(VENV)/.stamp-needs: pyproject.toml $(VENV)/.stamp-venv
+	@echo "installing what Medusa stands on (numpy, pyarrow and some small packages; a minute or two)"
+	@$(call wants,d["build-system"]["requires"] + d["project"]["dependencies"]) > $(VENV)/wanted.txt
+	@$(PIP) -r $(VENV)/wanted.txt
+	@touch $@
+
+# The first time pip builds the extension as part of the editable install; later setup.py does it alone.
+$(READY): $(NATIVE) $(VENV)/.stamp-needs
+	@echo "building the extension"
+	@if [ $(VENV)/.stamp-editable -nt pyproject.toml ]; then CC="$(CC)" $(PY) setup.py -q build_ext --inplace; \
+	else CC="$(CC)" $(PIP) --no-build-isolation --no-deps -e . && touch $(VENV)/.stamp-editable; fi
+	@touch $@
+
+$(VENV)/.stamp-extra-%: pyproject.toml $(VENV)/.stamp-venv
+	@echo "installing the packages for '$*'"
+	@$(call wants,d["project"]["optional-dependencies"]["$*"]) > $(VENV)/wanted-$*.txt
+	@$(PIP) -r $(VENV)/wanted-$*.txt
+	@touch $@
