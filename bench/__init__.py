@@ -1,0 +1,1 @@
+"""How fast Medusa is, always beside others in the same run. See docs/benchmarks.md."""

@@ -1,0 +1,166 @@
+"""Question: how many events per second of one core does each engine take on W1, W2, W3, W5?
+
+    python -m bench.engines [--quick] [--peers polars,duckdb] [--threads 2] [--workloads W1,W5]
+
+Data: ``bench.data.events``, 10,000,000 rows (1,000,000 with ``--quick``), the same Arrow table for
+all. Each engine has its own process per workload; runs alternate between the engines, so that a
+change of the machine's speed meets all of them; first every answer is compared with numpy's.
+CPU time is that of the whole process. Memory is the highest resident size during a run minus
+the resident size before it, so the input is not in it, the answer is.
+
+What it does not show: the cost of reading files or sockets; how batch engines would do if the
+events came one by one (they would have to run again); more than one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench import data, machine, report
+from bench.worker import MODULES
+from bench.workloads import WORKLOADS, Workload, difference, reference
+
+BATCH_PEERS = ("polars", "polars-streaming", "duckdb", "datafusion")
+STREAMING_PEERS = ("streamz", "bytewax", "laminardb", "pyclink", "ubik-sql")
+
+
+class Contestant:
+    """A worker process; every method blocks until it has answered."""
+
+    def __init__(self, engine: str, workload: str, path: Path, threads: int) -> None:
+        self.engine = engine
+        self.runs: list[dict[str, Any]] = []
+        self.trouble = ""
+        command = [
+            sys.executable,
+            "-m",
+            "bench.worker",
+            engine,
+            workload,
+            str(path),
+            "--threads",
+            str(threads),
+        ]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        hello = self.hear()
+        self.version = hello.get("version", "?")
+        if not self.trouble and not hello["supported"]:
+            self.trouble = "can't express it"
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            _, errors = self.process.communicate()
+            self.trouble = (errors.strip().splitlines() or ["ended without a word"])[-1]
+            return {}
+        return dict(json.loads(line))
+
+    def ask(self, command: str) -> dict[str, Any]:
+        if self.trouble:
+            return {}
+        assert self.process.stdin is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.hear()
+
+    def run(self) -> None:
+        if figures := self.ask("run"):
+            self.runs.append(figures)
+
+    def check(self, workload: Workload, wanted: Any, folder: Path) -> None:
+        """Run once, unrecorded, and compare; an engine that is wrong takes no part in the figures."""
+        path = folder / f"{self.engine}.arrow"
+        if self.ask("run") and self.ask(f"answer {path}"):
+            self.trouble = difference(workload.name, data.load(path), wanted)
+            path.unlink()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def contest(workload: Workload, engines: list[str], rows: int, rounds: int, threads: int) -> dict[str, Any]:
+    """All engines on one workload: figures per engine."""
+    with tempfile.TemporaryDirectory(prefix="medusa-bench-") as name:
+        folder = Path(name)
+        path = folder / "events.arrow"
+        table = data.events(rows, workload.keys)
+        data.save(table, path)
+        wanted = reference(workload.name, table)
+        del table
+        contestants: list[Contestant] = []
+        try:
+            for engine in engines:
+                contestants.append(Contestant(engine, workload.name, path, threads))
+                contestants[-1].check(workload, wanted, folder)
+                print(f"  {engine}: {contestants[-1].trouble or 'exact'}", file=sys.stderr, flush=True)
+            for number in range(rounds):
+                turn = number % len(contestants)
+                for contestant in contestants[turn:] + contestants[:turn]:
+                    contestant.run()
+            return {contestant.engine: summary(contestant, rows) for contestant in contestants}
+        finally:
+            for contestant in contestants:
+                contestant.close()
+
+
+def summary(contestant: Contestant, rows: int) -> dict[str, Any]:
+    if contestant.trouble or not contestant.runs:
+        return {"version": contestant.version, "trouble": contestant.trouble or "gave no figure"}
+    cpu = [run["cpu"] for run in contestant.runs]
+    wall = [run["wall"] for run in contestant.runs]
+    return {
+        "version": contestant.version,
+        "exact": True,
+        "events_per_cpu_s": rows / statistics.median(cpu),
+        "events_per_s": rows / statistics.median(wall),
+        "cpu_s": cpu,
+        "wall_s": wall,
+        "peak_beyond_input_bytes": max(run["peak_bytes"] - run["input_bytes"] for run in contestant.runs),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="1,000,000 rows")
+    parser.add_argument("--rows", type=int, help="another number of rows")
+    parser.add_argument("--rounds", type=int, default=5, help="runs per engine (default 5)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--workloads", default="W1,W2,W3,W5")
+    parser.add_argument("--peers", default=",".join(BATCH_PEERS), help=f"also: {', '.join(STREAMING_PEERS)}")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    rows = options.rows or (1_000_000 if options.quick else 10_000_000)
+    engines = ["medusa", "medusa-push", *filter(None, options.peers.split(","))]
+    if unknown := [engine for engine in engines if engine not in MODULES]:
+        parser.error(f"unknown peer {', '.join(unknown)}; there are {', '.join(MODULES)}")
+    found = {"rows": rows, "threads": options.threads, "rounds": options.rounds, **machine.describe()}
+    found["workloads"] = {}
+    for name in options.workloads.split(","):
+        print(f"{name}: {WORKLOADS[name].title}, {rows:,} events", file=sys.stderr, flush=True)
+        found["workloads"][name] = contest(WORKLOADS[name], engines, rows, options.rounds, options.threads)
+    stem = "engines" if rows == 10_000_000 else f"engines-{rows}"
+    stem += f"-{options.threads}threads" if options.threads > 1 else ""
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
+    text = report.engines_table(found)
+    (options.out / f"{stem}.md").write_text(text)
+    report.engines_plot(found, options.out / f"{stem}.svg")
+    print(text)
+
+
+if __name__ == "__main__":
+    os.chdir(Path(__file__).resolve().parent.parent)
+    main()

@@ -1,0 +1,1 @@
+"""One module per engine; each has an ``Engine`` (see ``bench.peers.base``)."""

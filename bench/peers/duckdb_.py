@@ -1,0 +1,33 @@
+"""DuckDB on the Arrow table (no import: it scans Arrow in place)."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+
+from bench.peers import sql
+
+START = "ts - ts % 1000000"
+
+
+class Engine:
+    version = duckdb.__version__
+    supports = frozenset({"W1", "W2", "W3", "W5"})
+
+    def __init__(self, table: pa.Table, threads: int) -> None:
+        self.connection = duckdb.connect(config={"threads": threads})
+        self.connection.execute("SET preserve_insertion_order = false")
+        self.connection.register("events", table)
+        grouped = sql.GROUPED.format(start=START)
+        self.texts = {
+            "W1": grouped,
+            "W2": sql.SLIDING.format(start=START, backs="range(10) AS backs(back)"),
+            "W3": sql.FILTERED,
+            "W5": grouped,
+        }
+
+    def run(self, workload: str) -> pa.Table:
+        return self.connection.sql(self.texts[workload]).to_arrow_table()
+
+    def answer(self, workload: str, result: pa.Table) -> pa.Table:
+        return result

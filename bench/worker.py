@@ -1,0 +1,81 @@
+"""One engine, one workload, one process: loads the events, then runs when told to.
+
+Reads commands from stdin, answers each with a JSON line: ``run`` times one run, ``answer FILE``
+writes the answer of the last one as an Arrow file, ``quit`` ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+MODULES = {
+    "medusa": "bench.peers.medusa_",
+    "medusa-push": "bench.peers.medusa_push",
+    "polars": "bench.peers.polars_",
+    "polars-streaming": "bench.peers.polars_streaming",
+    "duckdb": "bench.peers.duckdb_",
+    "datafusion": "bench.peers.datafusion_",
+    "streamz": "bench.peers.streamz_",
+    "bytewax": "bench.peers.bytewax_",
+    "laminardb": "bench.peers.laminardb_",
+    "pyclink": "bench.peers.pyclink_",
+    "ubik-sql": "bench.peers.ubik_",
+}
+
+
+def memory(field: str) -> int:
+    """Bytes: ``VmRSS`` now, ``VmHWM`` the highest since ``forget_peak``."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("engine", choices=MODULES)
+    parser.add_argument("workload")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    for name in ("POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS", "TOKIO_WORKER_THREADS"):
+        os.environ[name] = str(options.threads)
+
+    from bench import data
+
+    engine = importlib.import_module(MODULES[options.engine]).Engine(data.load(options.data), options.threads)
+    say({"ready": True, "version": engine.version, "supported": options.workload in engine.supports})
+    result = None
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(" ")
+        if command == "run":
+            result = None
+            forget_peak()
+            before = memory("VmRSS")
+            cpu, wall = time.process_time(), time.perf_counter()
+            result = engine.run(options.workload)
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            say({"cpu": cpu, "wall": wall, "input_bytes": before, "peak_bytes": memory("VmHWM")})
+        elif command == "answer":
+            data.save(engine.answer(options.workload, result), Path(argument))
+            say({"written": argument})
+        elif command == "quit":
+            break
+
+
+def say(message: dict[str, object]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    main()
