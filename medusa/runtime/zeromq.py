@@ -1,0 +1,357 @@
+"""Frames between processes over ZeroMQ: one ROUTER that listens, one DEALER per node we call.
+
+A *link* here is one connection and has a key: the name of the peer for those we called, ``in-7``
+for those that called us. Identity is what the peer proves in its first message; neither the key
+nor ZeroMQ's routing id says anything about it.
+
+ZeroMQ queues little (low marks, small buffers), so that what waits, waits where credits and
+weights can still order it. It loses what was in its queues when a connection breaks; a broken
+connection is therefore replaced by a fresh one, its leftovers die with it, and the links above
+resend. Measured, with the reasons for each option: docs/nodes.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from medusa.errors import LinkError
+
+__all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
+
+LIBZMQ_MIN = (4, 3, 3)
+"""Older ones can be stopped by a stranger before any handshake (CVE-2020-15166)."""
+
+FRAME_BYTES_MAX = 64 << 20
+PARTS_MAX = 3
+HIGH_WATER = 64
+"""Messages per direction of a connection. Too small: a thread switch per message."""
+
+ROUND_MAX = 64
+"""Messages taken from one socket before the others have their turn."""
+
+BACKLOG_MAX = 4096
+"""Messages that wait for a full connection. Credits keep it far below; beyond it the link is cut."""
+
+CALLERS_MAX = 1024
+SHUNNED_MAX = 4096
+RETRY_MS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """We reached the peer; a link begins. (Links of callers begin with their first message.)"""
+
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The connection broke; what was under way is lost."""
+
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One message: its frames as read-only buffers, at most ``PARTS_MAX``."""
+
+    link: str
+    frames: tuple[memoryview, ...]
+
+
+@dataclass(slots=True)
+class _Called:
+    """A node we call: its DEALER, its monitor, what waits."""
+
+    address: str
+    dealer: zmq.Socket[bytes]
+    monitor: zmq.Socket[bytes]
+    up: bool = False
+    backlog: deque[Sequence[Any]] = field(default_factory=deque)
+
+
+class Transport:
+    """All sockets of a process. One thread uses it; ``wake`` may be called from any.
+
+    Raises:
+        LinkError: the address is taken or not allowed, or libzmq is too old.
+    """
+
+    def __init__(self, *, listen: str | None, peers: Mapping[str, str] | None = None) -> None:
+        if zmq.zmq_version_info() < LIBZMQ_MIN:
+            raise LinkError(
+                f"libzmq {zmq.zmq_version()} is too old",
+                hint="install libzmq 4.3.3 or later",
+                code="link.libzmq",
+            )
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._poller = zmq.Poller()
+        self._called: dict[str, _Called] = {}
+        self._callers: OrderedDict[bytes, str] = OrderedDict()
+        self._routes: dict[str, bytes] = {}
+        self._waiting: dict[str, deque[Sequence[Any]]] = {}
+        self._shunned: OrderedDict[bytes, None] = OrderedDict()
+        self._calls = 0
+        self._pending: list[LinkDown] = []
+        self.refused = 0
+        """Messages dropped unread: too many frames, or from a link that was cut."""
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._poller.register(self._wake_in.fileno(), zmq.POLLIN)
+        self._router: zmq.Socket[bytes] | None = None
+        self.endpoint = ""
+        try:
+            if listen is not None:
+                self._listen(listen)
+            for peer, address in (peers or {}).items():
+                self.call(peer, address)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- sockets --------------------------------------------------------------------------
+
+    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+        made = self._context.socket(kind)
+        made.setsockopt(zmq.LINGER, 0)
+        made.setsockopt(zmq.HEARTBEAT_IVL, 100)
+        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 300)
+        made.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+        made.setsockopt(zmq.RECONNECT_IVL, 100)
+        made.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        made.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
+        made.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+        made.setsockopt(zmq.SNDHWM, HIGH_WATER)
+        made.setsockopt(zmq.RCVHWM, HIGH_WATER)
+        made.setsockopt(zmq.SNDBUF, 256 << 10)
+        made.setsockopt(zmq.RCVBUF, 256 << 10)
+        return made
+
+    def _listen(self, address: str) -> None:
+        self._router = router = self._socket(zmq.ROUTER)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        try:
+            router.bind(address)
+        except zmq.ZMQError as error:
+            raise LinkError(
+                f"can't listen on {address}: {_bind_reason(error.errno)}",
+                hint=_BIND_HINTS.get(error.errno or 0, "check `listen` in the configuration"),
+                code="link.listen",
+            ) from None
+        self.endpoint = router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        self._poller.register(router, zmq.POLLIN)
+
+    def call(self, peer: str, address: str) -> None:
+        """Connect to ``address``, and again whenever the connection breaks, until closed."""
+        dealer = self._socket(zmq.DEALER)
+        dealer.setsockopt(zmq.IMMEDIATE, 1)
+        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        try:
+            dealer.connect(address)
+        except zmq.ZMQError as error:
+            self._discard(dealer)
+            raise LinkError(f"can't call {address}: {error}", code="link.address") from None
+        self._called[peer] = _Called(address, dealer, monitor)
+        self._poller.register(dealer, zmq.POLLIN)
+        self._poller.register(monitor, zmq.POLLIN)
+
+    def _discard(self, dealer: zmq.Socket[bytes]) -> None:
+        dealer.disable_monitor()
+        dealer.close(linger=0)
+
+    def cut(self, link: str) -> None:
+        """End a link: a called peer is called anew; nothing more is heard from a caller."""
+        if link in self._called:
+            called = self._called.pop(link)
+            self._poller.unregister(called.dealer)
+            self._poller.unregister(called.monitor)
+            called.monitor.close(linger=0)
+            self._discard(called.dealer)
+            self.call(link, called.address)
+            return
+        route = self._routes.get(link)
+        if route is not None:
+            self._forget(route)
+            self._shunned[route] = None
+            if len(self._shunned) > SHUNNED_MAX:
+                self._shunned.popitem(last=False)
+
+    def _forget(self, route: bytes) -> None:
+        link = self._callers.pop(route)
+        del self._routes[link]
+        self._waiting.pop(link, None)
+
+    def close(self) -> None:
+        """Close all sockets; what was not sent is lost."""
+        for called in self._called.values():
+            called.monitor.close(linger=0)
+            self._discard(called.dealer)
+        self._called.clear()
+        if self._router is not None:
+            self._router.close(linger=0)
+            self._router = None
+        self._wake_in.close()
+        self._wake_out.close()
+        self._context.destroy(linger=0)
+
+    # --- sending --------------------------------------------------------------------------
+
+    def send(self, link: str, frames: Sequence[Any]) -> None:
+        """Send, or queue while the connection is full; to a link that is gone it is lost."""
+        if link in self._called:
+            called = self._called[link]
+            if called.backlog or not self._try(called.dealer, frames):
+                self._queue(link, called.backlog, frames)
+        elif link in self._routes:
+            waiting = self._waiting.get(link)
+            if waiting or self._to_caller(link, frames) is False:
+                self._queue(link, self._waiting.setdefault(link, deque()), frames)
+
+    def _queue(self, link: str, backlog: deque[Sequence[Any]], frames: Sequence[Any]) -> None:
+        if link in self._called and not self._called[link].up:
+            return  # Nothing is kept for a connection that doesn't stand.
+        backlog.append(frames)
+        if len(backlog) > BACKLOG_MAX:
+            self._pending.append(LinkDown(link))
+            self.cut(link)
+
+    def _try(self, target: zmq.Socket[bytes], frames: Sequence[Any]) -> bool:
+        try:
+            target.send_multipart(frames, zmq.DONTWAIT, copy=_small(frames))
+        except zmq.Again:
+            return False
+        return True
+
+    def _to_caller(self, link: str, frames: Sequence[Any]) -> bool | None:
+        """True: sent; False: full; None: gone."""
+        assert self._router is not None
+        route = self._routes[link]
+        try:
+            return self._try(self._router, [route, *frames])
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+        self._forget(route)
+        self._pending.append(LinkDown(link))
+        return None
+
+    def _flush(self) -> bool:
+        """Try again what waits; whether something still does."""
+        for called in self._called.values():
+            while called.backlog and self._try(called.dealer, called.backlog[0]):
+                called.backlog.popleft()
+        for link in list(self._waiting):
+            backlog = self._waiting[link]
+            while backlog:
+                sent = self._to_caller(link, backlog[0])
+                if not sent:
+                    break
+                backlog.popleft()
+            if not backlog:
+                self._waiting.pop(link, None)
+        return bool(self._waiting) or any(called.backlog for called in self._called.values())
+
+    # --- receiving ------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Make ``wait`` return; from any thread."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._wake_out.send(b"\0")
+
+    def wait(self, timeout_ms: int) -> list[LinkUp | LinkDown | Arrival]:
+        """What happened, in order per link; empty after ``timeout_ms`` or ``wake``."""
+        if self._flush():
+            timeout_ms = min(timeout_ms, RETRY_MS)
+        if self._pending:
+            timeout_ms = 0
+        ready = dict(self._poller.poll(timeout_ms))
+        out: list[LinkUp | LinkDown | Arrival] = list(self._pending)
+        self._pending.clear()
+        if ready.pop(self._wake_in.fileno(), 0):
+            with contextlib.suppress(BlockingIOError):
+                while self._wake_in.recv(4096):
+                    pass
+        for peer in list(self._called):
+            called = self._called[peer]
+            if called.dealer in ready:
+                self._read(called.dealer, out, peer)
+            if called.monitor in ready:
+                self._monitor(peer, called, out)
+        if self._router is not None and self._router in ready:
+            self._read(self._router, out, None)
+        return out
+
+    def _monitor(self, peer: str, called: _Called, out: list[LinkUp | LinkDown | Arrival]) -> None:
+        while called.monitor.poll(0):
+            event = parse_monitor_message(called.monitor.recv_multipart())["event"]
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                called.up = True
+                out.append(LinkUp(peer))
+            elif event == zmq.EVENT_DISCONNECTED:
+                self.cut(peer)
+                if called.up:
+                    out.append(LinkDown(peer))
+                return
+
+    def _read(
+        self, source: zmq.Socket[bytes], out: list[LinkUp | LinkDown | Arrival], peer: str | None
+    ) -> None:
+        for _ in range(ROUND_MAX):
+            try:
+                parts = source.recv_multipart(zmq.DONTWAIT, copy=False)
+            except zmq.Again:
+                return
+            if peer is None:
+                route, parts = parts[0].bytes, parts[1:]
+                link = self._caller(route)
+            else:
+                link = peer
+                if not self._called[peer].up:
+                    # The peer's first words may overtake the event that says the link is up.
+                    self._called[peer].up = True
+            if not link or not 1 <= len(parts) <= PARTS_MAX:
+                self.refused += 1
+                continue
+            out.append(Arrival(link, tuple(memoryview(part.buffer).toreadonly() for part in parts)))
+
+    def _caller(self, route: bytes) -> str:
+        """The key of the link with this route; empty for one that was cut."""
+        if route in self._shunned:
+            return ""
+        link = self._callers.get(route)
+        if link is None:
+            if len(self._callers) >= CALLERS_MAX:
+                return ""
+            self._calls += 1
+            link = f"in-{self._calls}"
+            self._callers[route] = link
+            self._routes[link] = route
+        return link
+
+
+def _small(frames: Sequence[Any]) -> bool:
+    """Copying is cheaper than telling ZeroMQ when a buffer is free again, below some 64 KiB."""
+    return sum(memoryview(frame).nbytes for frame in frames) < 65536
+
+
+def _bind_reason(number: int | None) -> str:
+    return os.strerror(number) if number and number < 1 << 16 else zmq.strerror(number or 0)
+
+
+_BIND_HINTS = {
+    errno.EADDRINUSE: "another process listens there: stop it, or choose another port (`:*`: a free one)",
+    errno.EACCES: "the port or folder needs rights you don't have: choose a port from 1024 up",
+    errno.ENOENT: "the folder of the ipc path doesn't exist: make it",
+    errno.EADDRNOTAVAIL: "this machine has no such address: use 127.0.0.1",
+}
