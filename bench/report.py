@@ -18,8 +18,7 @@ def engines_table(found: Mapping[str, Any]) -> str:
     lines = [
         f"# {found['rows']:,} events, {found['threads']} thread{'s' if found['threads'] > 1 else ''}",
         "",
-        f"{found['processor']}, {found['cores']} cores, Python {found['python']}, commit {found['commit']}"
-        f"{' with changes' if found['changed'] else ''}, {found['measured']}, load before {found['load_before']:.1f}.",
+        machine_line(found),
         f"Medians of {found['rounds']} alternating runs; spread = (largest - smallest) / median of CPU time.",
         "",
     ]
@@ -31,6 +30,15 @@ def engines_table(found: Mapping[str, Any]) -> str:
                 "",
             ]
     return "\n".join(lines)
+
+
+def machine_line(found: Mapping[str, Any]) -> str:
+    """On what, when and at which commit."""
+    changed = " with changes" if found["changed"] else ""
+    return (
+        f"{found['processor']}, {found['cores']} cores, Python {found['python']}, "
+        f"commit {found['commit']}{changed}, {found['measured']}, load before {found['load_before']:.1f}."
+    )
 
 
 def _rows(engines: Mapping[str, Any]) -> list[str]:
@@ -62,23 +70,77 @@ def best_ratio(engines: Mapping[str, Any]) -> tuple[float, str] | None:
 
 
 def engines_plot(found: Mapping[str, Any], path: Path) -> None:
-    """One row of bars per workload, a logarithmic scale for none of them: ratios are read from zero."""
+    """One panel per workload; scales start at 0, so lengths are ratios."""
+    pyplot = _pyplot()
+    workloads = found["workloads"]
+    figure, axes = pyplot.subplots(1, len(workloads), figsize=(3.4 * len(workloads), 3.2), squeeze=False)
+    for axis, (name, engines) in zip(axes[0], workloads.items(), strict=True):
+        exact = {engine: f["events_per_cpu_s"] / 1e6 for engine, f in engines.items() if "exact" in f}
+        _bars(axis, list(exact), list(exact.values()), [engine.startswith("medusa") for engine in exact])
+        axis.set_title(name)
+        axis.set_xlabel("M events / CPU s")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def micro_table(found: Mapping[str, Any]) -> str:
+    """Markdown: one table per question, fastest first."""
+    lines = ["# Parts, one at a time", "", machine_line(found), ""]
+    for group, benches in _by_group(found).items():
+        lines += [f"## {group}", "", "| what | us a call | ns a row | spread (IQR) |", "|---|---|---|---|"]
+        for bench in benches:
+            stats, rows = bench["stats"], bench["extra_info"].get("rows", 1)
+            lines.append(
+                f"| {_label(bench)} | {stats['median'] * 1e6:,.1f} | {stats['median'] * 1e9 / rows:,.2f} "
+                f"| {stats['iqr'] / stats['median']:.0%} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def micro_plot(found: Mapping[str, Any], path: Path) -> None:
+    """One panel per question: ns per row, shorter is better."""
+    pyplot = _pyplot()
+    groups = _by_group(found)
+    across = min(3, len(groups))
+    down = -(-len(groups) // across)
+    figure, axes = pyplot.subplots(down, across, figsize=(5 * across, 2.8 * down), squeeze=False)
+    for axis in axes.flat[len(groups) :]:
+        axis.set_visible(False)
+    for axis, (group, benches) in zip(axes.flat, groups.items(), strict=False):
+        labels = [_label(bench) for bench in benches]
+        cost = [bench["stats"]["median"] * 1e9 / bench["extra_info"].get("rows", 1) for bench in benches]
+        _bars(axis, labels, cost, [label.startswith("medusa") for label in labels])
+        axis.set_title(group)
+        axis.set_xlabel("ns a row")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _by_group(found: Mapping[str, Any]) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for bench in found["benchmarks"]:
+        groups.setdefault(bench["group"] or "other", []).append(bench)
+    return {name: sorted(groups[name], key=lambda bench: bench["stats"]["median"]) for name in sorted(groups)}
+
+
+def _label(bench: Mapping[str, Any]) -> str:
+    return str(bench["name"]).removeprefix("test_")
+
+
+def _pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "medusa"
     from matplotlib import pyplot
 
-    workloads = found["workloads"]
-    figure, axes = pyplot.subplots(1, len(workloads), figsize=(3.4 * len(workloads), 3.2), squeeze=False)
-    for axis, (name, engines) in zip(axes[0], workloads.items(), strict=True):
-        exact = {engine: f["events_per_cpu_s"] / 1e6 for engine, f in engines.items() if "exact" in f}
-        colours = ["#3b6ea5" if engine.startswith("medusa") else "#b0b0b0" for engine in exact]
-        axis.barh(list(exact), list(exact.values()), color=colours)
-        axis.invert_yaxis()
-        axis.set_title(name)
-        axis.set_xlabel("M events / CPU s")
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    return pyplot
+
+
+def _bars(axis: Any, labels: list[str], values: list[float], ours: list[bool]) -> None:
+    axis.barh(labels, values, color=["#3b6ea5" if mine else "#b0b0b0" for mine in ours])
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
