@@ -83,7 +83,7 @@ typedef struct keycol {
     int64_t shift;           /* array offset + struct offset: row i is element shift + i */
     const uint8_t *validity; /* NULL: no nulls */
     const uint8_t *values;   /* offsets of TEXT32 and TEXT64, the 16-byte views of VIEW */
-    const uint8_t *data;     /* bytes of TEXT32 and TEXT64 */
+    const uint8_t *data;     /* bytes of TEXT32 and TEXT64; of VIEW the sizes of its buffers, int64 each */
     const uint8_t *const *buffers; /* data buffers of VIEW */
     int64_t buffer_count;
 } keycol;
@@ -134,6 +134,7 @@ static md_rc view(const struct ArrowSchema *schema, const struct ArrowArray *arr
         /* validity, views, data buffers ..., and last the sizes of the data buffers */
         c.buffers = (const uint8_t *const *)array->buffers + 2;
         c.buffer_count = array->n_buffers - 3;
+        c.data = array->buffers[array->n_buffers - 1];
     } else if (buffers == 3) {
         c.data = array->buffers[2];
     }
@@ -199,7 +200,8 @@ static inline span text_of(const keycol *c, int64_t i) {
     int32_t size = md_load_i32(v);
     if (size <= 12) return (span){v + 4, size};
     int32_t buffer = md_load_i32(v + 8), start = md_load_i32(v + 12);
-    if (buffer < 0 || buffer >= c->buffer_count) return (span){NULL, -1};
+    if (buffer < 0 || buffer >= c->buffer_count || c->data == NULL) return (span){NULL, -1};
+    if ((int64_t)start + size > md_load_i64(c->data + 8 * (int64_t)buffer)) return (span){NULL, -1};
     return cut(c->buffers[buffer], start, (int64_t)start + size);
 }
 
