@@ -1,0 +1,42 @@
+"""Every bound on what comes from a link. Checked before anything is allocated for it."""
+
+from __future__ import annotations
+
+PROTOCOL_VERSION = 1
+"""Spoken in ``Hello``; two nodes of different versions refuse each other."""
+
+HEADER_BYTES_MAX = 64 << 10
+"""Of the msgpack header of a frame: holds the schema of a stream (``Attached``) at its widest."""
+
+PAYLOAD_BYTES_MAX = 4 << 20
+"""Of the rows of one train, and of one deployed query. A credit window is never smaller, so that
+any one frame fits into an empty window."""
+
+TRAIN_BYTES = 512 << 10
+"""Trains are cut to about this before they leave. Too small: the cost per frame shows; too large:
+heartbeats wait behind a train."""
+
+ROWS_MAX = 1 << 20
+"""Rows of one train."""
+
+COLUMNS_MAX = 1000
+"""Columns of a stream; the hidden ones not counted."""
+
+NAME_CHARS_MAX = 255
+"""Of a column, stream or node name."""
+
+TEXT_CHARS_MAX = 2000
+"""Of a message or hint that a peer sends for people."""
+
+PLACES_MAX = 1000
+"""Nodes named in one deployment, and boxes named per node."""
+
+CREDIT_BYTES_MAX = 1 << 30
+"""More than this ahead of what was sent is never believed: a larger grant counts as this much."""
+
+SEQ_MAX = (1 << 62) - 1
+"""Rows of a stream, frames of an attachment."""
+
+ENTRY_BYTES = 128
+"""What a train or boundary costs in credit and retention beside its payload, so that many empty
+ones are bounded too."""

@@ -1,0 +1,287 @@
+"""What nodes and clients say to each other: one struct per message.
+
+A message is the header of a frame, as msgpack; columns, queries and answers travel beside it as
+the frame's payload. Decoding is strict: right types, right ranges, nothing missing, nothing more.
+
+*Row positions* (``seq``) count the rows of a stream from 0 and never restart: they are the same
+after a crash. *Frames* count what was sent since an attachment. An *epoch* names an attachment of
+one receiver to one stream; the receiver chooses ever larger ones, so what is still under way from
+an earlier attachment is recognised.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from medusa.query.boxes import Schema
+from medusa.wire import limits
+
+__all__ = [
+    "NOW",
+    "OLDEST",
+    "Ack",
+    "Attach",
+    "Attached",
+    "Boundary",
+    "Data",
+    "Deploy",
+    "Detach",
+    "Heartbeat",
+    "Hello",
+    "Install",
+    "Message",
+    "Offer",
+    "Progress",
+    "Refuse",
+    "Remove",
+    "Reply",
+    "StatusRequest",
+]
+
+OLDEST = -1
+"""``Attach.next_seq``: from the oldest row that is kept."""
+
+NOW = -2
+"""``Attach.next_seq``: from the next row that comes."""
+
+Count = Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)]
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
+Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
+StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """An array of the fields in order, first the tag: compact, and no key can come twice."""
+
+
+# --- two peers --------------------------------------------------------------------------------
+
+
+class Hello(_Message, frozen=True, tag="hello"):
+    """The first words in either direction.
+
+    Attributes:
+        node: who speaks: a node's name, or one that a client made up for itself.
+        incarnation: grows with each start of ``node``; positions in memory died with the last.
+        answer: the speaker wants a ``Hello`` back.
+        client: the speaker is a client, not a node.
+    """
+
+    version: Count
+    node: Name
+    incarnation: Count
+    answer: bool = False
+    client: bool = False
+
+
+class Heartbeat(_Message, frozen=True, tag="heartbeat"):
+    """I am here, and still the one who said ``Hello`` with this incarnation."""
+
+    incarnation: Count
+
+
+class Refuse(_Message, frozen=True, tag="refuse"):
+    """The receiver of this broke a rule, or can't have what it asked for.
+
+    Attributes:
+        stream: what it is about; empty: the link itself.
+        epoch: of the attachment it ends; with ``E_EPOCH``, the epoch to go beyond.
+    """
+
+    code: Name
+    text: Text
+    hint: Text = ""
+    stream: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
+    epoch: Count = 0
+
+
+# --- one stream: receiver to sender -----------------------------------------------------------
+
+
+class Attach(_Message, frozen=True, tag="attach"):
+    """Send me this stream, from here on.
+
+    Attributes:
+        next_seq: the first row I want; ``OLDEST`` and ``NOW`` only from plain receivers.
+        durable: rows below this I never want again; at most ``next_seq``.
+        granted: bytes that may be under way to me from the start.
+        plain: a subscriber without a disk: what it took it never wants again, and when it is gone
+            or stops reading nothing is kept for it.
+    """
+
+    stream: Name
+    epoch: Count
+    next_seq: Annotated[int, Meta(ge=NOW, le=limits.SEQ_MAX)]
+    durable: Count
+    granted: Count
+    plain: bool = False
+
+
+class Ack(_Message, frozen=True, tag="ack"):
+    """What I have, what I hold durably, and how far you may go. All counts only grow.
+
+    Attributes:
+        frames: frames received in this epoch, the ``Attached`` included.
+        received: the next row I expect.
+        durable: rows below this, and what came of them, survive my crash.
+        granted: bytes you may send in this epoch, counted from its start.
+    """
+
+    stream: Name
+    epoch: Count
+    frames: Count
+    received: Count
+    durable: Count
+    granted: Count
+
+
+class Detach(_Message, frozen=True, tag="detach"):
+    """I don't want this stream any more; keep nothing for me."""
+
+    stream: Name
+    epoch: Count
+
+
+# --- one stream: sender to receiver -----------------------------------------------------------
+
+
+class Offer(_Message, frozen=True, tag="offer"):
+    """I have rows for this stream of yours: attach to me (a client that publishes)."""
+
+    stream: Name
+    schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)]
+
+
+class Attached(_Message, frozen=True, tag="attached"):
+    """Frame 0 of an attachment: what follows.
+
+    Attributes:
+        next_seq: the first row that will come; where it is larger than the one asked for, the rows
+            between are lost, exactly so many.
+        boundary_us: the promise that stands at ``next_seq``.
+        schema: of the stream, the hidden time column left out.
+        timed: rows have a hidden time.
+    """
+
+    stream: Name
+    epoch: Count
+    next_seq: Count
+    boundary_us: StreamTime
+    schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)]
+    timed: bool
+
+
+class Data(_Message, frozen=True, tag="data"):
+    """A train. Payload: one Arrow record batch message without schema.
+
+    Attributes:
+        frame: its number in this epoch.
+        seq: position of its first row; it may lie below the row wanted, where a train is resent.
+        rows: how many.
+        tentative: kind of the rows.
+        late: a hidden bool column says which rows came too late at their source.
+    """
+
+    stream: Name
+    epoch: Count
+    frame: Count
+    seq: Count
+    rows: Annotated[int, Meta(ge=1, le=limits.ROWS_MAX)]
+    tentative: bool = False
+    late: bool = False
+
+
+class Boundary(_Message, frozen=True, tag="boundary"):
+    """No row at or after position ``seq`` has a time below ``time_us``."""
+
+    stream: Name
+    epoch: Count
+    frame: Count
+    seq: Count
+    time_us: StreamTime
+
+
+class Progress(_Message, frozen=True, tag="progress"):
+    """Sent while something is not yet acknowledged: reveals lost frames, asks for an ``Ack``.
+
+    Attributes:
+        frames: sent in this epoch so far, the ``Attached`` included.
+        pressed: what is kept for you has passed half its bound: make it durable soon.
+    """
+
+    stream: Name
+    epoch: Count
+    frames: Count
+    pressed: bool = False
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+class Deploy(_Message, frozen=True, tag="deploy"):
+    """From a client: run this query. Payload: the graph, as msgpack.
+
+    Attributes:
+        at: (node, names of the boxes and sources that run there) for each node.
+    """
+
+    request: Count
+    at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+
+
+class Install(_Message, frozen=True, tag="install"):
+    """From the node that took a query: run this fragment of it. Payload: its spec, as msgpack."""
+
+    request: Count
+    query: Name
+    fragment: Name
+
+
+class Remove(_Message, frozen=True, tag="remove"):
+    """Stop a query and forget its state."""
+
+    request: Count
+    query: Name
+
+
+class StatusRequest(_Message, frozen=True, tag="status"):
+    """How are you?"""
+
+    request: Count
+
+
+class Reply(_Message, frozen=True, tag="reply"):
+    """The answer to a command. Payload, where there is one: a JSON document.
+
+    Attributes:
+        code: empty where it was done; else the rule that stood against it, and nothing changed.
+    """
+
+    request: Count
+    code: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
+    text: Text = ""
+    hint: Text = ""
+
+
+Message: TypeAlias = (
+    Hello
+    | Heartbeat
+    | Refuse
+    | Attach
+    | Ack
+    | Detach
+    | Offer
+    | Attached
+    | Data
+    | Boundary
+    | Progress
+    | Deploy
+    | Install
+    | Remove
+    | StatusRequest
+    | Reply
+)

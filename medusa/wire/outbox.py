@@ -1,0 +1,103 @@
+"""What a mind wants done, as values.
+
+A mind never acts. It appends effects to its outbox, and a driver (ZeroMQ and files, or the
+simulator) carries them out **in order**, with one exception that is written into the effect: a
+``Send`` with ``after=token`` waits until the ``Persist`` of that token is on disk, and a failed
+``Persist`` drops it. Everything sent to one peer keeps its order among what waits for the same
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from medusa.elements import Element
+from medusa.ports import Buffer
+from medusa.wire.messages import Message
+
+__all__ = ["Effect", "Outbox", "Persist", "Report", "RunFragment", "Send", "WakeAt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Hand a frame to the network; it may be lost there.
+
+    Attributes:
+        peer: name of the node or client.
+        payload: goes beside the message; shared, never copied or changed by the driver.
+        after: a token of a ``Persist`` that must be durable first.
+    """
+
+    peer: str
+    message: Message
+    payload: Buffer | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeAt:
+    """Call ``tick`` at this time at the latest. The last one given counts."""
+
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persist:
+    """Store the state of a fragment and these files beside it, as one atomic group.
+
+    The driver takes the fragment's state before it carries out any later effect, and answers with
+    the token and whether it is durable.
+    """
+
+    token: int
+    fragment: str
+    files: Mapping[str, Buffer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFragment:
+    """Feed one element to a fragment's input and run it until it rests; its output comes back."""
+
+    fragment: str
+    stream: str
+    element: Element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A line for people: ``level`` is debug, info, warning or error."""
+
+    level: str
+    what: str
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+
+Effect: TypeAlias = Send | WakeAt | Persist | RunFragment | Report
+
+
+class Outbox:
+    """Effects in the order in which they are to be done."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+
+    def send(self, peer: str, message: Message, payload: Buffer | None = None) -> None:
+        self._effects.append(Send(peer=peer, message=message, payload=payload))
+
+    def report(self, level: str, what: str, **fields: str | int) -> None:
+        self._effects.append(Report(level=level, what=what, fields=fields))
+
+    def append(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """Everything since the last call; the driver does it before it calls the mind again."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def __len__(self) -> int:
+        return len(self._effects)
