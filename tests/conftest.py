@@ -1,0 +1,42 @@
+"""Options of the test run: which tests, how random, and going on where a long run stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.resume import Resume
+
+# The same examples at each `make test`, so that a red one is red again; new ones in `make test-full`.
+hypothesis.settings.register_profile("fixed", database=None, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("fresh", database=None, deadline=None, print_blob=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the tests marked full too")
+    parser.addoption("--issue", type=int, help="only full tests marked with this issue")
+    parser.addoption("--resume", metavar="FILE", help="leave out tests that passed with the same code")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("fresh" if config.getoption("--full") else "fixed")
+    if config.getoption("--resume"):
+        config.pluginmanager.register(Resume(Path(config.getoption("--resume"))))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = [item for item in items if _wanted(config, item)]
+    if len(wanted) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+        items[:] = wanted
+
+
+def _wanted(config: pytest.Config, item: pytest.Item) -> bool:
+    full = item.get_closest_marker("full") is not None
+    issue = config.getoption("--issue")
+    if issue is None:
+        return config.getoption("--full") or not full
+    marker = item.get_closest_marker("issue")
+    return full and marker is not None and marker.args[0] == issue
