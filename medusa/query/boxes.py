@@ -64,6 +64,7 @@ class Source(msgspec.Struct, frozen=True, tag_field="kind", tag="source", kw_onl
             judged where they entered; ``time`` and ``unit`` are then None. ``timed`` tells whether
             there is a time.
         timed: there is a hidden time (true for every source with ``time``).
+        window_us: of a judged source whose rows are results of windows: their size and advance.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Source(msgspec.Struct, frozen=True, tag_field="kind", tag="source", kw_onl
     slack_us: int | None = None
     judged: bool = False
     timed: bool = True
+    window_us: tuple[int, int] | None = None
     inputs: tuple[Input, ...] = ()
 
 

@@ -1,0 +1,428 @@
+"""Cuts a query into fragments, one per connected part of it on a node. Pure: a graph and names in,
+fragments out.
+
+    flows ── per_src ── heavy ── wide          at = edge-1: flows, per_src
+                                                    edge-2: flows, per_src
+                                                    core:   heavy, wide
+
+    edge-1   flows ── per_src.partial ─┐
+    edge-2   flows ── per_src.partial ─┴─ per_src (combine) ── heavy ── wide   core
+
+A box named at several nodes is split. A source there is an instance per node, and each judges the
+lateness of its own rows. Boxes without state are copied behind it. A window sends accumulators
+from each node (stage ``partial``) and merges them where its consumers are (stage ``combine``). An
+arc between nodes becomes a sink on one side and a judged source on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.query.boxes import (
+    Aggregate,
+    Box,
+    Filter,
+    Graph,
+    Input,
+    Join,
+    Select,
+    Sink,
+    Source,
+    Union,
+    WindowJoin,
+    WithColumns,
+)
+from medusa.query.shape import Shape
+from medusa.query.shapes import shape_of
+from medusa.query.suggest import did_you_mean
+
+__all__ = ["Feed", "Fragment", "Plan", "cut"]
+
+STATELESS = (Filter, Select, WithColumns, Union)
+ORDERED = (Aggregate, Join, WindowJoin)
+"""Boxes whose answer may depend on how the rows of a union interleave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """An arc that comes from another node: ``source`` of the fragment reads ``stream`` of ``node``."""
+
+    source: str
+    node: str
+    stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """What one node runs as one unit.
+
+    Attributes:
+        node: where.
+        name: ``query/first-box``; unique on its node.
+        graph: its boxes; valid by itself.
+        feeds: its judged sources and where they read, in the order of the graph.
+        entries: its other sources, which publishers feed: source id to published name.
+        streams: sink id to the name under which other nodes and clients read it.
+    """
+
+    node: str
+    name: str
+    graph: Graph
+    feeds: tuple[Feed, ...]
+    entries: Mapping[str, str]
+    streams: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All fragments of a query, by node in the order of ``at``."""
+
+    query: str
+    fragments: tuple[Fragment, ...]
+
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that run something, each once."""
+        return tuple(dict.fromkeys(fragment.node for fragment in self.fragments))
+
+    def at(self, node: str) -> tuple[Fragment, ...]:
+        """The fragments of one node."""
+        return tuple(fragment for fragment in self.fragments if fragment.node == node)
+
+
+@dataclass(slots=True)
+class _Instance:
+    """A box as it will stand on a node, with the arcs it takes from elsewhere."""
+
+    node: str
+    box: Box
+    origin: str
+    crossing: dict[str, tuple[str, Input]] = field(default_factory=dict)
+    """Id of the judged source to make -> (node, input there)."""
+
+
+def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] | None = None) -> Plan:
+    """Cut ``graph`` as ``at`` says: node to the ids of the boxes there.
+
+    A box that ``at`` leaves out stands where its input is. ``nodes`` are the nodes there are
+    (default: those of ``at``).
+
+    Raises:
+        QueryError: an unknown node or box, a box with no place, or a split that would change the
+            answer; names the box.
+    """
+    known = list(at) if nodes is None else list(nodes)
+    homes = _homes(graph, at, known)
+    _refuse_unlogged_unions(graph, homes)
+    instances = _Expander(graph, homes).run()
+    fragments: list[Fragment] = []
+    read = _read_elsewhere(instances)
+    shapes = _Shapes(instances)
+    for node in dict.fromkeys([*at, *(i.node for i in instances)]):
+        mine = [i for i in instances if i.node == node]
+        fragments += [_fragment(graph, node, part, read, shapes) for part in _connected(mine)]
+    return Plan(query=graph.name, fragments=tuple(fragments))
+
+
+# --- where each box stands ------------------------------------------------------------------
+
+
+def _homes(graph: Graph, at: Mapping[str, Sequence[str]], known: list[str]) -> dict[str, tuple[str, ...]]:
+    """The nodes of each box, in the order of ``at``; boxes left out follow their inputs."""
+    ids = [box.id for box in graph.boxes]
+    named: dict[str, list[str]] = {}
+    for node, boxes in at.items():
+        if node not in known:
+            raise QueryError(f"no node {node!r}", hint=did_you_mean(node, known), code="query.placement.node")
+        if isinstance(boxes, str):
+            raise QueryError(
+                f"at[{node!r}] is the text {boxes!r}, expected a list of box names",
+                hint=f"write at={{{node!r}: [{boxes!r}]}}",
+                code="query.placement",
+            )
+        for box_id in boxes:
+            if box_id not in ids:
+                raise QueryError(
+                    f"query {graph.name!r} has no box {box_id!r} (named at node {node!r})",
+                    hint=did_you_mean(box_id, ids),
+                    code="query.placement.box",
+                )
+            if node in named.setdefault(box_id, []):
+                raise QueryError(f"box {box_id!r} is named twice at node {node!r}", code="query.placement")
+            named[box_id].append(node)
+    homes: dict[str, tuple[str, ...]] = {}
+    for box in graph.boxes:
+        homes[box.id] = tuple(named[box.id]) if box.id in named else _follow(box, homes, graph)
+    return homes
+
+
+def _follow(box: Box, homes: Mapping[str, tuple[str, ...]], graph: Graph) -> tuple[str, ...]:
+    """Where a box that nobody placed stands: with its inputs, if they are at one place."""
+    if isinstance(box, Source):
+        raise QueryError(
+            f"source {box.id!r} is at no node",
+            hint=f"name it: at={{node: [{box.id!r}, ...]}}",
+            code="query.placement.nowhere",
+        )
+    kinds = {each.id: each for each in graph.boxes}
+    places = list(dict.fromkeys(homes[arc.box] for arc in box.inputs))
+    split = any(len(place) > 1 for place in places)
+    from_window = any(isinstance(kinds[arc.box], Aggregate) for arc in box.inputs)
+    copies = isinstance(box, STATELESS) and not from_window
+    if len(places) == 1 and (not split or copies):
+        return places[0]
+    listed = ", ".join(dict.fromkeys(node for place in places for node in place))
+    raise QueryError(
+        f"box {box.id!r} is at no node, and its inputs are at several: {listed}",
+        hint=f"name {box.id!r} at the node where it shall stand",
+        code="query.placement.nowhere",
+    )
+
+
+def _refuse_unlogged_unions(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
+    """Arrival order before a box that depends on it would not come back the same after a restart."""
+    mixed: dict[str, str] = {}
+    for box in graph.boxes:
+        behind = next((mixed[arc.box] for arc in box.inputs if arc.box in mixed), None)
+        if behind is not None and isinstance(box, ORDERED):
+            raise QueryError(
+                f"box {box.id!r} depends on the order in which union {behind!r} receives its rows, and "
+                "nodes keep checkpoints: after a restart that order could differ",
+                hint="filter or window each input by itself, and join or combine the results",
+                code="query.placement.union",
+            )
+        if behind is not None:
+            mixed[box.id] = behind
+        elif isinstance(box, Union) and len(box.inputs) > 1:
+            mixed[box.id] = box.id
+
+
+# --- instances of boxes ---------------------------------------------------------------------
+
+
+class _Expander:
+    """Turns boxes with homes into boxes on nodes; an arc between nodes is left as ``crossing``."""
+
+    def __init__(self, graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
+        self._graph = graph
+        self._homes = homes
+        self._boxes = {box.id: box for box in graph.boxes}
+        self._out: list[_Instance] = []
+
+    def run(self) -> list[_Instance]:
+        for box in self._graph.boxes:
+            if self._is_split_window(box):
+                assert isinstance(box, Aggregate)
+                self._split_window(box)
+            elif len(self._homes[box.id]) > 1:
+                self._copy(box)
+            else:
+                self._place(box, self._homes[box.id][0])
+        return self._out
+
+    def _is_split_window(self, box: Box) -> bool:
+        return isinstance(box, Aggregate) and len(self._homes[box.id]) > 1
+
+    def _copy(self, box: Box) -> None:
+        """A source or a box without state, once per node."""
+        nodes = self._homes[box.id]
+        if not isinstance(box, (Source, *STATELESS)):
+            kind = "sink" if isinstance(box, Sink) else "join"
+            raise QueryError(
+                f"{kind} {box.id!r} is named at {len(nodes)} nodes ({', '.join(nodes)}); a {kind} can't be "
+                "split",
+                hint=f"name {box.id!r} at one node",
+                code="query.placement.split",
+            )
+        self._require_copies_of_inputs(box)
+        self._out += [_Instance(node=node, box=box, origin=box.id) for node in nodes]
+
+    def _split_window(self, box: Aggregate) -> None:
+        """Accumulators per node, merged at each node that has a consumer."""
+        if box.stage != "whole":
+            raise QueryError(
+                f"box {box.id!r} is part of a split window already", code="query.placement.split"
+            )
+        self._require_copies_of_inputs(box)
+        part = msgspec.structs.replace(box, id=f"{box.id}.partial", stage="partial")
+        nodes = self._homes[box.id]
+        self._out += [_Instance(node=node, box=part, origin=box.id) for node in nodes]
+        for node in self._consumers_of(box):
+            merged = _Instance(node=node, box=box, origin=box.id)
+            inputs = tuple(self._arc(merged, owner, Input(part.id), copies=True) for owner in nodes)
+            merged.box = msgspec.structs.replace(box, inputs=inputs, stage="combine")
+            self._out.append(merged)
+
+    def _consumers_of(self, box: Aggregate) -> tuple[str, ...]:
+        nodes: list[str] = []
+        for other in self._graph.boxes:
+            if all(arc.box != box.id for arc in other.inputs):
+                continue
+            homes = self._homes[other.id]
+            if len(homes) > 1:
+                raise QueryError(
+                    f"box {other.id!r} is named at {len(homes)} nodes ({', '.join(homes)}), but it reads "
+                    f"window {box.id!r}, which is split: each copy would see the whole result",
+                    hint=f"name {other.id!r} at one node",
+                    code="query.placement.split",
+                )
+            nodes += homes
+        return tuple(dict.fromkeys(nodes))
+
+    def _require_copies_of_inputs(self, box: Box) -> None:
+        """A copy reads the copy beside it, so inputs must be split over the same nodes."""
+        nodes = self._homes[box.id]
+        for arc in box.inputs:
+            source = self._homes[arc.box]
+            if isinstance(self._boxes[arc.box], Aggregate) or sorted(source) != sorted(nodes):
+                raise QueryError(
+                    f"box {box.id!r} is split over {', '.join(nodes)}, but its input {arc.box!r} is at "
+                    f"{', '.join(source)}",
+                    hint=f"name both at the same nodes, or {box.id!r} at one node",
+                    code="query.placement.split",
+                )
+
+    def _place(self, box: Box, node: str) -> None:
+        """A box that stands once."""
+        here = _Instance(node=node, box=box, origin=box.id)
+        inputs: list[Input] = []
+        for arc in box.inputs:
+            homes = self._homes[arc.box]
+            if self._is_split_window(self._boxes[arc.box]):
+                inputs.append(arc)  # Its combine box stands here.
+            elif len(homes) == 1:
+                inputs.append(self._arc(here, homes[0], arc, copies=False))
+            elif isinstance(box, Union):
+                inputs += [self._arc(here, owner, arc, copies=True) for owner in homes]
+            else:
+                inputs.append(self._merge(box, node, arc))
+        if inputs != list(box.inputs):
+            here.box = msgspec.structs.replace(box, inputs=tuple(inputs))
+        self._out.append(here)
+
+    def _merge(self, box: Box, node: str, arc: Input) -> Input:
+        """A union of the copies of ``arc``, for a box that takes rows in any order."""
+        homes = self._homes[arc.box]
+        if isinstance(box, ORDERED):
+            what = "window" if isinstance(box, Aggregate) else "join"
+            hint = (
+                f"name {box.id!r} at {', '.join(homes)} too: each then sends partial results"
+                if isinstance(box, Aggregate)
+                else f"name {arc.box!r} at one node, or window it where it is split"
+            )
+            raise QueryError(
+                f"{what} {box.id!r} at node {node!r} reads {arc.box!r}, which is split over "
+                f"{', '.join(homes)}: its answer would depend on which rows come first",
+                hint=hint,
+                code="query.placement.split",
+            )
+        union_id = _arc_id(arc, "merge")
+        if not any(i.node == node and i.box.id == union_id for i in self._out):
+            merged = _Instance(node=node, box=Union(id=union_id, inputs=()), origin=arc.box)
+            inputs = tuple(self._arc(merged, owner, arc, copies=True) for owner in homes)
+            merged.box = Union(id=union_id, inputs=inputs)
+            self._out.append(merged)
+        return Input(union_id)
+
+    def _arc(self, reader: _Instance, owner: str, arc: Input, *, copies: bool) -> Input:
+        """The arc as its reader sees it: itself on the same node, else a judged source."""
+        if owner == reader.node:
+            return arc
+        source_id = _arc_id(arc, owner if copies else "")
+        reader.crossing[source_id] = (owner, arc)
+        return Input(source_id)
+
+
+def _arc_id(arc: Input, *more: str) -> str:
+    return ".".join(part for part in (arc.box, arc.port, *more) if part)
+
+
+# --- fragments ------------------------------------------------------------------------------
+
+
+def _read_elsewhere(instances: Iterable[_Instance]) -> dict[tuple[str, Input], str]:
+    """(node, input) that another node reads -> the id of the sink it gets there."""
+    return {
+        crossing: _arc_id(crossing[1], "out")
+        for instance in instances
+        for crossing in instance.crossing.values()
+    }
+
+
+def _connected(mine: list[_Instance]) -> list[list[_Instance]]:
+    """The connected parts of a node's boxes; each keeps the order of the graph."""
+    part_of: dict[str, int] = {}
+    for index, instance in enumerate(mine):
+        part_of[instance.box.id] = index
+        for arc in instance.box.inputs:
+            if arc.box in instance.crossing:
+                continue
+            old, new = part_of[arc.box], part_of[instance.box.id]
+            part_of = {key: new if part == old else part for key, part in part_of.items()}
+    parts: dict[int, list[_Instance]] = {}
+    for instance in mine:
+        parts.setdefault(part_of[instance.box.id], []).append(instance)
+    return list(parts.values())
+
+
+class _Shapes:
+    """What comes out of each box; copies of a box give the same."""
+
+    def __init__(self, instances: Iterable[_Instance]) -> None:
+        self._instances = {instance.box.id: instance for instance in instances}
+        self._known: dict[Input, Shape] = {}
+
+    def of(self, arc: Input) -> Shape:
+        if arc not in self._known:
+            instance = self._instances[arc.box]
+            read = [instance.crossing.get(each.box, ("", each))[1] for each in instance.box.inputs]
+            inputs = [self.of(each) for each in read]
+            self._known[arc] = shape_of(instance.box, inputs, label=arc.box, port=arc.port)
+        return self._known[arc]
+
+
+def _fragment(
+    graph: Graph, node: str, part: list[_Instance], read: Mapping[tuple[str, Input], str], shapes: _Shapes
+) -> Fragment:
+    """The boxes of one part, with sources for what comes in and sinks for what others read."""
+    boxes: list[Box] = []
+    feeds: dict[str, Feed] = {}
+    for instance in part:
+        for source_id, (owner, arc) in instance.crossing.items():
+            if source_id not in feeds:
+                feeds[source_id] = Feed(source=source_id, node=owner, stream=_stream(graph, arc))
+                shape = shapes.of(arc)
+                kind = shape.window
+                boxes.append(
+                    Source(
+                        id=source_id,
+                        schema=shape.schema,
+                        judged=True,
+                        timed=shape.timed,
+                        window_us=(kind.size_us, kind.advance_us) if kind else None,
+                    )
+                )
+        boxes.append(instance.box)
+    own = {instance.box.id for instance in part}
+    streams = {box.id: f"{graph.name}.{box.id}" for box in boxes if isinstance(box, Sink)}
+    for (owner, arc), sink_id in read.items():
+        if owner == node and arc.box in own:
+            boxes.append(Sink(id=sink_id, inputs=(arc,)))
+            streams[sink_id] = _stream(graph, arc)
+    return Fragment(
+        node=node,
+        name=f"{graph.name}/{part[0].box.id}",
+        graph=Graph(name=graph.name, boxes=tuple(boxes)),
+        feeds=tuple(feeds.values()),
+        entries={
+            box.id: f"{graph.name}.{box.id}" for box in boxes if isinstance(box, Source) and not box.judged
+        },
+        streams=streams,
+    )
+
+
+def _stream(graph: Graph, arc: Input) -> str:
+    return f"{graph.name}.{_arc_id(arc)}"
