@@ -15,9 +15,21 @@ from typing import TypeAlias
 
 from medusa.elements import Element
 from medusa.ports import Buffer
+from medusa.query.boxes import Graph
 from medusa.wire.messages import Message
 
-__all__ = ["Effect", "Outbox", "Persist", "Report", "RunFragment", "Send", "WakeAt"]
+__all__ = [
+    "CloseFragment",
+    "Cut",
+    "Effect",
+    "OpenFragment",
+    "Outbox",
+    "Persist",
+    "Report",
+    "RunFragment",
+    "Send",
+    "WakeAt",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +59,8 @@ class WakeAt:
 class Persist:
     """Store the state of a fragment and these files beside it, as one atomic group.
 
+    ``fragment`` is empty for what the node itself keeps: then there are only the files.
+
     The driver takes the fragment's state before it carries out any later effect, and answers with
     the token and whether it is durable.
     """
@@ -66,6 +80,28 @@ class RunFragment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFragment:
+    """Make a fragment ready to run, from nothing. ``graph`` was checked."""
+
+    fragment: str
+    graph: Graph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseFragment:
+    """Stop a fragment and delete what was stored of it."""
+
+    fragment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Close the connection of a peer; it may come back by a new one."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """A line for people: ``level`` is debug, info, warning or error."""
 
@@ -74,7 +110,7 @@ class Report:
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Send | WakeAt | Persist | RunFragment | Report
+Effect: TypeAlias = Send | WakeAt | Persist | RunFragment | OpenFragment | CloseFragment | Cut | Report
 
 
 class Outbox:
