@@ -1,0 +1,153 @@
+"""Node processes on this machine, for demonstrations: started together, gone together.
+
+Each node is ``medusa node CONFIG --with-parent``: it ends when its standard input does, so it
+doesn't outlive us even if we are killed with -9. It has its own session, so Ctrl-C reaches us
+alone and we stop it in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from medusa.errors import LinkError
+
+__all__ = ["LocalNodes"]
+
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    log: Path
+
+
+class LocalNodes:
+    """A context manager: inside it the nodes run and know each other.
+
+    Args:
+        names: of the nodes.
+        folder: for their configurations, state and logs; the caller removes it.
+
+    Attributes:
+        addresses: node -> ``tcp://127.0.0.1:port``.
+        pids: node -> its process.
+    """
+
+    def __init__(self, names: Sequence[str], folder: Path) -> None:
+        self.addresses: dict[str, str] = {}
+        self._names = tuple(names)
+        self._folder = folder
+        self._nodes: dict[str, _Node] = {}
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        return {name: node.process.pid for name, node in self._nodes.items()}
+
+    def __enter__(self) -> LocalNodes:
+        self.addresses = dict(zip(self._names, _free_addresses(len(self._names)), strict=True))
+        try:
+            for name in self._names:
+                self._start(name)
+            deadline = time.monotonic() + START_TIMEOUT_S
+            for name in self._names:
+                self._wait(name, deadline)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stop()
+
+    def log(self, name: str) -> str:
+        """What the node has written so far."""
+        return self._nodes[name].log.read_text(errors="replace")
+
+    def _start(self, name: str) -> None:
+        config, log = self._folder / f"{name}.toml", self._folder / f"{name}.log"
+        config.write_text(self._config(name))
+        output = log.open("wb")
+        command = [sys.executable, "-m", "medusa.cli", "node", str(config), "--with-parent"]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            )
+        except BaseException:
+            output.close()
+            raise
+        self._nodes[name] = _Node(process, output, log)
+
+    def _config(self, name: str) -> str:
+        """TOML; JSON's quoting of text is TOML's too."""
+        peers = [
+            f"{peer} = {json.dumps(address)}" for peer, address in self.addresses.items() if peer != name
+        ]
+        data = json.dumps(str(self._folder / name))
+        lines = [
+            f'name = "{name}"',
+            f'listen = "{self.addresses[name]}"',
+            f"data = {data}",
+            "",
+            "[peers]",
+            *peers,
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _wait(self, name: str, deadline: float) -> None:
+        """Until the node listens."""
+        node = self._nodes[name]
+        host, _, port = self.addresses[name].removeprefix("tcp://").rpartition(":")
+        while True:
+            if node.process.poll() is not None:
+                raise LinkError(
+                    f"node {name!r} ended with {node.process.returncode} before it listened: {self._last_word(name)}",
+                    code="link.start",
+                )
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                return
+            if time.monotonic() > deadline:
+                raise LinkError(
+                    f"node {name!r} doesn't listen at {self.addresses[name]} after {START_TIMEOUT_S:.0f} s",
+                    hint=f"its log: {node.log}",
+                    code="link.start",
+                )
+            time.sleep(0.02)
+
+    def _last_word(self, name: str) -> str:
+        return (self.log(name).strip().splitlines() or ["it wrote nothing"])[-1]
+
+    def _stop(self) -> None:
+        """End all: first by asking, then by force. Never raises, never leaves one."""
+        for node in self._nodes.values():
+            node.process.terminate()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for node in self._nodes.values():
+            try:
+                node.process.wait(max(0.0, deadline - time.monotonic()))
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                node.process.kill()
+                node.process.wait()
+            if node.process.stdin is not None:
+                node.process.stdin.close()
+            node.output.close()
+
+
+def _free_addresses(count: int) -> list[str]:
+    """Ports that were free a moment ago; all held at once, so that they differ."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for held in sockets:
+            held.bind(("127.0.0.1", 0))
+        return [f"tcp://127.0.0.1:{held.getsockname()[1]}" for held in sockets]

@@ -1,0 +1,209 @@
+"""The demonstration on a terminal: live progress, then the tables. Plain lines where there is none."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from medusa.units import size_text
+from medusa.workloads.netmon_check import COLUMNS, Row
+from medusa.workloads.netmon_outcome import Outcome, Sample
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+__all__ = ["LiveScreen", "PlainScreen", "Screen", "SilentScreen", "show_outcome"]
+
+SHOWN = ("both", "clusters")
+"""Results that appear as they come; the others are too many or contained in them."""
+
+TOP_ROWS = 5
+
+
+@dataclass
+class Progress:
+    """What the screens show; the run's threads replace whole values in it."""
+
+    flows: int
+    published: int = 0
+    time_us: int = 0
+    nodes: dict[str, Sample] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=8))
+
+    def look(self, sample: Sample) -> None:
+        """Take a look at a node, and the rate since the one before."""
+        before = self.nodes.get(sample.node)
+        if before is not None and sample.at_s > before.at_s:
+            self.rates[sample.node] = (sample.rows - before.rows) / (sample.at_s - before.at_s)
+        self.nodes[sample.node] = sample
+
+    def take(self, sink: str, rows: Sequence[Row]) -> None:
+        """Take results that came."""
+        self.counts[sink] = self.counts.get(sink, 0) + len(rows)
+        if sink in SHOWN:
+            self.recent.extend(_line(sink, row) for row in rows)
+
+
+def _line(sink: str, row: Row) -> str:
+    names = COLUMNS[sink][2:]
+    values = " ".join(f"{name}={value:,}" for name, value in zip(names, row[2:], strict=True))
+    return f"{clock(row[0])} {sink:8} {row[1]:<16} {values}"
+
+
+def clock(time_us: int) -> str:
+    """Time of day of a point of stream time."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%H:%M:%S")
+
+
+class Screen:
+    """What a run tells while it goes on; this one says nothing."""
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        return None
+
+    def say(self, text: str) -> None:
+        """One step of the way."""
+
+    def update(self, progress: Progress) -> None:
+        """Called some times a second."""
+
+
+class SilentScreen(Screen):
+    """For ``--json``."""
+
+
+class PlainScreen(Screen):
+    """A line per second, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._second = -1
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+    def update(self, progress: Progress) -> None:
+        at_s = max((sample.at_s for sample in progress.nodes.values()), default=0.0)
+        if int(at_s) <= self._second:
+            return
+        self._second = int(at_s)
+        nodes = ", ".join(
+            f"{name} {progress.rates.get(name, 0):,.0f} rows/s {size_text(sample.queue_bytes)} queued"
+            for name, sample in progress.nodes.items()
+        )
+        results = " ".join(f"{sink}={count:,}" for sink, count in progress.counts.items())
+        self.say(f"{progress.published:,} of {progress.flows:,} flows | {nodes} | {results}")
+
+
+class LiveScreen(Screen):
+    """A table of the nodes and the newest results, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> Screen:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+    def update(self, progress: Progress) -> None:
+        self._live.update(_draw(progress))
+
+
+def _draw(progress: Progress) -> RenderableType:
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    nodes = _table("node", "rows in", "rows/s", "queued", "behind")
+    for name, sample in progress.nodes.items():
+        behind = (
+            "-" if sample.boundary_us is None else f"{(progress.time_us - sample.boundary_us) / 1e6:.1f} s"
+        )
+        rate = f"{progress.rates.get(name, 0):,.0f}"
+        nodes.add_row(name, f"{sample.rows:,}", rate, size_text(sample.queue_bytes), behind)
+    at = clock(progress.time_us) if progress.time_us else "-"
+    counts = "  ".join(f"{sink} {count:,}" for sink, count in progress.counts.items())
+    return Group(
+        Text(f"{progress.published:,} of {progress.flows:,} flows; the trace is at {at}"),
+        ProgressBar(total=progress.flows, completed=progress.published, width=60),
+        nodes,
+        Panel(Text("\n".join(progress.recent) or "no window has closed yet"), title="results", width=70),
+        Text(counts),
+    )
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    """First column left, the others right."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    """The end of the demonstration: what was found, whether it is right, how fast it was."""
+    for name in ("both", "heavy", "wide", "clusters"):
+        console.print(_top(name, outcome))
+    figures = outcome.figures()
+    say = lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)  # noqa: E731
+    say(
+        f"{figures['windows']} windows, {figures['groups']:,} groups, {figures['heavy']} heavy, "
+        f"{figures['wide']} wide, {figures['both']} both with {figures['both_sources']} sources, "
+        f"{figures['clusters']} clusters with {figures['cluster_prefixes']} prefixes"
+    )
+    if outcome.bots:
+        found = sorted({row[1] for row in outcome.rows["both"]} & outcome.bots)
+        say(
+            f"bots, by the labels of the data set's authors: {len(outcome.bots)}; "
+            f"{len(found)} of them among the sources of both: {', '.join(found) or 'none'}"
+        )
+    console.print(_check(outcome))
+    say(f"check by {outcome.checked_by}: {'equal' if outcome.equal else 'NOT EQUAL (not equal)'}")
+    say(
+        f"{outcome.flows:,} flows ({outcome.span_us / 60e6:.1f} minutes of traffic) in {outcome.seconds:.2f} s: "
+        f"{outcome.flows_per_s:,.0f} flows/s, {outcome.late} late"
+    )
+    say(
+        f"latency from the row that lets a window close to its results: p50 {outcome.latency_us(0.5) / 1e3:.1f} ms, "
+        f"p99 {outcome.latency_us(0.99) / 1e3:.1f} ms ({len(outcome.latencies)} results of windows)"
+    )
+
+
+def _top(name: str, outcome: Outcome) -> Table:
+    """The first rows of a result, largest count first."""
+    rows = sorted(outcome.rows[name], key=lambda row: (-row[2], row[0], row[1]))
+    table = _table(*COLUMNS[name], title=f"{name}: {len(rows)} rows, the largest {min(TOP_ROWS, len(rows))}")
+    for row in rows[:TOP_ROWS]:
+        table.add_row(clock(row[0]), str(row[1]), *(f"{value:,}" for value in row[2:]))
+    return table
+
+
+def _check(outcome: Outcome) -> Table:
+    table = _table("result", "rows", "expected", "missing", "too many", "verdict", title="check, row by row")
+    for each in outcome.comparisons:
+        verdict = "equal" if each.equal else f"not equal, e.g. {each.example}"
+        table.add_row(
+            each.name, f"{each.rows:,}", f"{each.expected:,}", str(each.missing), str(each.extra), verdict
+        )
+    return table
