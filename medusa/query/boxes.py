@@ -33,7 +33,11 @@ FORMAT_VERSION = 1
 AGGREGATE_FUNCTIONS = ("count", "sum", "min", "max", "avg", "variance", "count_distinct")
 
 
-class Field(msgspec.Struct, frozen=True):
+class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Plain frozen data; a reader refuses parts that it doesn't know."""
+
+
+class Field(_Data, frozen=True):
     """A column: its name and its type as text (``medusa.query.types``)."""
 
     name: str
@@ -43,7 +47,7 @@ class Field(msgspec.Struct, frozen=True):
 Schema: TypeAlias = tuple[Field, ...]
 
 
-class Input(msgspec.Struct, frozen=True):
+class Input(_Data, frozen=True):
     """Where an arc begins: a box and one of its ports.
 
     Ports: ``""`` the output proper; ``late`` of a source: the rows that came too late.
@@ -53,7 +57,7 @@ class Input(msgspec.Struct, frozen=True):
     port: str = ""
 
 
-class Source(msgspec.Struct, frozen=True, tag_field="kind", tag="source", kw_only=True):
+class Source(_Data, frozen=True, tag_field="kind", tag="source", kw_only=True):
     """Where rows enter.
 
     Attributes:
@@ -78,7 +82,7 @@ class Source(msgspec.Struct, frozen=True, tag_field="kind", tag="source", kw_onl
     inputs: tuple[Input, ...] = ()
 
 
-class Filter(msgspec.Struct, frozen=True, tag_field="kind", tag="filter", kw_only=True):
+class Filter(_Data, frozen=True, tag_field="kind", tag="filter", kw_only=True):
     """Keeps the rows for which the predicate is true (not false, not null)."""
 
     id: str
@@ -86,7 +90,7 @@ class Filter(msgspec.Struct, frozen=True, tag_field="kind", tag="filter", kw_onl
     predicate: Expression
 
 
-class Select(msgspec.Struct, frozen=True, tag_field="kind", tag="select", kw_only=True):
+class Select(_Data, frozen=True, tag_field="kind", tag="select", kw_only=True):
     """Aurora's Map: rows of exactly these columns."""
 
     id: str
@@ -94,7 +98,7 @@ class Select(msgspec.Struct, frozen=True, tag_field="kind", tag="select", kw_onl
     columns: tuple[Named, ...]
 
 
-class WithColumns(msgspec.Struct, frozen=True, tag_field="kind", tag="with_columns", kw_only=True):
+class WithColumns(_Data, frozen=True, tag_field="kind", tag="with_columns", kw_only=True):
     """Adds columns, or replaces those of the same name in their place; keeps the others."""
 
     id: str
@@ -102,14 +106,14 @@ class WithColumns(msgspec.Struct, frozen=True, tag_field="kind", tag="with_colum
     columns: tuple[Named, ...]
 
 
-class Union(msgspec.Struct, frozen=True, tag_field="kind", tag="union", kw_only=True):
+class Union(_Data, frozen=True, tag_field="kind", tag="union", kw_only=True):
     """The rows of several streams of one schema, in the order of arrival."""
 
     id: str
     inputs: tuple[Input, ...]
 
 
-class AggregateCall(msgspec.Struct, frozen=True):
+class AggregateCall(_Data, frozen=True):
     """One aggregate of a window: its output name, function and argument (none: ``count`` of rows)."""
 
     name: str
@@ -117,7 +121,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
     arg: Expression | None = None
 
 
-class Aggregate(msgspec.Struct, frozen=True, tag_field="kind", tag="aggregate", kw_only=True):
+class Aggregate(_Data, frozen=True, tag_field="kind", tag="aggregate", kw_only=True):
     """Groups and aggregates per tumbling or sliding window, aligned to the epoch.
 
     Attributes:
@@ -139,7 +143,7 @@ class Aggregate(msgspec.Struct, frozen=True, tag_field="kind", tag="aggregate", 
     stage: str = "whole"
 
 
-class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join", kw_only=True):
+class Join(_Data, frozen=True, tag_field="kind", tag="join", kw_only=True):
     """Inner equi-join of rows at most ``within_us`` apart in time (either way, inclusive).
 
     ``left_keys[i]`` is matched with ``right_keys[i]``; the output has the key columns once, under
@@ -157,7 +161,7 @@ class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join", kw_only=Tr
     suffixes: tuple[str, str] = ("", "_right")
 
 
-class WindowJoin(msgspec.Struct, frozen=True, tag_field="kind", tag="window_join", kw_only=True):
+class WindowJoin(_Data, frozen=True, tag_field="kind", tag="window_join", kw_only=True):
     """Inner join of rows of equal ``window_start`` and ``window_end`` (and equal keys).
 
     Output: window_start, window_end, the keys, the other left columns, the other right columns.
@@ -172,7 +176,7 @@ class WindowJoin(msgspec.Struct, frozen=True, tag_field="kind", tag="window_join
     suffixes: tuple[str, str] = ("", "_right")
 
 
-class Sink(msgspec.Struct, frozen=True, tag_field="kind", tag="sink", kw_only=True):
+class Sink(_Data, frozen=True, tag_field="kind", tag="sink", kw_only=True):
     """Where rows leave, under this name."""
 
     id: str
@@ -182,7 +186,7 @@ class Sink(msgspec.Struct, frozen=True, tag_field="kind", tag="sink", kw_only=Tr
 Box: TypeAlias = Source | Filter | Select | WithColumns | Union | Aggregate | Join | WindowJoin | Sink
 
 
-class Graph(msgspec.Struct, frozen=True, kw_only=True):
+class Graph(_Data, frozen=True, kw_only=True):
     """A whole query, or a fragment of one: boxes in an order in which inputs come first."""
 
     name: str

@@ -13,7 +13,11 @@ import msgspec
 __all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "Named"]
 
 
-class Column(msgspec.Struct, frozen=True, tag_field="node", tag="column"):
+class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Plain frozen data; a reader refuses parts that it doesn't know."""
+
+
+class Column(_Node, frozen=True, tag_field="node", tag="column"):
     """A column of the input, by name (case-sensitive).
 
     In the ``where`` of a join the name is ``left.x`` or ``right.x``.
@@ -22,7 +26,7 @@ class Column(msgspec.Struct, frozen=True, tag_field="node", tag="column"):
     name: str
 
 
-class Literal(msgspec.Struct, frozen=True, tag_field="node", tag="literal"):
+class Literal(_Node, frozen=True, tag_field="node", tag="literal"):
     """A constant.
 
     Attributes:
@@ -37,7 +41,7 @@ class Literal(msgspec.Struct, frozen=True, tag_field="node", tag="literal"):
     value: bool | int | float | str | None
 
 
-class Call(msgspec.Struct, frozen=True, tag_field="node", tag="call"):
+class Call(_Node, frozen=True, tag_field="node", tag="call"):
     """A function of the closed list in ``medusa.query.functions``, on its arguments.
 
     ``and``, ``or``, ``add``, ``mul`` and ``concat`` take two or more, evaluated left to right.
@@ -47,14 +51,14 @@ class Call(msgspec.Struct, frozen=True, tag_field="node", tag="call"):
     args: tuple[Expression, ...] = ()
 
 
-class Cast(msgspec.Struct, frozen=True, tag_field="node", tag="cast"):
+class Cast(_Node, frozen=True, tag_field="node", tag="cast"):
     """A conversion; a row whose value doesn't fit fails."""
 
     arg: Expression
     type: str
 
 
-class Case(msgspec.Struct, frozen=True, tag_field="node", tag="case"):
+class Case(_Node, frozen=True, tag_field="node", tag="case"):
     """The value of the first branch whose condition is true, else ``otherwise`` (else null)."""
 
     branches: tuple[tuple[Expression, Expression], ...]
@@ -64,7 +68,7 @@ class Case(msgspec.Struct, frozen=True, tag_field="node", tag="case"):
 Expression: TypeAlias = Column | Literal | Call | Cast | Case
 
 
-class Named(msgspec.Struct, frozen=True):
+class Named(_Node, frozen=True):
     """An output column and the expression that makes it."""
 
     name: str

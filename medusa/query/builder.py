@@ -1,0 +1,400 @@
+"""Writing a query in Python: every name and type is checked at once, and nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.query.boxes import Box, Filter, Graph, Input, Select, Sink, Source, Union, WithColumns
+from medusa.query.column import Expr, as_tree
+from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
+from medusa.query.ids import check_name, kind_of, stable_id
+from medusa.query.joins import join_box
+from medusa.query.named import named_columns
+from medusa.query.shape import Shape, types_of
+from medusa.query.shape_windows import check_sizes, need_time
+from medusa.query.shapes import shape_of
+from medusa.query.types import schema_from
+from medusa.units import Duration, duration_us
+
+if TYPE_CHECKING:
+    from medusa.query.diagram import Diagram
+    from medusa.query.windows import WindowedStream
+
+__all__ = ["Query", "Stream"]
+
+
+class Query:
+    """A continuous query being written: sources, boxes, sinks.
+
+    ``graph`` is what it is: plain data, equal in memory, in files and on links.
+    """
+
+    def __init__(self, name: str) -> None:
+        """``name``: a letter or ``_``, then letters, digits, ``_`` and ``-``; up to 64."""
+        self._name = check_name(name, what="md.Query")
+        self._boxes: dict[str, Box] = {}
+        self._shapes: dict[Input, Shape] = {}
+
+    # -- writing --
+
+    def source(
+        self,
+        name: str,
+        schema: Any,
+        time: str | None = "ts",
+        unit: str | None = None,
+        slack: Duration | None = None,
+    ) -> Stream:
+        """Where rows enter.
+
+        Args:
+            schema: a ``pyarrow.Schema``, or a mapping of column names to types.
+            time: the column that holds the time: a timestamp (without zone: UTC), or an integer
+                with ``unit``. None: a stream without time, which feeds filter, select,
+                with_columns, unions of its kind and sinks only.
+            unit: ``s``, ``ms``, ``us`` or ``ns`` of an integer time column.
+            slack: how late a row may be; None: measured for bounded input, 0 live.
+
+        Raises:
+            QueryError: names the source, what was expected and what came.
+        """
+        label = f"source {check_name(name, what='source')!r}"
+        fields = schema_from(schema, what=label)
+        if time is not None and not isinstance(time, str):
+            raise QueryError(
+                f"{label}: time is the name of a column, got {type(time).__name__}", code="query.source"
+            )
+        if time == "ts" and "ts" not in types_of(fields):
+            raise QueryError(
+                f"{label}: the time column 'ts' is not in the schema",
+                hint="say which column is the time with time=..., or time=None for a stream without time",
+                code="query.column",
+            )
+        box = Source(
+            id=name,
+            schema=fields,
+            time=time,
+            unit=unit,
+            slack_us=None if slack is None else duration_us(slack, what=f"{label}: slack"),
+            timed=time is not None,
+        )
+        return self._add(box, (), name)
+
+    def sink(self, name: str, stream: Stream) -> None:
+        """Give a stream a name under which its rows leave."""
+        label = f"sink {check_name(name, what='sink')!r}"
+        self._add(Sink(id=name, inputs=(self._owned(stream, label),)), (stream,), name)
+
+    def _owned(self, stream: object, label: str) -> Input:
+        """The arc of a stream of this query."""
+        if not isinstance(stream, Stream):
+            raise QueryError(
+                f"{label}: expected a stream, got {type(stream).__name__}",
+                hint="a window needs .aggregate(...) first"
+                if hasattr(stream, "aggregate")
+                else "what q.source(...) and the methods of streams give",
+                code="query.stream",
+            )
+        if stream.query is not self:
+            raise QueryError(
+                f"{label}: {stream.label} belongs to query {stream.query.name!r}, not to {self._name!r}",
+                hint="streams of one query only; two queries meet through published streams",
+                code="query.stream",
+            )
+        return stream.arc
+
+    def _add(self, box: Box, inputs: tuple[Stream, ...], name: str | None) -> Stream:
+        """Check a box and take it in; on an error the query is unchanged."""
+        kind = kind_of(box)
+        label = _label(kind, name, inputs)
+        if len(self._boxes) >= BOXES_MAX:
+            raise QueryError(f"query {self._name!r}: more than {BOXES_MAX:,} boxes", code="query.limit")
+        if name is not None:
+            check_name(name, what=kind)
+            if name in self._boxes:
+                raise QueryError(
+                    f"{label}: the name is taken by {label_of(self._boxes[name])} of query {self._name!r}",
+                    hint="sources, boxes and sinks of a query have different names",
+                    code="query.name",
+                )
+        above = [self._shapes[stream.arc] for stream in inputs]
+        shape_of(box, above, label=label)
+        id = name if name is not None else stable_id(box, self._boxes, self._boxes)
+        box = msgspec.structs.replace(box, id=id)
+        made = {
+            Input(id, port): shape_of(box, above, label=label_of(box), port=port) for port in ports_of(box)
+        }
+        self._boxes[id] = box
+        self._shapes.update(made)
+        return Stream(self, Input(id))
+
+    # -- reading --
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def graph(self) -> Graph:
+        """The query as plain data: what every executor reads."""
+        return Graph(name=self._name, boxes=tuple(self._boxes.values()))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the sources, in order of definition."""
+        return tuple(id for id, box in self._boxes.items() if isinstance(box, Source))
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Names of the sinks, in order of definition."""
+        return tuple(id for id, box in self._boxes.items() if isinstance(box, Sink))
+
+    def explain(self) -> str:
+        """The query as text: what each box does, its columns, and what it waits for."""
+        from medusa.query.explain import explain
+
+        return explain(self.graph)
+
+    def diagram(self) -> Diagram:
+        """A drawing: SVG, which notebooks show, and Mermaid text."""
+        from medusa.query.diagram import Diagram
+
+        return Diagram(self.graph)
+
+    def _repr_svg_(self) -> str:
+        return self.diagram().svg
+
+    def __repr__(self) -> str:
+        sources, sinks = ", ".join(self.sources) or "none", ", ".join(self.sinks) or "none"
+        return f"<Query {self._name!r}: {len(self._boxes)} boxes, sources {sources}, sinks {sinks}>"
+
+    # -- as text and bytes --
+
+    def to_json(self) -> str:
+        """The query as JSON text, laid out for reading."""
+        from medusa.query.codec import graph_to_json
+
+        return graph_to_json(self.graph)
+
+    def to_msgpack(self) -> bytes:
+        """The query as bytes, as links carry it."""
+        from medusa.query.codec import graph_to_msgpack
+
+        return graph_to_msgpack(self.graph)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Query:
+        """What ``to_json`` wrote, checked in full.
+
+        Raises:
+            QueryError: not JSON of a query, of a later version, or a query that doesn't hold.
+        """
+        from medusa.query.codec import graph_from_json
+
+        return cls.from_graph(graph_from_json(text))
+
+    @classmethod
+    def from_msgpack(cls, data: bytes) -> Query:
+        """What ``to_msgpack`` wrote, checked in full.
+
+        Raises:
+            QueryError: as ``from_json``.
+        """
+        from medusa.query.codec import graph_from_msgpack
+
+        return cls.from_graph(graph_from_msgpack(data))
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> Query:
+        """A query of these boxes, checked in full; ``stream`` takes up where it left off.
+
+        Raises:
+            QueryError: the graph doesn't hold.
+        """
+        checked = check_graph(graph)
+        query = cls(graph.name)
+        query._boxes = checked.boxes
+        query._shapes = checked.shapes
+        return query
+
+    def stream(self, name: str) -> Stream:
+        """The output of a box, by its id.
+
+        Raises:
+            QueryError: there is no such box.
+        """
+        if name in self._boxes and not isinstance(self._boxes[name], Sink):
+            return Stream(self, Input(name))
+        from medusa.query.suggest import did_you_mean
+
+        others = [id for id, box in self._boxes.items() if not isinstance(box, Sink)]
+        raise QueryError(
+            f"query {self._name!r}: there is no stream {str(name)[:80]!r}",
+            hint=did_you_mean(str(name), others),
+            code="query.input",
+        )
+
+
+def _label(kind: str, name: object, inputs: Iterable[Stream]) -> str:
+    """A box without a name is known by what it reads."""
+    if name is not None:
+        return f"{kind} {name!r}"[:120]
+    return f"{kind} after " + " and ".join(repr(stream.name) for stream in inputs)
+
+
+class Stream:
+    """The output of a box; immutable. Its methods add boxes to the query and give their output."""
+
+    __slots__ = ("_arc", "_query")
+
+    def __init__(self, query: Query, arc: Input) -> None:
+        self._query = query
+        self._arc = arc
+
+    @property
+    def query(self) -> Query:
+        return self._query
+
+    @property
+    def arc(self) -> Input:
+        """The box and port that it comes from."""
+        return self._arc
+
+    @property
+    def name(self) -> str:
+        """Id of its box; ``cars.late`` of a late port."""
+        return f"{self._arc.box}.{self._arc.port}" if self._arc.port else self._arc.box
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return self._shape.box
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Column name -> type, in order."""
+        return types_of(self._shape.schema)
+
+    @property
+    def timed(self) -> bool:
+        """Whether its rows have a time, which windows and joins need."""
+        return self._shape.timed
+
+    @property
+    def _shape(self) -> Shape:
+        return self._query._shapes[self._arc]
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name} {type}" for name, type in self.schema.items())
+        return f"<Stream {self.name!r} of query {self._query.name!r}: {columns}>"
+
+    # -- boxes that look at one row at a time --
+
+    def filter(self, predicate: str | Expr, *, name: str | None = None) -> Stream:
+        """The rows for which the predicate is true (not false, not null).
+
+        Args:
+            predicate: SQL text such as ``"speed > 0"``, or ``md.col("speed") > 0``.
+        """
+        label = self._labelled("filter", name)
+        box = Filter(id="", inputs=(self._arc,), predicate=as_tree(predicate, box=label))
+        return self._query._add(box, (self,), name)
+
+    def select(
+        self, *columns: str | Expr | Mapping[str, Any], name: str | None = None, **named: str | Expr
+    ) -> Stream:
+        """Rows of exactly these columns.
+
+        Args:
+            columns: names of columns, or mappings of new names to expressions (for names that
+                aren't Python words).
+            named: new columns: ``mph="speed * 0.621"``.
+        """
+        label = self._labelled("select", name)
+        made = named_columns(columns, named, self.schema, box=label)
+        return self._query._add(Select(id="", inputs=(self._arc,), columns=made), (self,), name)
+
+    def with_columns(
+        self, *columns: str | Expr | Mapping[str, Any], name: str | None = None, **named: str | Expr
+    ) -> Stream:
+        """All columns, and these: a new one comes last, one of a known name takes its place."""
+        label = self._labelled("with_columns", name)
+        made = named_columns(columns, named, self.schema, box=label)
+        return self._query._add(WithColumns(id="", inputs=(self._arc,), columns=made), (self,), name)
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """The rows of several streams of one schema, in the order in which they arrive."""
+        label = self._labelled("union", name)
+        inputs = (self._arc, *(self._query._owned(other, label) for other in others))
+        return self._query._add(Union(id="", inputs=inputs), (self, *others), name)
+
+    @property
+    def late(self) -> Stream:
+        """The rows of a source that came too late for its windows and joins; without time.
+
+        Raises:
+            QueryError: this isn't the output of a source with time.
+        """
+        box = self._query._boxes[self._arc.box]
+        if self._arc.port or "late" not in ports_of(box):
+            raise QueryError(
+                f"{self.label}: only a source with time= has .late",
+                hint="lateness is judged where rows enter",
+                code="query.port",
+            )
+        return Stream(self._query, Input(self._arc.box, "late"))
+
+    # -- boxes that look at many --
+
+    def window(self, size: Duration, advance: Duration | None = None) -> WindowedStream:
+        """Windows of a length of time, aligned to the epoch, half-open ``[start, end)``.
+
+        Go on with ``.aggregate(...)``, or ``.group_by(...).aggregate(...)``.
+
+        Args:
+            size: ``"5 min"``, a timedelta, or microseconds.
+            advance: how often a window starts, at most ``size``; None: as often as one ends.
+        """
+        from medusa.query.windows import WindowedStream
+
+        size_us = duration_us(size, what="window: size", minimum_us=1)
+        advance_us = (
+            size_us if advance is None else duration_us(advance, what="window: advance", minimum_us=1)
+        )
+        label = self._labelled("window", None)
+        need_time(self._shape, label, "a window")
+        check_sizes(size_us, advance_us, label=label)
+        return WindowedStream(self, size_us, advance_us)
+
+    def join(
+        self,
+        other: Stream,
+        on: Any,
+        within: Duration | None = None,
+        where: str | Expr | None = None,
+        how: str = "inner",
+        suffixes: tuple[str, str] = ("", "_right"),
+        *,
+        name: str | None = None,
+    ) -> Stream:
+        """Pairs of rows of equal keys.
+
+        Args:
+            other: the right side.
+            on: a column, several, or ``{"left": "right"}``; with ``within`` rows at most that far
+                apart in time. ``"window"`` or ``["window", "k"]``: results of equal windows.
+            within: required, but not with ``"window"``.
+            where: a condition on pairs, which names columns ``left.x`` and ``right.x``.
+            suffixes: added to names that both sides have, besides the keys.
+        """
+        label = f"join {name!r}" if name is not None else f"join after {self.name!r}"
+        arcs = (self._arc, self._query._owned(other, label))
+        box = join_box(arcs, (self.schema, other.schema), on, within, where, how, suffixes, label=label)
+        return self._query._add(box, (self, other), name)
+
+    def _labelled(self, kind: str, name: object) -> str:
+        return _label(kind, name, (self,))

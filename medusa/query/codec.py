@@ -1,0 +1,81 @@
+"""A graph as JSON text and as msgpack bytes, and back with every check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.query.boxes import FORMAT_VERSION, Graph
+from medusa.query.graph import check_graph
+
+__all__ = ["graph_from_json", "graph_from_msgpack", "graph_to_json", "graph_to_msgpack"]
+
+BYTES_MAX = 8 << 20
+"""Of a graph in either form."""
+
+
+class _Head(msgspec.Struct):
+    version: int
+
+
+def graph_to_json(graph: Graph) -> str:
+    """JSON text, indented."""
+    return msgspec.json.format(msgspec.json.encode(graph), indent=2).decode()
+
+
+def graph_to_msgpack(graph: Graph) -> bytes:
+    """Msgpack bytes: the form on links."""
+    return msgspec.msgpack.encode(graph)
+
+
+def graph_from_json(text: str | bytes) -> Graph:
+    """Read and check a graph.
+
+    Raises:
+        QueryError: too large, no JSON, unknown or missing parts, a later version, or a graph that
+            doesn't hold.
+    """
+    if not isinstance(text, str | bytes):
+        raise QueryError(f"query: expected JSON text, got {type(text).__name__}", code="query.codec")
+    _check_size(len(text))
+    return _checked("JSON", lambda type: msgspec.json.decode(text, type=type))
+
+
+def graph_from_msgpack(data: bytes | bytearray | memoryview) -> Graph:
+    """Read and check a graph.
+
+    Raises:
+        QueryError: as ``graph_from_json``.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise QueryError(f"query: expected bytes, got {type(data).__name__}", code="query.codec")
+    _check_size(len(data))
+    return _checked("msgpack", lambda type: msgspec.msgpack.decode(data, type=type))
+
+
+def _check_size(size: int) -> None:
+    if size > BYTES_MAX:
+        raise QueryError(f"query: has {size:,} bytes, at most {BYTES_MAX:,}", code="query.limit")
+
+
+def _checked(form: str, decode: Callable[[type], Any]) -> Graph:
+    try:
+        # The version first: of a later one nothing else can be told.
+        version = decode(_Head).version
+        if version > FORMAT_VERSION:
+            raise QueryError(
+                f"query: its format has version {version}, this program reads {FORMAT_VERSION}",
+                hint="a newer Medusa wrote it",
+                code="query.version",
+            )
+        graph = decode(Graph)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise QueryError(f"query: not the {form} of a query: {error}", code="query.codec") from None
+    except RecursionError:
+        raise QueryError("query: nested too deeply", code="query.limit") from None
+    assert isinstance(graph, Graph)
+    check_graph(graph)
+    return graph

@@ -1,0 +1,85 @@
+"""A stream as it is known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medusa.errors import QueryError
+from medusa.query.boxes import Schema
+from medusa.query.check import infer
+from medusa.query.expression import Expression, Named
+from medusa.query.types import check_column_name
+from medusa.units import duration_text
+
+__all__ = [
+    "WINDOW_COLUMNS",
+    "Shape",
+    "WindowKind",
+    "column_type",
+    "expression_type",
+    "refuse_twice",
+    "types_of",
+]
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowKind:
+    """Which windows the rows of a stream are results of."""
+
+    size_us: int
+    advance_us: int
+
+    def __str__(self) -> str:
+        size = duration_text(self.size_us)
+        if self.advance_us == self.size_us:
+            return f"tumbling windows of {size}"
+        return f"windows of {size} every {duration_text(self.advance_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A stream as it is known before anything runs.
+
+    Attributes:
+        box: label of the box it comes from, for messages.
+        schema: its columns.
+        timed: rows have a time, and boundaries come.
+        window: the windows that its rows are results of, still with their two columns; else None.
+        no_window: where ``window`` is None although a window is above: what lost it.
+    """
+
+    box: str
+    schema: Schema
+    timed: bool
+    window: WindowKind | None = None
+    no_window: str = ""
+
+
+def types_of(schema: Schema) -> dict[str, str]:
+    """Column name -> type, in order."""
+    return {field.name: field.type for field in schema}
+
+
+def expression_type(expression: Expression, row: Shape, *, box: str) -> str:
+    """The type of an expression over the rows of a stream."""
+    return infer(expression, types_of(row.schema), box=box, timed=row.timed)
+
+
+def column_type(named: Named, row: Shape, *, label: str, what: str = "column") -> str:
+    """The type of an output column; its name is checked too."""
+    check_column_name(named.name, what=label)
+    return expression_type(named.expression, row, box=f"{label}: {what} {named.name!r}")
+
+
+def refuse_twice(names: Sequence[str], *, label: str, hint: str = "") -> None:
+    """Raises QueryError where two output columns have one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise QueryError(
+                f"{label}: column {name!r} stands twice in the output", hint=hint, code="query.name"
+            )
+        seen.add(name)
