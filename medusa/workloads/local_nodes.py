@@ -112,7 +112,8 @@ class LocalNodes:
         while True:
             if node.process.poll() is not None:
                 raise LinkError(
-                    f"node {name!r} ended with {node.process.returncode} before it listened: {self._last_word(name)}",
+                    f"node {name!r} ended with {node.process.returncode} before it listened: "
+                    f"{self._last_word(name)}",
                     code="link.start",
                 )
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):

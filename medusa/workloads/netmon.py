@@ -54,23 +54,10 @@ SINKS = ("groups", "heavy", "wide", "both", "clusters")
 AT = {
     "edge-1": ["flows", "per_src"],
     "edge-2": ["flows", "per_src"],
-    CORE: [
-        "groups",
-        "is_heavy",
-        "heavy",
-        "is_wide",
-        "ports",
-        "wide",
-        "heavy_and_wide",
-        "both",
-        "is_light",
-        "prefix",
-        "per_prefix",
-        "is_cluster",
-        "clusters",
-    ],
+    CORE: ["groups", "is_heavy", "is_wide", "is_light"],
 }
-"""Where the boxes run: both edges count their own flows, the core merges and decides."""
+"""Where the boxes run: both edges count their own flows, the core merges and decides. A box that is
+not named stands where its input is."""
 
 CITATION = (
     "CTU-13 scenario 11: S. Garcia, M. Grill, J. Stiborek, A. Zunino, An empirical comparison of botnet "

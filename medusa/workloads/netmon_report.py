@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["html_report"]
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 64rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: .5rem 0 1.5rem } td, th { padding: .15rem .8rem; text-align: right }
-td:first-child, th:first-child, td:nth-child(2) { text-align: left } tr:nth-child(even) { background: #f4f4f4 }
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 64rem }
+body { margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; margin: .5rem 0 1.5rem }
+td, th { padding: .15rem .8rem; text-align: right } tr:nth-child(even) { background: #f4f4f4 }
+td:first-child, th:first-child, td:nth-child(2) { text-align: left }
 th { border-bottom: 1px solid #888 } figure { margin: 1rem 0; overflow-x: auto } figcaption { color: #555 }
 .good { color: #176d2c } .bad { color: #a11212 } svg { max-width: 100%; height: auto }
 """
@@ -38,9 +40,9 @@ def html_report(outcome: Outcome, query: Query) -> str:
         f"<style>{STYLE}</style>",
         "<h1>Network monitoring over three nodes</h1>",
         f"<p>{outcome.flows:,} flows ({outcome.span_us / 60e6:.1f} minutes) in {outcome.seconds:.2f} s: "
-        f"{outcome.flows_per_s:,.0f} flows/s. Two edge nodes each saw every second flow, delayed by up to 2 s "
-        f"(seed {outcome.seed}), and sent partial counts and sets of ports; the third merged them and decided. "
-        f"{outcome.late} flows were late.</p>",
+        f"{outcome.flows_per_s:,.0f} flows/s. Two edge nodes each saw every second flow, delayed by up to "
+        f"2 s (seed {outcome.seed}), and sent partial counts and sets of ports; the third merged them and "
+        f"decided. {outcome.late} flows were late.</p>",
         f"<p>Beside an independent computation by {escape(outcome.checked_by)}: {verdict}.</p>",
         _table(
             ["what", "how many"], [[name.replace("_", " "), f"{value:,}"] for name, value in figures.items()]
@@ -90,7 +92,7 @@ def _plots(outcome: Outcome) -> str:
         return "<p>Plots are drawn by matplotlib: <code>pip install 'medusa-streams[plot]'</code>.</p>"
     drawings: list[tuple[str, Callable[[Any, Outcome], None]]] = [
         (
-            "Every (window, source) group: flows against distinct ports. Above and right of both lines: both.",
+            "Each source in each window; those right of and above the lines are heavy and wide.",
             _scatter,
         ),
         ("From the row that lets a window close to all its results.", _latencies),

@@ -166,7 +166,10 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     for name in ("both", "heavy", "wide", "clusters"):
         console.print(_top(name, outcome))
     figures = outcome.figures()
-    say = lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)  # noqa: E731
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     say(
         f"{figures['windows']} windows, {figures['groups']:,} groups, {figures['heavy']} heavy, "
         f"{figures['wide']} wide, {figures['both']} both with {figures['both_sources']} sources, "
@@ -179,14 +182,15 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
             f"{len(found)} of them among the sources of both: {', '.join(found) or 'none'}"
         )
     console.print(_check(outcome))
-    say(f"check by {outcome.checked_by}: {'equal' if outcome.equal else 'NOT EQUAL (not equal)'}")
+    say(f"check by {outcome.checked_by}: {'equal' if outcome.equal else 'not equal'}")
     say(
-        f"{outcome.flows:,} flows ({outcome.span_us / 60e6:.1f} minutes of traffic) in {outcome.seconds:.2f} s: "
-        f"{outcome.flows_per_s:,.0f} flows/s, {outcome.late} late"
+        f"{outcome.flows:,} flows ({outcome.span_us / 60e6:.1f} minutes of traffic) in "
+        f"{outcome.seconds:.2f} s: {outcome.flows_per_s:,.0f} flows/s, {outcome.late} late"
     )
+    p50, p99 = outcome.latency_us(0.5) / 1e3, outcome.latency_us(0.99) / 1e3
     say(
-        f"latency from the row that lets a window close to its results: p50 {outcome.latency_us(0.5) / 1e3:.1f} ms, "
-        f"p99 {outcome.latency_us(0.99) / 1e3:.1f} ms ({len(outcome.latencies)} results of windows)"
+        f"latency from the row that lets a window close to its results: p50 {p50:.1f} ms, p99 {p99:.1f} ms "
+        f"({len(outcome.latencies)} results of windows)"
     )
 
 
