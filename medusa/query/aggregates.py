@@ -164,7 +164,7 @@ def state_fields(call: AggregateCall, arg_type: str | None) -> tuple[Field, ...]
     count ``n``; sum and avg ``n`` and of integers and bools ``lo``, ``hi`` (a 128-bit two's
     complement sum: ``hi * 2**64 + lo``, ``lo`` read as unsigned), of floats ``sum``; min and max
     ``value`` (null: no value); variance ``n``, ``mean``, ``m2``; count_distinct ``set`` (the packed
-    values). ``n`` counts values that aren't null.
+    values; ``texts`` of utf8 and binary). ``n`` counts values that aren't null.
     """
     parts: tuple[tuple[str, str], ...]
     match call.function:
@@ -179,7 +179,8 @@ def state_fields(call: AggregateCall, arg_type: str | None) -> tuple[Field, ...]
         case "variance":
             parts = (("n", "int64"), ("mean", "float64"), ("m2", "float64"))
         case _:
-            parts = (("set", "binary"),)
+            # How values are packed depends on their type, which the receiver can't know otherwise.
+            parts = (("texts" if arg_type in ("utf8", "binary") else "set", "binary"),)
     return tuple(Field(f"{call.name}.{suffix}", type) for suffix, type in parts)
 
 
@@ -192,7 +193,7 @@ def state_result_type(call: AggregateCall, states: dict[str, str], *, box: str) 
     Raises:
         QueryError: the columns aren't the state of this aggregate.
     """
-    candidates: list[str | None] = ["int64", "float64"]
+    candidates: list[str | None] = ["int64", "float64", "utf8"]
     if call.function in ("min", "max"):
         candidates = [states.get(f"{call.name}.value")]
     if call.function == "count" and call.arg is None:
