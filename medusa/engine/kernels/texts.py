@@ -1,0 +1,149 @@
+"""Functions on text. Patterns and positions are constants, checked when the query was built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medusa.engine.kernels.base import Kernel, Maker, Site, Value, as_array, call, function, valid_rows
+from medusa.query.patterns import group_names, like_parts
+
+__all__ = ["TEXTS"]
+
+_cast = function("cast")
+_coalesce = function("coalesce")
+_if_else = function("if_else")
+_is_null = function("is_null")
+_take = function("take")
+_TO_INT = pc.CastOptions.unsafe(pa.int64())
+_EMPTY = pa.scalar("")
+_NO_TEXT = pa.scalar(None, pa.string())
+
+
+def _search(name: str, pattern: str) -> Kernel:
+    """A kernel that looks for a constant in its first argument."""
+    options = pc.MatchSubstringOptions(pattern)
+    run = function(name)
+    return lambda rows, args: run([as_array(args[0], rows)], options)
+
+
+_LIKE = {
+    "prefix": "starts_with",
+    "suffix": "ends_with",
+    "infix": "match_substring",
+    "regex": "match_substring_regex",
+}
+
+
+def _like(site: Site) -> Kernel:
+    kind, pattern = like_parts(site.text(1))
+    if kind == "equal":
+        equal = function("equal")
+        wanted = pa.scalar(pattern)
+        return lambda rows, args: equal([as_array(args[0], rows), wanted])
+    return _search(_LIKE[kind], pattern)
+
+
+def _concat(site: Site) -> Kernel:
+    run = function("binary_join_element_wise")
+    options = pc.JoinOptions(null_handling="emit_null")
+    return lambda rows, args: as_array(run([*args, _EMPTY], options), rows)
+
+
+def _length(site: Site) -> Kernel:
+    run = function("utf8_length")
+    return lambda rows, args: _cast([run(args)], _TO_INT)
+
+
+def _substr(site: Site) -> Kernel:
+    start = site.integer(1)
+    first = start - 1 if start > 0 else start
+    stop = None
+    if len(site.types) == 3:
+        stop = first + site.integer(2)
+        if first < 0 <= stop:
+            stop = None
+        if site.integer(2) == 0:
+            stop = first
+    return _call_first("utf8_slice_codeunits", pc.SliceOptions(first, stop, 1))
+
+
+def _call_first(name: str, options: object) -> Kernel:
+    """A kernel of the first argument; the others are in the options."""
+    run = function(name)
+    return lambda rows, args: run([as_array(args[0], rows)], options)
+
+
+def _trim(name: str) -> Maker:
+    return lambda site: _call_first(name, pc.TrimOptions(site.text(1) if len(site.types) == 2 else " "))
+
+
+def _replace(site: Site) -> Kernel:
+    if not site.text(1):
+        return lambda rows, args: as_array(args[0], rows)
+    return _call_first("replace_substring", pc.ReplaceSubstringOptions(site.text(1), site.text(2)))
+
+
+def _regexp_replace(site: Site) -> Kernel:
+    count = -1 if len(site.types) == 4 else 1
+    options = pc.ReplaceSubstringOptions(site.text(1), site.text(2), max_replacements=count)
+    return _call_first("replace_substring_regex", options)
+
+
+def _regexp_extract(site: Site) -> Kernel:
+    group = site.integer(2) if len(site.types) == 3 else 0
+    pattern, names = group_names(site.text(1))
+    if group == 0:
+        pattern, names = f"(?P<whole_>{pattern})", ["whole_", *names]
+    index = names.index("whole_") if group == 0 else group - 1
+    run = function("extract_regex")
+    options = pc.ExtractRegexOptions(pattern)
+
+    def kernel(rows: int, args: Sequence[Value]) -> pa.Array:
+        text = as_array(args[0], rows)
+        found = _coalesce([run([text], options).flatten()[index], _EMPTY])
+        return _if_else([_is_null([text]), _NO_TEXT, found]) if text.null_count else found
+
+    return kernel
+
+
+def _split_part(site: Site) -> Kernel:
+    part = site.integer(2)
+    run = function("split_pattern")
+    options = pc.SplitPatternOptions(site.text(1))
+
+    def kernel(rows: int, args: Sequence[Value]) -> pa.Array:
+        text = as_array(args[0], rows)
+        lists = run([text], options)
+        bounds = np.asarray(lists.offsets)
+        chosen = bounds[:-1] + part - 1 if part > 0 else bounds[1:] + part
+        there = (chosen >= bounds[:-1]) & (chosen < bounds[1:]) & valid_rows(text)
+        found = _coalesce([_take([lists.values, pa.array(chosen, mask=~there)]), _EMPTY])
+        return _if_else([_is_null([text]), _NO_TEXT, found]) if text.null_count else found
+
+    return kernel
+
+
+TEXTS: dict[str, Maker] = {
+    "like": _like,
+    "concat": _concat,
+    "lower": lambda site: call("utf8_lower"),
+    "upper": lambda site: call("utf8_upper"),
+    "length": _length,
+    "substr": _substr,
+    "trim": _trim("utf8_trim"),
+    "ltrim": _trim("utf8_ltrim"),
+    "rtrim": _trim("utf8_rtrim"),
+    "replace": _replace,
+    "starts_with": lambda site: _search("starts_with", site.text(1)),
+    "ends_with": lambda site: _search("ends_with", site.text(1)),
+    "contains": lambda site: _search("match_substring", site.text(1)),
+    "split_part": _split_part,
+    "regexp_matches": lambda site: _search("match_substring_regex", site.text(1)),
+    "regexp_replace": _regexp_replace,
+    "regexp_extract": _regexp_extract,
+}
+"""Makers of kernels by operation."""
