@@ -18,10 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.node.spec import Feed, Fragment
 from medusa.query.boxes import (
     Aggregate,
     Box,
@@ -36,45 +38,18 @@ from medusa.query.boxes import (
     WindowJoin,
     WithColumns,
 )
+from medusa.query.graph import check_graph
 from medusa.query.shape import Shape
 from medusa.query.shapes import shape_of
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Feed", "Fragment", "Plan", "cut"]
+__all__ = ["Plan", "cut"]
 
 STATELESS = (Filter, Select, WithColumns, Union)
 ORDERED = (Aggregate, Join, WindowJoin)
 """Boxes whose answer may depend on how the rows of a union interleave."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feed:
-    """An arc that comes from another node: ``source`` of the fragment reads ``stream`` of ``node``."""
-
-    source: str
-    node: str
-    stream: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fragment:
-    """What one node runs as one unit.
-
-    Attributes:
-        node: where.
-        name: ``query/first-box``; unique on its node.
-        graph: its boxes; valid by itself.
-        feeds: its judged sources and where they read, in the order of the graph.
-        entries: its other sources, which publishers feed: source id to published name.
-        streams: sink id to the name under which other nodes and clients read it.
-    """
-
-    node: str
-    name: str
-    graph: Graph
-    feeds: tuple[Feed, ...]
-    entries: Mapping[str, str]
-    streams: Mapping[str, str]
+NAME_CHARS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +92,15 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     known = list(at) if nodes is None else list(nodes)
     homes = _homes(graph, at, known)
     _refuse_unlogged_unions(graph, homes)
-    instances = _Expander(graph, homes).run()
+    check_graph(graph, require_sinks=True)
+    expander = _Expander(graph, homes)
+    instances = expander.run()
     fragments: list[Fragment] = []
     read = _read_elsewhere(instances)
     shapes = _Shapes(instances)
     for node in dict.fromkeys([*at, *(i.node for i in instances)]):
         mine = [i for i in instances if i.node == node]
-        fragments += [_fragment(graph, node, part, read, shapes) for part in _connected(mine)]
+        fragments += [_fragment(graph, node, part, read, shapes, expander.names) for part in _connected(mine)]
     return Plan(query=graph.name, fragments=tuple(fragments))
 
 
@@ -184,19 +161,23 @@ def _follow(box: Box, homes: Mapping[str, tuple[str, ...]], graph: Graph) -> tup
 
 def _refuse_unlogged_unions(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
     """Arrival order before a box that depends on it would not come back the same after a restart."""
+    boxes = {box.id: box for box in graph.boxes}
     mixed: dict[str, str] = {}
     for box in graph.boxes:
         behind = next((mixed[arc.box] for arc in box.inputs if arc.box in mixed), None)
         if behind is not None and isinstance(box, ORDERED):
             raise QueryError(
-                f"box {box.id!r} depends on the order in which union {behind!r} receives its rows, and "
-                "nodes keep checkpoints: after a restart that order could differ",
-                hint="filter or window each input by itself, and join or combine the results",
+                f"box {box.id!r} depends on the order in which the inputs of {behind!r} arrive, and nodes "
+                "keep checkpoints: after a restart that order could differ",
+                hint="window each input by itself, and join or combine the results",
                 code="query.placement.union",
             )
+        gathers = len(homes[box.id]) == 1 and any(
+            len(homes[arc.box]) > 1 and not isinstance(boxes[arc.box], Aggregate) for arc in box.inputs
+        )
         if behind is not None:
             mixed[box.id] = behind
-        elif isinstance(box, Union) and len(box.inputs) > 1:
+        elif isinstance(box, Union) or (gathers and isinstance(box, STATELESS)):
             mixed[box.id] = box.id
 
 
@@ -211,6 +192,7 @@ class _Expander:
         self._homes = homes
         self._boxes = {box.id: box for box in graph.boxes}
         self._out: list[_Instance] = []
+        self.names = _Names(box.id for box in graph.boxes)
 
     def run(self) -> list[_Instance]:
         for box in self._graph.boxes:
@@ -247,7 +229,7 @@ class _Expander:
                 f"box {box.id!r} is part of a split window already", code="query.placement.split"
             )
         self._require_copies_of_inputs(box)
-        part = msgspec.structs.replace(box, id=f"{box.id}.partial", stage="partial")
+        part = msgspec.structs.replace(box, id=self.names.made(box.id, "partial"), stage="partial")
         nodes = self._homes[box.id]
         self._out += [_Instance(node=node, box=part, origin=box.id) for node in nodes]
         for node in self._consumers_of(box):
@@ -319,7 +301,7 @@ class _Expander:
                 hint=hint,
                 code="query.placement.split",
             )
-        union_id = _arc_id(arc, "merge")
+        union_id = self.names.made(arc.box, arc.port, "merge")
         if not any(i.node == node and i.box.id == union_id for i in self._out):
             merged = _Instance(node=node, box=Union(id=union_id, inputs=()), origin=arc.box)
             inputs = tuple(self._arc(merged, owner, arc, copies=True) for owner in homes)
@@ -331,36 +313,54 @@ class _Expander:
         """The arc as its reader sees it: itself on the same node, else a judged source."""
         if owner == reader.node:
             return arc
-        source_id = _arc_id(arc, owner if copies else "")
+        source_id = self.names.made(arc.box, arc.port, owner) if copies or arc.port else arc.box
         reader.crossing[source_id] = (owner, arc)
         return Input(source_id)
 
 
-def _arc_id(arc: Input, *more: str) -> str:
-    return ".".join(part for part in (arc.box, arc.port, *more) if part)
+class _Names:
+    """Ids for what cutting adds: readable, unique, and legal names of boxes."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._meaning: dict[str, tuple[str, ...]] = dict.fromkeys(taken, ())
+
+    def made(self, *parts: str) -> str:
+        """The same parts give the same id, others another."""
+        readable = "-".join(part for part in parts if part)
+        digest = blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
+        for name in (readable, f"{readable[: NAME_CHARS_MAX - 13]}-{digest}"):
+            if len(name) <= NAME_CHARS_MAX and self._meaning.setdefault(name, parts) == parts:
+                return name
+        raise AssertionError(f"two boxes would be called {readable!r}")
 
 
 # --- fragments ------------------------------------------------------------------------------
 
 
-def _read_elsewhere(instances: Iterable[_Instance]) -> dict[tuple[str, Input], str]:
-    """(node, input) that another node reads -> the id of the sink it gets there."""
-    return {
-        crossing: _arc_id(crossing[1], "out")
-        for instance in instances
-        for crossing in instance.crossing.values()
-    }
+Read = Mapping[tuple[str, Input], tuple[str, ...]]
+"""(node, input) -> the other nodes that read it, in order."""
+
+
+def _read_elsewhere(instances: Iterable[_Instance]) -> Read:
+    read: dict[tuple[str, Input], dict[str, None]] = {}
+    for instance in instances:
+        for crossing in instance.crossing.values():
+            read.setdefault(crossing, {})[instance.node] = None
+    return {crossing: tuple(nodes) for crossing, nodes in read.items()}
 
 
 def _connected(mine: list[_Instance]) -> list[list[_Instance]]:
-    """The connected parts of a node's boxes; each keeps the order of the graph."""
+    """The connected parts of a node's boxes; each keeps the order of the graph.
+
+    Boxes that read the same stream of another node are connected by the source that brings it.
+    """
     part_of: dict[str, int] = {}
     for index, instance in enumerate(mine):
         part_of[instance.box.id] = index
         for arc in instance.box.inputs:
-            if arc.box in instance.crossing:
-                continue
-            old, new = part_of[arc.box], part_of[instance.box.id]
+            origin = f"from {arc.box}" if arc.box in instance.crossing else arc.box
+            old, new = part_of.get(origin, index), index
+            part_of[origin] = new
             part_of = {key: new if part == old else part for key, part in part_of.items()}
     parts: dict[int, list[_Instance]] = {}
     for instance in mine:
@@ -385,7 +385,7 @@ class _Shapes:
 
 
 def _fragment(
-    graph: Graph, node: str, part: list[_Instance], read: Mapping[tuple[str, Input], str], shapes: _Shapes
+    graph: Graph, node: str, part: list[_Instance], read: Read, shapes: _Shapes, names: _Names
 ) -> Fragment:
     """The boxes of one part, with sources for what comes in and sinks for what others read."""
     boxes: list[Box] = []
@@ -408,8 +408,11 @@ def _fragment(
         boxes.append(instance.box)
     own = {instance.box.id for instance in part}
     streams = {box.id: f"{graph.name}.{box.id}" for box in boxes if isinstance(box, Sink)}
-    for (owner, arc), sink_id in read.items():
+    readers: dict[str, tuple[str, ...]] = {}
+    for (owner, arc), nodes in read.items():
         if owner == node and arc.box in own:
+            sink_id = names.made(arc.box, arc.port, "out")
+            readers[sink_id] = nodes
             boxes.append(Sink(id=sink_id, inputs=(arc,)))
             streams[sink_id] = _stream(graph, arc)
     return Fragment(
@@ -421,8 +424,9 @@ def _fragment(
             box.id: f"{graph.name}.{box.id}" for box in boxes if isinstance(box, Source) and not box.judged
         },
         streams=streams,
+        readers=readers,
     )
 
 
 def _stream(graph: Graph, arc: Input) -> str:
-    return f"{graph.name}.{_arc_id(arc)}"
+    return ".".join(part for part in (graph.name, arc.box, arc.port) if part)
