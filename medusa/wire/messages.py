@@ -48,6 +48,7 @@ NOW = -2
 """``Attach.next_seq``: from the next row that comes."""
 
 Count = Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)]
+Incarnation = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
 Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
 StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
@@ -73,7 +74,7 @@ class Hello(_Message, frozen=True, tag="hello"):
 
     version: Count
     node: Name
-    incarnation: Count
+    incarnation: Incarnation
     answer: bool = False
     client: bool = False
 
@@ -81,7 +82,7 @@ class Hello(_Message, frozen=True, tag="hello"):
 class Heartbeat(_Message, frozen=True, tag="heartbeat"):
     """I am here, and still the one who said ``Hello`` with this incarnation."""
 
-    incarnation: Count
+    incarnation: Incarnation
 
 
 class Refuse(_Message, frozen=True, tag="refuse"):

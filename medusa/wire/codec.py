@@ -1,0 +1,299 @@
+"""Frames to bytes and back; rows to Arrow and back. Everything malformed is the peer's fault.
+
+A frame is one or two buffers: a msgpack header (one ``Message``) and, for some messages, a
+payload. The payload of ``Data`` is one Arrow record batch message. Its schema is not in it: that
+was stated once in ``Attached``, and comes here as an argument. Hidden columns stand after those of
+the schema: the time of each row, then the late mask.
+
+Sending copies the columns once, into the payload. Receiving copies nothing where the payload
+starts at a multiple of 8 bytes (Arrow may read 8 bytes at a time); else the payload is copied, and
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medusa.elements import Kind, Train
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.query.types import is_type, to_arrow
+from medusa.wire import limits
+from medusa.wire.messages import Attached, Data, Deploy, Install, Message, Offer, Reply
+
+__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "split"]
+
+_WITH_PAYLOAD = (Data, Deploy, Install, Reply)
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer]:
+    """The buffers of a frame; the payload itself is passed on, not copied.
+
+    Raises:
+        LocalProtocolError: larger than a peer would take.
+    """
+    header = _encoder.encode(message)
+    if len(header) > limits.HEADER_BYTES_MAX:
+        raise LocalProtocolError(
+            f"a {type(message).__name__} of {len(header):,} bytes",
+            hint=f"at most {limits.HEADER_BYTES_MAX:,}: fewer columns or shorter names",
+            code="E_LIMIT",
+        )
+    if payload is None:
+        return [header]
+    if memoryview(payload).nbytes > limits.PAYLOAD_BYTES_MAX:
+        raise LocalProtocolError(
+            f"a payload of {memoryview(payload).nbytes:,} bytes",
+            hint=f"at most {limits.PAYLOAD_BYTES_MAX:,}",
+            code="E_LIMIT",
+        )
+    return [header, payload]
+
+
+def decode_header(header: Buffer, *, peer: str = "") -> Message:
+    """A message, checked against its struct.
+
+    Raises:
+        RemoteProtocolError: too long (``E_LIMIT``), or no message of ours (``E_FRAME``).
+    """
+    nbytes = memoryview(header).nbytes
+    if nbytes > limits.HEADER_BYTES_MAX:
+        raise RemoteProtocolError(f"a header of {nbytes:,} bytes", peer=peer, code="E_LIMIT")
+    try:
+        message = _decoder.decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = str(error)[:200]
+        raise RemoteProtocolError(f"no message: {text}", peer=peer, code="E_FRAME") from None
+    if isinstance(message, Attached | Offer):
+        _check_schema(message.schema, peer)
+    return message
+
+
+def _check_schema(schema: Schema, peer: str) -> None:
+    """Names as columns may have them, none twice; types we have."""
+    names: dict[str, None] = {}
+    for field in schema:
+        if not 1 <= len(field.name) <= limits.NAME_CHARS_MAX or not field.name.isprintable():
+            raise RemoteProtocolError(f"column name {field.name[:60]!r}", peer=peer, code="E_SCHEMA")
+        if field.name in names:
+            raise RemoteProtocolError(f"column {field.name!r} stands twice", peer=peer, code="E_SCHEMA")
+        if not is_type(field.type):
+            raise RemoteProtocolError(
+                f"column {field.name!r} has type {field.type[:60]!r}", peer=peer, code="E_SCHEMA"
+            )
+        names[field.name] = None
+
+
+def decode_frame(frames: Sequence[Buffer], *, peer: str = "") -> tuple[Message, Buffer | None]:
+    """One frame as it came from the network.
+
+    Raises:
+        RemoteProtocolError: any rule broken.
+    """
+    if not 1 <= len(frames) <= 2:
+        raise RemoteProtocolError(f"a frame of {len(frames)} parts", peer=peer, code="E_FRAME")
+    message = decode_header(frames[0], peer=peer)
+    if len(frames) == 1:
+        if isinstance(message, Data | Deploy | Install):
+            raise RemoteProtocolError("the payload is missing", peer=peer, code="E_FRAME")
+        return message, None
+    if not isinstance(message, _WITH_PAYLOAD):
+        raise RemoteProtocolError(f"{type(message).__name__} has no payload", peer=peer, code="E_FRAME")
+    nbytes = memoryview(frames[1]).nbytes
+    if nbytes > limits.PAYLOAD_BYTES_MAX:
+        raise RemoteProtocolError(f"a payload of {nbytes:,} bytes", peer=peer, code="E_LIMIT")
+    return message, frames[1]
+
+
+def split(train: Train, *, bytes_aim: int = limits.TRAIN_BYTES) -> Iterator[Train]:
+    """Cut a train into pieces of about ``bytes_aim`` bytes; zero copy, in order, none empty.
+
+    Pieces are equal in rows; where the rows differ much in size, so do they.
+    """
+    rows = len(train)
+    nbytes = train.batch.get_total_buffer_size() if rows == 0 else train.batch.nbytes
+    pieces = max(-(-nbytes // bytes_aim), -(-rows // limits.ROWS_MAX), 1)
+    step = max(-(-rows // pieces), 1)
+    if step >= rows:
+        if rows:
+            yield train
+        return
+    for start in range(0, rows, step):
+        yield _slice(train, start, min(step, rows - start))
+
+
+def _slice(train: Train, start: int, count: int) -> Train:
+    return Train(
+        batch=train.batch.slice(start, count),
+        times=None if train.times is None else train.times.slice(start, count),
+        first_seq=train.first_seq + start,
+        kind=train.kind,
+        late=None if train.late is None else train.late.slice(start, count),
+    )
+
+
+@dataclass(slots=True)
+class Counters:
+    """How often a payload had to be copied since it wasn't aligned."""
+
+    copied: int = 0
+
+
+class TrainCodec:
+    """Encodes and decodes the trains of one stream.
+
+    Args:
+        schema: of the stream, at most ``limits.COLUMNS_MAX`` columns.
+        timed: rows have a hidden time.
+    """
+
+    def __init__(self, schema: Schema, *, timed: bool) -> None:
+        if not 1 <= len(schema) <= limits.COLUMNS_MAX:
+            raise LocalProtocolError(
+                f"a stream of {len(schema):,} columns", hint=f"1 to {limits.COLUMNS_MAX:,}", code="E_LIMIT"
+            )
+        self.timed = timed
+        self.schema = pa.schema([(field.name, to_arrow(field.type)) for field in schema])
+        hidden = [pa.field("", _TIME, nullable=False)] if timed else []
+        self._wire = {
+            late: pa.schema([*self.schema, *hidden, *([pa.field("", pa.bool_(), nullable=False)] * late)])
+            for late in (False, True)
+        }
+        self.counters = Counters()
+
+    def encode(self, train: Train) -> Iterator[tuple[pa.Buffer, int, bool]]:
+        """The payloads of a train, cut so that each fits a frame: (payload, rows, has a late mask).
+
+        Raises:
+            LocalProtocolError: not of this stream's schema, or one row alone is too large.
+        """
+        if not train.batch.schema.equals(self.schema) or (train.times is None) is self.timed:
+            raise LocalProtocolError(
+                f"a train of schema {train.batch.schema}, expected {self.schema}", code="E_SCHEMA"
+            )
+        for piece in split(train):
+            yield from self._encode(piece)
+
+    def _encode(self, piece: Train) -> Iterator[tuple[pa.Buffer, int, bool]]:
+        columns = list(piece.batch.columns)
+        if piece.times is not None:
+            columns.append(piece.times)
+        if piece.late is not None:
+            columns.append(piece.late)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._wire[piece.late is not None])
+        if pa.ipc.get_record_batch_size(batch) <= limits.PAYLOAD_BYTES_MAX:
+            yield batch.serialize(), len(piece), piece.late is not None
+            return
+        if len(piece) == 1:
+            raise LocalProtocolError(
+                f"one row of {batch.nbytes:,} bytes",
+                hint=f"a row on a link has at most {limits.PAYLOAD_BYTES_MAX:,}",
+                code="E_LIMIT",
+            )
+        half = len(piece) // 2
+        yield from self._encode(_slice(piece, 0, half))
+        yield from self._encode(_slice(piece, half, len(piece) - half))
+
+    def decode(
+        self, message: Data, payload: Buffer, *, peer: str = "", skip: int = 0, boundary_us: int | None = None
+    ) -> Train:
+        """The rows of a frame, without its first ``skip``; zero copy where the payload is aligned.
+
+        Args:
+            boundary_us: the promise that stands; no row may lie below it (late ones excepted).
+
+        Raises:
+            RemoteProtocolError: not Arrow (``E_ARROW``), more or fewer rows than stated or allowed
+                (``E_LIMIT``), a row below the boundary (``E_BOUNDARY``).
+        """
+        batch = self._read(message, payload, peer)
+        names = self.schema.names
+        hidden = batch.columns[len(names) :]
+        times = hidden[0] if self.timed else None
+        late = hidden[-1] if message.late else None
+        for column, what in ((times, "time"), (late, "late mask")):
+            if column is not None and column.null_count:
+                raise RemoteProtocolError(f"a null {what}", peer=peer, code="E_ARROW")
+        shown = pa.RecordBatch.from_arrays(batch.columns[: len(names)], schema=self.schema)
+        train = Train(
+            batch=shown,
+            times=times,
+            first_seq=message.seq,
+            kind=Kind.TENTATIVE if message.tentative else Kind.STABLE,
+            late=late,
+        )
+        if skip:
+            train = _slice(train, skip, len(train) - skip)
+        if boundary_us is not None and train.times is not None:
+            _check_boundary(train.times, train.late, boundary_us, peer)
+        return train
+
+    def _read(self, message: Data, payload: Buffer, peer: str) -> pa.RecordBatch:
+        if memoryview(payload).nbytes > limits.PAYLOAD_BYTES_MAX or message.rows > limits.ROWS_MAX:
+            raise RemoteProtocolError("a train beyond the limits", peer=peer, code="E_LIMIT")
+        buffer = pa.py_buffer(payload)
+        if buffer.address % 8:
+            buffer = pa.py_buffer(bytes(payload))
+            self.counters.copied += 1
+        try:
+            found = pa.ipc.read_message(buffer)
+            if found.type != "record batch":
+                raise RemoteProtocolError(f"an Arrow message of type {found.type}", peer=peer, code="E_ARROW")
+            if _compressed(found.metadata):
+                raise RemoteProtocolError("a compressed train", peer=peer, code="E_LIMIT")
+            batch = pa.ipc.read_record_batch(found, self._wire[message.late])
+            if batch.num_rows != message.rows:
+                raise RemoteProtocolError(
+                    f"{batch.num_rows:,} rows, the header says {message.rows:,}", peer=peer, code="E_LIMIT"
+                )
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, IndexError, NotImplementedError, EOFError) as error:
+            text = str(error)[:200]
+            raise RemoteProtocolError(f"not Arrow: {text}", peer=peer, code="E_ARROW") from None
+        return batch
+
+
+def _check_boundary(times: pa.Array, late: pa.Array | None, boundary_us: int, peer: str) -> None:
+    if late is not None:
+        times = times.filter(pc.invert(late))
+    if len(times) and (lowest := pc.min(times.cast(pa.int64())).as_py()) < boundary_us:
+        raise RemoteProtocolError(
+            f"a row of time {lowest} below the boundary {boundary_us}", peer=peer, code="E_BOUNDARY"
+        )
+
+
+def _compressed(metadata: Buffer) -> bool:
+    """Whether a record batch message says that its buffers are compressed.
+
+    Reading one would allocate what it claims. Arrow has verified the flatbuffer; the walk is
+    message -> field 2 (header) -> field 3 (compression), where a table begins with the distance
+    back to its vtable, and the vtable lists the fields' places after two sizes.
+    """
+    data = memoryview(metadata)
+    message = _int(data, 0)
+    header = message + _field(data, message, 2)
+    return _field(data, header + _int(data, header), 3) != 0
+
+
+def _int(data: memoryview, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "little", signed=True)
+
+
+def _field(data: memoryview, table: int, number: int) -> int:
+    """Where the field stands, from the table on; 0 where it is left out."""
+    vtable = table - _int(data, table)
+    at = 4 + 2 * number
+    if at >= int.from_bytes(data[vtable : vtable + 2], "little"):
+        return 0
+    return int.from_bytes(data[vtable + at : vtable + at + 2], "little")
+
+
+_TIME = pa.timestamp("us", tz="UTC")

@@ -1,0 +1,179 @@
+"""The automaton of a link: one stream from one sender to one receiver, as two tables.
+
+``Sender`` (sender.py) and ``Receiver`` (receiver.py) look every event up here, the tests walk over
+these tables, and docs/protocol.md draws them. Nothing else decides what is legal when.
+
+    receiver                                sender
+      |  Attach(epoch, next row, credit)       |
+      |--------------------------------------->|
+      |  Attached (frame 0), Data, Boundary    |
+      |<---------------------------------------|   never beyond the credit
+      |  Ack(received, durable, granted)       |
+      |--------------------------------------->|   trims what every receiver holds durably
+      |  Progress(frames) while unacknowledged |
+      |<---------------------------------------|   a lost last frame shows here
+
+A frame that is missing (its number is not the next) ends the attachment: the receiver attaches
+anew, in a higher epoch, from the row it wants. A message of an older epoch is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from medusa.errors import LocalProtocolError
+from medusa.wire import limits
+
+__all__ = ["RECEIVER", "SENDER", "LinkEvent", "LinkSettings", "ReceiverState", "SenderState"]
+
+
+class ReceiverState(Enum):
+    """Of the side that wants rows."""
+
+    IDLE = "idle"  # the peer is not there
+    ATTACHING = "attaching"  # asked; nothing has come in this epoch
+    FLOWING = "flowing"  # frames come in order
+    REFUSED = "refused"  # a rule was broken; rests until the peer starts anew
+
+
+class SenderState(Enum):
+    """Of the side that has rows, for each receiver."""
+
+    DETACHED = "detached"  # known, and rows are kept for it, but it hasn't asked in this life
+    FLOWING = "flowing"  # rows go out as credit allows
+    PAUSED = "paused"  # the peer is silent; nothing goes out, the epoch stands
+
+
+class LinkEvent(Enum):
+    """What can happen to either side. Messages bear the name of their struct."""
+
+    PEER_UP = "peer up"
+    PEER_DOWN = "peer down"
+    PEER_RESTARTED = "peer restarted"
+    ATTACHED = "Attached"
+    FRAME = "Data or Boundary"
+    FRAME_MISSING = "frame missing"
+    PROGRESS = "Progress"
+    RETRY = "no answer in time"
+    REFUSE = "Refuse"
+    BROKEN_RULE = "rule broken"
+    ATTACH = "Attach"
+    ACK = "Ack"
+    DETACH = "Detach"
+    CUT_OFF = "cut off"
+
+
+_R, _S, _E = ReceiverState, SenderState, LinkEvent
+
+# A pair that is missing here is no move: a message is then left over from an earlier attachment
+# (dropped and counted), a call of our own side is a LocalProtocolError.
+RECEIVER: dict[ReceiverState, dict[LinkEvent, ReceiverState]] = {
+    _R.IDLE: {
+        _E.PEER_UP: _R.ATTACHING,
+        _E.PEER_DOWN: _R.IDLE,
+        _E.PEER_RESTARTED: _R.ATTACHING,
+        _E.BROKEN_RULE: _R.REFUSED,
+    },
+    _R.ATTACHING: {
+        _E.PEER_UP: _R.ATTACHING,
+        _E.PEER_DOWN: _R.IDLE,
+        _E.PEER_RESTARTED: _R.ATTACHING,
+        _E.ATTACHED: _R.FLOWING,
+        _E.FRAME_MISSING: _R.ATTACHING,
+        _E.RETRY: _R.ATTACHING,
+        _E.REFUSE: _R.REFUSED,
+        _E.BROKEN_RULE: _R.REFUSED,
+    },
+    _R.FLOWING: {
+        _E.PEER_UP: _R.FLOWING,
+        _E.PEER_DOWN: _R.IDLE,
+        _E.PEER_RESTARTED: _R.ATTACHING,
+        _E.FRAME: _R.FLOWING,
+        _E.FRAME_MISSING: _R.ATTACHING,
+        _E.PROGRESS: _R.FLOWING,
+        _E.REFUSE: _R.REFUSED,
+        _E.BROKEN_RULE: _R.REFUSED,
+    },
+    _R.REFUSED: {
+        _E.PEER_UP: _R.REFUSED,
+        _E.PEER_DOWN: _R.REFUSED,
+        _E.PEER_RESTARTED: _R.ATTACHING,
+        _E.BROKEN_RULE: _R.REFUSED,
+    },
+}
+
+SENDER: dict[SenderState, dict[LinkEvent, SenderState]] = {
+    _S.DETACHED: {
+        _E.PEER_UP: _S.DETACHED,
+        _E.PEER_DOWN: _S.DETACHED,
+        _E.PEER_RESTARTED: _S.DETACHED,
+        _E.ATTACH: _S.FLOWING,
+        _E.DETACH: _S.DETACHED,
+        _E.CUT_OFF: _S.DETACHED,
+    },
+    _S.FLOWING: {
+        _E.PEER_UP: _S.FLOWING,
+        _E.PEER_DOWN: _S.PAUSED,
+        _E.PEER_RESTARTED: _S.DETACHED,
+        _E.ATTACH: _S.FLOWING,
+        _E.ACK: _S.FLOWING,
+        _E.DETACH: _S.DETACHED,
+        _E.REFUSE: _S.DETACHED,
+        _E.CUT_OFF: _S.DETACHED,
+    },
+    _S.PAUSED: {
+        _E.PEER_UP: _S.FLOWING,
+        _E.PEER_DOWN: _S.PAUSED,
+        _E.PEER_RESTARTED: _S.DETACHED,
+        _E.ATTACH: _S.FLOWING,
+        _E.ACK: _S.PAUSED,
+        _E.DETACH: _S.DETACHED,
+        _E.REFUSE: _S.DETACHED,
+        _E.CUT_OFF: _S.DETACHED,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """Knobs of every link of a node. Checked at construction."""
+
+    window_bytes: int = 8 << 20
+    """Bytes a sender may have under way to us, unread ones included. From ``frame_bytes_max`` to
+    1 GiB. Too small: a link of r seconds round trip carries window/r bytes a second (8 MiB at
+    100 ms: 84 MB/s). Too large: so much memory per incoming stream."""
+
+    frame_bytes_max: int = limits.PAYLOAD_BYTES_MAX + limits.ENTRY_BYTES
+    """The largest cost of one frame. Smaller only in tests, which want small windows."""
+
+    retained_bytes_max: int = 64 << 20
+    """Output kept until durable, per stream. When it is reached the fragment takes no more input.
+    Too small: fragments wait for their receivers' checkpoints; too large: memory, and a long
+    resend after a crash."""
+
+    keep_bytes: int = 64 << 20
+    """What a stream without receivers keeps of its end."""
+
+    retry_us: int = 300_000
+    """An ``Attach`` without answer is repeated after this. Too small: rows are sent twice on slow
+    links; too large: so long does a lost ``Attach`` hold the stream up."""
+
+    progress_us: int = 100_000
+    """``Progress`` is sent this often while something is not acknowledged."""
+
+    ack_us: int = 20_000
+    """An ``Ack`` waits at most this for more to acknowledge. Too small: an ack per train."""
+
+    idle_us: int = 10_000_000
+    """A plain subscriber that takes nothing for this long, or is gone so long, is cut off."""
+
+    def __post_init__(self) -> None:
+        if not limits.ENTRY_BYTES < self.frame_bytes_max <= self.window_bytes <= limits.CREDIT_BYTES_MAX:
+            raise LocalProtocolError(
+                f"window_bytes is {self.window_bytes:,}",
+                hint=f"from {self.frame_bytes_max:,} (the largest frame) to {limits.CREDIT_BYTES_MAX:,}",
+            )
+        for name in ("retained_bytes_max", "keep_bytes", "retry_us", "progress_us", "ack_us", "idle_us"):
+            if getattr(self, name) < 1:
+                raise LocalProtocolError(f"{name} is {getattr(self, name)}", hint="at least 1")

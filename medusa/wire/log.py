@@ -1,0 +1,175 @@
+"""The output of one stream, kept until every receiver holds durably what came of it.
+
+    trimmed |  train 90..99 | boundary | train 100..149 | boundary |  <- append
+            ^ start_seq = 90                                        ^ next_seq = 150
+
+A position in the log is an *index* that never changes: entry ``i`` stands at ``i - base``. A
+boundary that follows a boundary takes its place, so boundaries can't outnumber trains.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from medusa.elements import END_US, START_US
+from medusa.errors import LocalProtocolError
+from medusa.ports import Buffer
+from medusa.wire import limits
+
+__all__ = ["Entry", "OutputLog"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """A train (``payload`` set) or a boundary (``time_us`` set).
+
+    Attributes:
+        seq: position of the first row; of a boundary, the position it stands before.
+        end: position after the last row; of a boundary, ``seq``.
+        promise_us: the boundary in force before this entry.
+        cost: bytes it counts for, in credit and retention.
+    """
+
+    seq: int
+    end: int
+    promise_us: int
+    cost: int
+    payload: Buffer | None = None
+    late: bool = False
+    tentative: bool = False
+    time_us: int | None = None
+
+
+class OutputLog:
+    """Entries in order; positions checked; bytes counted.
+
+    Invariants: ``start_seq <= next_seq``; entries are contiguous in ``seq`` from ``start_seq`` to
+    ``next_seq``; boundaries only grow; ``nbytes`` is the sum of the costs.
+    """
+
+    def __init__(self, *, first_seq: int = 0, boundary_us: int = START_US) -> None:
+        self._entries: list[Entry] = []
+        self._ends: list[int] = []
+        self.base = 0
+        """Index of the first entry held."""
+        self.start_seq = first_seq
+        """Position of the first row held, or of the next where none is."""
+        self.next_seq = first_seq
+        self.boundary_us: int = boundary_us
+        """The last promise."""
+        self.nbytes = 0
+
+    @property
+    def end(self) -> int:
+        """The index of the next entry."""
+        return self.base + len(self._entries)
+
+    def __getitem__(self, index: int) -> Entry:
+        assert index >= self.base, "entry was trimmed"
+        return self._entries[index - self.base]
+
+    def append_train(
+        self, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False
+    ) -> None:
+        """Append encoded rows.
+
+        Raises:
+            LocalProtocolError: no rows, or more bytes than a frame may have. Nothing changed.
+        """
+        nbytes = memoryview(payload).nbytes
+        if not 1 <= rows <= limits.ROWS_MAX or nbytes > limits.PAYLOAD_BYTES_MAX:
+            raise LocalProtocolError(
+                f"a train of {rows:,} rows and {nbytes:,} bytes",
+                hint=f"1 to {limits.ROWS_MAX:,} rows, at most {limits.PAYLOAD_BYTES_MAX:,} bytes",
+                code="E_LIMIT",
+            )
+        self._append(
+            Entry(
+                seq=self.next_seq,
+                end=self.next_seq + rows,
+                promise_us=self.boundary_us,
+                cost=nbytes + limits.ENTRY_BYTES,
+                payload=payload,
+                late=late,
+                tentative=tentative,
+            )
+        )
+        self.next_seq += rows
+
+    def append_boundary(self, time_us: int) -> int | None:
+        """Append a promise; the index where it stands, or None where it adds nothing.
+
+        Raises:
+            LocalProtocolError: it is below the last one, or no time. Nothing changed.
+        """
+        if not self.boundary_us <= time_us <= END_US:
+            raise LocalProtocolError(
+                f"a boundary of {time_us} after one of {self.boundary_us}",
+                hint="boundaries of a stream never decrease",
+                code="E_BOUNDARY",
+            )
+        if time_us == self.boundary_us:
+            return None
+        before_us, self.boundary_us = self.boundary_us, time_us
+        if self._entries and self._entries[-1].time_us is not None:
+            last = self._entries[-1]
+            # A fresh entry, since the old one may stand in an effect that is not yet done.
+            self._entries[-1] = Entry(
+                seq=last.seq, end=last.end, promise_us=last.promise_us, cost=last.cost, time_us=time_us
+            )
+            return self.end - 1
+        self._append(
+            Entry(
+                seq=self.next_seq,
+                end=self.next_seq,
+                promise_us=before_us,
+                cost=limits.ENTRY_BYTES,
+                time_us=time_us,
+            )
+        )
+        return self.end - 1
+
+    def _append(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._ends.append(entry.end)
+        self.nbytes += entry.cost
+
+    def find(self, seq: int) -> int:
+        """Index of the first entry for a receiver that wants row ``seq`` next.
+
+        It is the first entry that ends beyond ``seq``; boundaries at ``seq`` before it are covered
+        by ``promise``.
+        """
+        return self.base + bisect_right(self._ends, seq)
+
+    def promise(self, index: int) -> int:
+        """The boundary in force before entry ``index`` (which may be ``end``)."""
+        return self[index].promise_us if index < self.end else self.boundary_us
+
+    def trim(self, seq: int, before: int) -> None:
+        """Forget the entries that end at or before ``seq`` and stand before index ``before``."""
+        count = min(bisect_right(self._ends, seq), before - self.base)
+        if count > 0:
+            self._forget(count)
+
+    def trim_to(self, nbytes: int) -> None:
+        """Forget the oldest entries until at most ``nbytes`` are held."""
+        count, held = 0, self.nbytes
+        while held > nbytes:
+            held -= self._entries[count].cost
+            count += 1
+        if count > 0:
+            self._forget(count)
+
+    def _forget(self, count: int) -> None:
+        gone = self._entries[:count]
+        self.nbytes -= sum(entry.cost for entry in gone)
+        self.start_seq = gone[-1].end
+        del self._entries[:count]
+        del self._ends[:count]
+        self.base += count
+
+    def entries(self) -> list[Entry]:
+        """What is held, oldest first; the entries themselves, not to be changed."""
+        return list(self._entries)

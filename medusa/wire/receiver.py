@@ -1,0 +1,416 @@
+"""The receiving end of a stream. Pure: no IO, no clock.
+
+Whatever the network does, ``receive`` gives each row position once and in order, or says exactly
+which rows are lost. Credit follows what the owner has *consumed*, so a slow owner slows the sender
+and holds at most one window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from medusa.elements import START_US
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.wire import limits
+from medusa.wire.link import RECEIVER, LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.messages import Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
+from medusa.wire.outbox import Outbox, Report
+
+__all__ = ["Delivery", "Lost", "Promise", "Receiver", "Rows"]
+
+ReceiverMessage: TypeAlias = Attached | Data | Boundary | Progress | Refuse
+
+EPOCHS_PER_LIFE = 1 << 30
+"""Attachments of one incarnation before they reach into the next one's epochs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A train that came in order. Consume it with ``Receiver.consumed``.
+
+    Attributes:
+        skip: rows at its start that came before (a resent train that straddles the position).
+        seq: position of the first row after those.
+        cost: bytes to give to ``consumed``.
+    """
+
+    message: Data
+    payload: Buffer
+    skip: int
+    seq: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A boundary that is higher than the last one."""
+
+    time_us: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The sender kept no rows from ``from_seq`` to below ``to_seq``: exactly so many are lost."""
+
+    from_seq: int
+    to_seq: int
+
+    @property
+    def cost(self) -> int:
+        return 0
+
+
+Delivery: TypeAlias = Rows | Promise | Lost
+
+
+class Receiver:
+    """One incoming stream.
+
+    Attributes:
+        state: where the automaton stands.
+        next_seq: the next row wanted; ``OLDEST`` or ``NOW`` until a plain receiver is attached.
+        durable_seq: rows below it survive our crash.
+        boundary_us: the highest promise so far.
+        schema, timed: expected; a plain receiver takes what ``Attached`` says (None until then).
+        held_bytes: delivered and not yet consumed.
+        undurable_bytes: consumed since the last checkpoint: grows with what the sender must keep.
+        pressed: the sender is near its bound: a checkpoint soon helps.
+        refusal: what the sender answered to our last ``Attach`` if it refused; None once it attached.
+        duplicates, stale, lost_rows, attachments: counts since the start.
+
+    Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        peer: str,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        settings: LinkSettings | None = None,
+        schema: Schema | None = None,
+        timed: bool | None = None,
+        next_seq: int = 0,
+        boundary_us: int = START_US,
+        plain: bool = False,
+    ) -> None:
+        if next_seq < 0 and not plain:
+            raise LocalProtocolError(f"stream {stream!r}: only a plain receiver starts at {next_seq}")
+        self.stream = stream
+        self.peer = peer
+        self.plain = plain
+        self.settings = settings or LinkSettings()
+        self.schema = schema
+        self.timed = timed
+        self.state = ReceiverState.IDLE
+        self.next_seq = next_seq
+        self.durable_seq = max(next_seq, 0)
+        self.boundary_us: int = boundary_us
+        self.held_bytes = 0
+        self.undurable_bytes = 0
+        self.pressed = False
+        self.duplicates = self.stale = self.lost_rows = self.attachments = 0
+        self.refusal: Refuse | None = None
+        self._outbox = outbox
+        self._epoch = incarnation * EPOCHS_PER_LIFE
+        self._frames = 0
+        self._received_bytes = 0
+        self._epoch_boundary_us: int = START_US
+        self._asked_at_us = 0
+        self._acked: Ack | None = None
+        self._ack_at_us: int | None = None
+
+    # --- the peer ---------------------------------------------------------------------------
+
+    def peer_event(self, now_us: int, event: LinkEvent) -> None:
+        """The peer came, went or restarted (``session.Session`` says so)."""
+        target = RECEIVER[self.state].get(event)
+        if target is None or event not in _OF_PEER:
+            raise LocalProtocolError(f"{event.value!r} is no event of a peer in {self.state.value}")
+        before, self.state = self.state, target
+        if target is ReceiverState.ATTACHING and (
+            before is not ReceiverState.ATTACHING or event is LinkEvent.PEER_RESTARTED
+        ):
+            self._attach(now_us)
+
+    def _attach(self, now_us: int) -> None:
+        self._epoch += 1
+        self.attachments += 1
+        self._frames = 0
+        self._received_bytes = 0
+        self._epoch_boundary_us = START_US
+        self._asked_at_us = now_us
+        self._acked = None
+        self._ack_at_us = None
+        self._outbox.send(
+            self.peer,
+            Attach(
+                stream=self.stream,
+                epoch=self._epoch,
+                next_seq=self.next_seq,
+                durable=self.durable_seq,
+                granted=self._granted(),
+                plain=self.plain,
+            ),
+        )
+
+    def _granted(self) -> int:
+        return max(self._received_bytes + self.settings.window_bytes - self.held_bytes, 0)
+
+    # --- frames -------------------------------------------------------------------------------
+
+    def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None = None) -> list[Delivery]:
+        """Take one message of the sender; what it brings, in order.
+
+        Raises:
+            RemoteProtocolError: it broke a rule. Nothing changed; call ``refuse`` with it.
+        """
+        if isinstance(message, Refuse):
+            self._refused(now_us, message)
+            return []
+        if message.epoch != self._epoch or self.state not in _LISTENING:
+            self.stale += 1
+            return []
+        if isinstance(message, Attached):
+            return self._attached(now_us, message)
+        if isinstance(message, Progress):
+            return self._progress(now_us, message)
+        if message.frame < self._frames:
+            self.duplicates += 1
+            return []
+        if message.frame > self._frames or self.state is not ReceiverState.FLOWING:
+            self._again(now_us)
+            return []
+        if isinstance(message, Boundary):
+            return self._boundary(now_us, message)
+        return self._rows(now_us, message, payload)
+
+    def _attached(self, now_us: int, message: Attached) -> list[Delivery]:
+        if self._frames:
+            self.duplicates += 1
+            return []
+        if 0 <= message.next_seq < self.next_seq:
+            raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
+        self._check_schema(message)
+        self.schema, self.timed = message.schema, message.timed
+        self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
+        self._frames = 1
+        self.refusal = None
+        out: list[Delivery] = []
+        if self.next_seq >= 0 and message.next_seq > self.next_seq:
+            lost = Lost(from_seq=self.next_seq, to_seq=message.next_seq)
+            self.lost_rows += lost.to_seq - lost.from_seq
+            self._outbox.report(
+                "error",
+                "rows lost",
+                stream=self.stream,
+                peer=self.peer,
+                rows=lost.to_seq - lost.from_seq,
+                first=lost.from_seq,
+            )
+            out.append(lost)
+        if self.next_seq < 0:
+            self.durable_seq = message.next_seq
+        self.next_seq = message.next_seq
+        self._epoch_boundary_us = message.boundary_us
+        out += self._promise(message.boundary_us, 0)
+        self._ack_soon(now_us)
+        return out
+
+    def _check_schema(self, message: Attached) -> None:
+        if self.schema is None:
+            return
+        for index, (want, came) in enumerate(zip(self.schema, message.schema, strict=False)):
+            if want != came:
+                raise self._broken(
+                    "E_SCHEMA",
+                    f"column {index} is {came.name!r} of {came.type}, expected {want.name!r} of {want.type}",
+                )
+        if len(self.schema) != len(message.schema):
+            raise self._broken("E_SCHEMA", f"has {len(message.schema)} columns, expected {len(self.schema)}")
+        if self.timed is not None and self.timed is not message.timed:
+            raise self._broken("E_SCHEMA", f"timed is {message.timed}, expected {self.timed}")
+
+    def _rows(self, now_us: int, message: Data, payload: Buffer | None) -> list[Delivery]:
+        if payload is None:
+            raise self._broken("E_FRAME", "a train without payload")
+        if message.seq > self.next_seq:
+            raise self._broken("E_SEQ", f"brings row {message.seq}, expected {self.next_seq}")
+        cost = self._count(message, memoryview(payload).nbytes)
+        end = message.seq + message.rows
+        if end <= self.next_seq:
+            self.duplicates += 1
+            self.consumed(now_us, cost)
+            return []
+        skip = self.next_seq - message.seq
+        rows = Rows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
+        self.next_seq = end
+        self._ack_soon(now_us)
+        return [rows]
+
+    def _boundary(self, now_us: int, message: Boundary) -> list[Delivery]:
+        if message.seq > self.next_seq:
+            raise self._broken("E_SEQ", f"a boundary at row {message.seq}, expected {self.next_seq}")
+        if message.time_us < self._epoch_boundary_us:
+            raise self._broken(
+                "E_BOUNDARY", f"boundary {message.time_us} after {self._epoch_boundary_us}: it went back"
+            )
+        cost = self._count(message, 0)
+        self._epoch_boundary_us = message.time_us
+        out = self._promise(message.time_us, cost)
+        if not out:
+            self.consumed(now_us, cost)
+        self._ack_soon(now_us)
+        return out
+
+    def _promise(self, time_us: int, cost: int) -> list[Delivery]:
+        """A sender that restarted repeats lower promises until it has caught up: they add nothing."""
+        if time_us <= self.boundary_us:
+            return []
+        self.boundary_us = time_us
+        return [Promise(time_us=time_us, cost=cost)]
+
+    def _count(self, message: Data | Boundary, nbytes: int) -> int:
+        """Account for a frame that came in order.
+
+        Raises:
+            RemoteProtocolError: it goes beyond what was granted.
+        """
+        cost = nbytes + limits.ENTRY_BYTES
+        if self._received_bytes + cost > self._granted():
+            raise self._broken("E_CREDIT", f"{cost} bytes beyond the credit")
+        self._received_bytes += cost
+        self.held_bytes += cost
+        self._frames = message.frame + 1
+        return cost
+
+    def _progress(self, now_us: int, message: Progress) -> list[Delivery]:
+        self.pressed = message.pressed
+        if message.frames > self._frames:
+            self._again(now_us)
+        elif self.state is ReceiverState.FLOWING:
+            self._ack(now_us)
+        return []
+
+    def _again(self, now_us: int) -> None:
+        """A frame is missing: attach anew from the row we want."""
+        self.state = RECEIVER[self.state][LinkEvent.FRAME_MISSING]
+        self._attach(now_us)
+
+    def _refused(self, now_us: int, message: Refuse) -> None:
+        if message.code == "E_EPOCH":
+            # Somebody of our name was there with a higher epoch (a lost disk): go beyond it.
+            if message.epoch > self._epoch and self.state in _LISTENING:
+                self._epoch = message.epoch
+                self._again(now_us)
+            return
+        target = RECEIVER[self.state].get(LinkEvent.REFUSE)
+        if target is None or message.epoch not in (0, self._epoch):
+            self.stale += 1
+            return
+        self.state = target
+        self.refusal = message
+        self._outbox.report(
+            "error",
+            "sender refused",
+            stream=self.stream,
+            peer=self.peer,
+            code=message.code,
+            text=message.text,
+        )
+
+    def refuse(self, error: RemoteProtocolError, rows: Rows | None = None) -> None:
+        """The peer broke a rule: tell it, and rest until it starts anew.
+
+        Args:
+            rows: what ``receive`` gave and couldn't be decoded. It counts as never received: the
+                owner decodes before it calls ``receive`` again.
+        """
+        self.state = RECEIVER[self.state][LinkEvent.BROKEN_RULE]
+        if rows is not None:
+            self.next_seq = rows.seq
+            self.held_bytes -= rows.cost
+        text = error.message[: limits.TEXT_CHARS_MAX]
+        self._outbox.send(
+            self.peer, Refuse(code=error.code, text=text, stream=self.stream, epoch=self._epoch)
+        )
+        about = {"stream": self.stream, "peer": self.peer, "code": error.code, "text": text}
+        self._outbox.append(Report(level="error", what="stream refused", fields=about))
+
+    # --- the owner ----------------------------------------------------------------------------
+
+    def consumed(self, now_us: int, cost: int) -> None:
+        """The owner took a delivery of this cost: room for as much more."""
+        assert 0 <= cost <= self.held_bytes, "consumed more than was delivered"
+        self.held_bytes -= cost
+        self.undurable_bytes += cost
+        self._ack_soon(now_us)
+
+    def durable(self, now_us: int, seq: int) -> None:
+        """A synced checkpoint covers the rows below ``seq``; the sender hears it at once.
+
+        Raises:
+            LocalProtocolError: beyond what was received. Nothing changed.
+        """
+        if seq > self.next_seq:
+            raise LocalProtocolError(f"stream {self.stream!r}: durable to {seq}, received {self.next_seq}")
+        if seq > self.durable_seq:
+            self.durable_seq = seq
+            self.undurable_bytes = 0
+            self.pressed = False
+            if self.state is ReceiverState.FLOWING:
+                self._ack(now_us)
+
+    def detach(self, now_us: int) -> None:
+        """Want nothing more; the sender keeps nothing for us."""
+        self._outbox.send(self.peer, Detach(stream=self.stream, epoch=self._epoch))
+        self.state = ReceiverState.IDLE
+
+    # --- acknowledging ------------------------------------------------------------------------
+
+    def _ack_soon(self, now_us: int) -> None:
+        if self.state is not ReceiverState.FLOWING:
+            return
+        before = self._acked.granted if self._acked else self.settings.window_bytes
+        if 4 * (self._granted() - before) >= self.settings.window_bytes:
+            self._ack(now_us)
+        elif self._ack_at_us is None:
+            self._ack_at_us = now_us + self.settings.ack_us
+
+    def _ack(self, now_us: int) -> None:
+        self._ack_at_us = None
+        self._acked = Ack(
+            stream=self.stream,
+            epoch=self._epoch,
+            frames=self._frames,
+            received=self.next_seq,
+            durable=self.durable_seq,
+            granted=self._granted(),
+        )
+        self._outbox.send(self.peer, self._acked)
+
+    def tick(self, now_us: int) -> None:
+        """Send what is due: an ``Ack`` that waited, or the ``Attach`` again."""
+        if self._ack_at_us is not None and now_us >= self._ack_at_us:
+            self._ack(now_us)
+        if self.state is ReceiverState.ATTACHING and now_us - self._asked_at_us >= self.settings.retry_us:
+            self.state = RECEIVER[self.state][LinkEvent.RETRY]
+            self._attach(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work; None: not before something else happens."""
+        if self.state is ReceiverState.ATTACHING:
+            return self._asked_at_us + self.settings.retry_us
+        return self._ack_at_us if self.state is ReceiverState.FLOWING else None
+
+    def _broken(self, code: str, text: str) -> RemoteProtocolError:
+        return RemoteProtocolError(f"stream {self.stream!r}: {text}", peer=self.peer, code=code)
+
+
+_LISTENING = (ReceiverState.ATTACHING, ReceiverState.FLOWING)
+_OF_PEER = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)

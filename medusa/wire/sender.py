@@ -1,0 +1,402 @@
+"""The sending end of a stream: one output log, any number of receivers. Pure: no IO, no clock.
+
+The fragment appends; receivers attach, get what they want from where they want it as far as their
+credit goes, and acknowledge. What every receiver holds durably is trimmed. Nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from medusa.elements import START_US
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.wire import limits
+from medusa.wire.link import SENDER, LinkEvent, LinkSettings, SenderState
+from medusa.wire.log import Entry, OutputLog
+from medusa.wire.messages import (
+    NOW,
+    OLDEST,
+    Ack,
+    Attach,
+    Attached,
+    Boundary,
+    Data,
+    Detach,
+    Progress,
+    Refuse,
+)
+from medusa.wire.outbox import Outbox
+
+__all__ = ["ReceiverView", "Sender"]
+
+SenderMessage = Attach | Ack | Detach | Refuse
+
+
+@dataclass(slots=True, kw_only=True)
+class ReceiverView:
+    """What the sender knows of one receiver.
+
+    Invariants: ``durable <= acked <= next row to send``; ``sent_bytes <= granted``;
+    ``acked_frames <= frames``.
+    """
+
+    peer: str
+    plain: bool
+    durable: int
+    state: SenderState = SenderState.DETACHED
+    epoch: int = 0
+    cursor: int = 0
+    wanted_seq: int = 0
+    sent_seq: int = 0
+    acked: int = 0
+    frames: int = 0
+    acked_frames: int = 0
+    sent_bytes: int = 0
+    granted: int = 0
+    asked_at_us: int = 0
+    moved_at_us: int = 0
+    stale: int = 0
+
+
+class Sender:
+    """One outgoing stream.
+
+    Attributes:
+        log: what is kept.
+        receivers: by peer name, in the order in which they became known.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        schema: Schema,
+        *,
+        timed: bool,
+        outbox: Outbox,
+        settings: LinkSettings | None = None,
+        first_seq: int = 0,
+        boundary_us: int = START_US,
+    ) -> None:
+        self.stream = stream
+        self.schema = schema
+        self.timed = timed
+        self.settings = settings or LinkSettings()
+        self.log = OutputLog(first_seq=first_seq, boundary_us=boundary_us)
+        self.receivers: dict[str, ReceiverView] = {}
+        self._outbox = outbox
+
+    # --- from the fragment ------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """The bound of retention is reached: feed the fragment nothing until this is over.
+
+        Output of what was fed before is still taken, so that the bound is overrun by at most that.
+        """
+        return bool(self.receivers) and self.log.nbytes >= self.settings.retained_bytes_max
+
+    @property
+    def pressed(self) -> bool:
+        """Half of the bound is reached."""
+        return bool(self.receivers) and 2 * self.log.nbytes >= self.settings.retained_bytes_max
+
+    def train(
+        self, now_us: int, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False
+    ) -> None:
+        """Append encoded rows and send them as far as credit allows (``codec.encode_train``).
+
+        Raises:
+            LocalProtocolError: an impossible size. Nothing changed.
+        """
+        self.log.append_train(payload, rows, late=late, tentative=tentative)
+        self._settle(now_us)
+
+    def boundary(self, now_us: int, time_us: int) -> None:
+        """Append a promise.
+
+        Raises:
+            LocalProtocolError: it is below the last one. Nothing changed.
+        """
+        index = self.log.append_boundary(time_us)
+        if index is None:
+            return
+        for view in self.receivers.values():
+            view.cursor = min(view.cursor, index)
+        self._settle(now_us)
+
+    # --- receivers come and go --------------------------------------------------------------
+
+    def expect(self, peer: str, durable: int | None = None) -> None:
+        """Keep rows for this receiver from ``durable`` on (default: the oldest kept), before it attaches."""
+        if peer not in self.receivers:
+            position = self.log.start_seq if durable is None else durable
+            self.receivers[peer] = ReceiverView(peer=peer, plain=False, durable=position)
+
+    def forget(self, now_us: int, peer: str) -> None:
+        """Keep nothing more for this receiver."""
+        self.receivers.pop(peer, None)
+        self._settle(now_us)
+
+    def durable_positions(self) -> dict[str, int]:
+        """For the checkpoint: what each receiver that has a disk holds durably."""
+        return {view.peer: view.durable for view in self.receivers.values() if not view.plain}
+
+    def load(self, entries: list[Entry], receivers: Mapping[str, int]) -> None:
+        """Take back ``log.entries()`` and ``durable_positions()``; only before anything was appended.
+
+        Raises:
+            LocalProtocolError: the entries don't follow ``first_seq``, or there is output already.
+        """
+        log = self.log
+        if log.end != log.base or self.receivers:
+            raise LocalProtocolError(f"stream {self.stream!r} has output or receivers already")
+        for entry in entries:
+            if entry.seq != log.next_seq:
+                raise LocalProtocolError(f"stream {self.stream!r}: entry at {entry.seq}, not {log.next_seq}")
+            if entry.payload is None:
+                assert entry.time_us is not None
+                log.append_boundary(entry.time_us)
+            else:
+                log.append_train(
+                    entry.payload, entry.end - entry.seq, late=entry.late, tentative=entry.tentative
+                )
+        for peer, durable in receivers.items():
+            self.expect(peer, durable)
+
+    # --- from the link ------------------------------------------------------------------------
+
+    def peer(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """The peer came, went or restarted (``session.Session`` says so)."""
+        view = self.receivers.get(peer)
+        if view is None:
+            return
+        target = SENDER[view.state].get(event)
+        if target is None:
+            raise LocalProtocolError(f"{event.value!r} is no event of a peer in {view.state.value}")
+        resumed = view.state is SenderState.PAUSED and target is SenderState.FLOWING
+        view.state = target
+        view.moved_at_us = now_us
+        if resumed:
+            # Frames under way when it fell silent may be lost; this lets the receiver find out.
+            self._progress(now_us, view)
+            self._pump(now_us, view)
+
+    def receive(self, now_us: int, peer: str, message: SenderMessage) -> None:
+        """Take one message of a receiver.
+
+        Raises:
+            RemoteProtocolError: it claims what can't be. Nothing changed.
+        """
+        if isinstance(message, Attach):
+            self._attach(now_us, peer, message)
+            return
+        view = self.receivers.get(peer)
+        event = _EVENTS[type(message)]
+        if view is None:
+            return
+        target = SENDER[view.state].get(event)
+        if target is not None and message.epoch > view.epoch and isinstance(message, Ack):
+            raise self._broken(peer, "E_EPOCH", f"acknowledges epoch {message.epoch}, never attached")
+        if target is None or message.epoch < view.epoch:
+            view.stale += 1
+            return
+        if isinstance(message, Ack):
+            self._ack(now_us, view, message)
+        elif isinstance(message, Refuse):
+            self._outbox.report(
+                "error",
+                "receiver refused",
+                stream=self.stream,
+                peer=peer,
+                code=message.code,
+                text=message.text,
+            )
+        view.state = target
+        if isinstance(message, Detach) or (view.plain and target is SenderState.DETACHED):
+            del self.receivers[peer]
+        self._settle(now_us)
+
+    def _attach(self, now_us: int, peer: str, message: Attach) -> None:
+        view = self.receivers.get(peer)
+        known = view.epoch if view is not None else 0
+        if message.epoch <= known:
+            if view is not None and message.epoch < known:
+                view.stale += 1
+                text = f"an attachment of epoch {known} came before"
+                self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
+            return
+        wanted = self._wanted(peer, message)
+        if view is None:
+            view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
+            self.receivers[peer] = view
+        view.state = SENDER[view.state][LinkEvent.ATTACH]
+        view.epoch = message.epoch
+        view.plain = message.plain
+        view.cursor = self.log.find(wanted)
+        view.wanted_seq = view.sent_seq = view.acked = wanted
+        view.durable = wanted if message.plain else min(message.durable, wanted)
+        view.frames, view.acked_frames = 1, 0
+        view.sent_bytes = 0
+        view.granted = min(message.granted, limits.CREDIT_BYTES_MAX)
+        view.moved_at_us = view.asked_at_us = now_us
+        self._outbox.send(
+            peer,
+            Attached(
+                stream=self.stream,
+                epoch=view.epoch,
+                next_seq=wanted,
+                boundary_us=self.log.promise(view.cursor),
+                schema=self.schema,
+                timed=self.timed,
+            ),
+        )
+        self._settle(now_us)
+
+    def _wanted(self, peer: str, message: Attach) -> int:
+        """The first row that this attachment will bring."""
+        if message.next_seq in (OLDEST, NOW):
+            if not message.plain:
+                raise self._broken(peer, "E_SEQ", "a receiver with a disk names the row it wants")
+            return self.log.start_seq if message.next_seq == OLDEST else self.log.next_seq
+        if message.durable > message.next_seq:
+            raise self._broken(
+                peer, "E_SEQ", f"durable up to {message.durable}, yet wants row {message.next_seq}"
+            )
+        if message.next_seq < self.log.start_seq:
+            lost = self.log.start_seq - message.next_seq
+            self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=lost)
+        return max(message.next_seq, self.log.start_seq)
+
+    def _ack(self, now_us: int, view: ReceiverView, message: Ack) -> None:
+        if message.received > view.sent_seq or message.frames > view.frames:
+            raise self._broken(
+                view.peer, "E_SEQ", f"acknowledges row {message.received}, sent up to {view.sent_seq}"
+            )
+        if message.durable > message.received:
+            raise self._broken(
+                view.peer, "E_SEQ", f"durable up to {message.durable}, received {message.received}"
+            )
+        if message.frames > view.acked_frames or message.durable > view.durable:
+            view.moved_at_us = now_us
+        # Each count only grows; a lower one is an old ack and changes nothing.
+        view.acked = max(view.acked, message.received)
+        view.acked_frames = max(view.acked_frames, message.frames)
+        view.durable = max(view.durable, message.durable)
+        view.granted = max(view.granted, min(message.granted, view.sent_bytes + limits.CREDIT_BYTES_MAX))
+
+    def _broken(self, peer: str, code: str, text: str) -> RemoteProtocolError:
+        return RemoteProtocolError(f"stream {self.stream!r}: {text}", peer=peer, code=code)
+
+    # --- out --------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask what is outstanding; cut off plain subscribers that take nothing."""
+        for view in list(self.receivers.values()):
+            if not self._outstanding(view):
+                continue
+            if view.plain and now_us - view.moved_at_us >= self.settings.idle_us:
+                self._cut_off(view)
+            elif view.state is SenderState.FLOWING and now_us - view.asked_at_us >= self.settings.progress_us:
+                self._progress(now_us, view)
+        self._settle(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work; None: not before something else happens."""
+        times = []
+        for view in self.receivers.values():
+            if not self._outstanding(view):
+                continue
+            if view.plain:
+                times.append(view.moved_at_us + self.settings.idle_us)
+            if view.state is SenderState.FLOWING:
+                times.append(view.asked_at_us + self.settings.progress_us)
+        return min(times, default=None)
+
+    def _outstanding(self, view: ReceiverView) -> bool:
+        if view.plain and view.state is not SenderState.FLOWING:
+            return True
+        return view.acked_frames < view.frames or view.durable < view.sent_seq or view.cursor < self.log.end
+
+    def _cut_off(self, view: ReceiverView) -> None:
+        assert LinkEvent.CUT_OFF in SENDER[view.state]
+        text = f"nothing was taken for {self.settings.idle_us / 1e6:g} s; stopped at row {view.acked}"
+        self._outbox.send(
+            view.peer, Refuse(code="E_CUT_OFF", text=text, stream=self.stream, epoch=view.epoch)
+        )
+        self._outbox.report(
+            "warning", "subscriber cut off", stream=self.stream, peer=view.peer, row=view.acked
+        )
+        del self.receivers[view.peer]
+
+    def _progress(self, now_us: int, view: ReceiverView) -> None:
+        view.asked_at_us = now_us
+        self._outbox.send(
+            view.peer,
+            Progress(stream=self.stream, epoch=view.epoch, frames=view.frames, pressed=self.pressed),
+        )
+
+    def _settle(self, now_us: int) -> None:
+        """After any change: send what may be sent, trim what may be trimmed."""
+        for view in self.receivers.values():
+            self._pump(now_us, view)
+        self._trim()
+
+    def _pump(self, now_us: int, view: ReceiverView) -> None:
+        if view.state is not SenderState.FLOWING:
+            return
+        idle = not self._outstanding(view)
+        while view.cursor < self.log.end:
+            entry = self.log[view.cursor]
+            if self._had(view, entry):
+                view.cursor += 1
+                continue
+            if view.sent_bytes + entry.cost > view.granted:
+                return
+            self._outbox.send(view.peer, self._frame(view, entry), entry.payload)
+            view.cursor += 1
+            view.frames += 1
+            view.sent_bytes += entry.cost
+            view.sent_seq = max(view.sent_seq, entry.end)
+            if idle:
+                # The first of a burst starts the clock of ``Progress`` and of the cut-off.
+                view.asked_at_us = view.moved_at_us = now_us
+                idle = False
+
+    def _had(self, view: ReceiverView, entry: Entry) -> bool:
+        """The receiver is ahead of this entry: it had it before we restarted."""
+        return entry.end < view.wanted_seq or (entry.payload is not None and entry.end == view.wanted_seq)
+
+    def _frame(self, view: ReceiverView, entry: Entry) -> Data | Boundary:
+        if entry.time_us is not None:
+            return Boundary(
+                stream=self.stream, epoch=view.epoch, frame=view.frames, seq=entry.seq, time_us=entry.time_us
+            )
+        return Data(
+            stream=self.stream,
+            epoch=view.epoch,
+            frame=view.frames,
+            seq=entry.seq,
+            rows=entry.end - entry.seq,
+            tentative=entry.tentative,
+            late=entry.late,
+        )
+
+    def _trim(self) -> None:
+        if not self.receivers:
+            self.log.trim_to(self.settings.keep_bytes)
+            return
+        floor = min(view.durable for view in self.receivers.values())
+        # A detached receiver has no place in the log yet; an attached one still needs what lies
+        # before it, be it only a boundary.
+        ahead = [view.cursor for view in self.receivers.values() if view.state is not SenderState.DETACHED]
+        self.log.trim(floor, min(ahead, default=self.log.end))
+
+
+_EVENTS: dict[type, LinkEvent] = {
+    Ack: LinkEvent.ACK,
+    Detach: LinkEvent.DETACH,
+    Refuse: LinkEvent.REFUSE,
+}
