@@ -16,6 +16,7 @@ this is our reading:
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ __all__ = [
     "CORE",
     "Delivery",
     "deliveries",
+    "labelled_bots",
     "load_trace",
     "query",
 ]
@@ -96,6 +98,21 @@ def load_trace(path: str | Path | None = None) -> pa.Table:
         return _narrow(pq.read_table(path, columns=wanted))
     with resources.as_file(resources.files("medusa.workloads") / "data" / TRACE) as shipped:
         return _narrow(pq.read_table(shipped, columns=wanted))
+
+
+def labelled_bots(path: str | Path | None = None) -> frozenset[str]:
+    """Sources of flows that the data set's authors label as a bot's; empty where there are no labels."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    with contextlib.ExitStack() as stack:
+        shipped = resources.files("medusa.workloads") / "data" / TRACE
+        where = path if path is not None else stack.enter_context(resources.as_file(shipped))
+        if "label" not in pq.read_schema(where).names:
+            return frozenset()
+        table = pq.read_table(where, columns=["src", "label"])
+    bots = table.filter(pc.match_substring(table["label"], "From-Botnet"))
+    return frozenset(bots["src"].to_pylist())
 
 
 def _narrow(table: pa.Table) -> pa.Table:

@@ -1,0 +1,244 @@
+"""The ``medusa`` command. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from medusa import __version__
+from medusa.errors import MedusaError, QueryError
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+class _Commands(click.Group):
+    """A group that prints our errors as one line and a hint, and lists commands as defined."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MedusaError as error:
+            click.echo(f"error: {' '.join(error.message.split())}", err=True)
+            if error.hint:
+                click.echo(f"hint: {error.hint}", err=True)
+            ctx.exit(1)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:  # the reader has seen enough, as with `| head`
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python complains on exit)
+            ctx.exit(0)
+
+
+def _example(*lines: str) -> str:
+    """An epilogue that click doesn't wrap."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="medusa")
+def main() -> None:
+    """Medusa: continuous queries over streams, inside a program or over many nodes."""
+
+
+_ADDRESS = "tcp://127.0.0.1:PORT or ipc://PATH"
+_NODE = click.option("--node", "address", required=True, metavar="ADDRESS", help=_ADDRESS)
+_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@main.command(epilog=_example("medusa demo netmon --speed 60 --report netmon.html"))
+@click.argument("name", type=click.Choice(["netmon"]))
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="1 is real time, 60 a minute per second, 0 (default) as fast as possible",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="of the delays that disorder the flows")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="netmon-report.html",
+    show_default=True,
+    help="where to write the HTML report",
+)
+@click.option("--trace", type=_FILE, help="replay this Parquet file instead of the shipped trace")
+@click.option("--check", type=_FILE, help="expect the answers of this file (default: of the one replayed)")
+@click.option("--keep", is_flag=True, help="keep the nodes' folder: configurations, state, logs")
+@_JSON
+def demo(name: str, *, as_json: bool, **options: Any) -> None:
+    """Watch three nodes on this machine find a botnet in a real campus trace.
+
+    Two edge nodes each see every second flow and send partial counts; the third merges them. At the
+    end the results are compared, row by row, with an independent computation. Exit code 1: they are
+    not equal. Ctrl-C at any time stops all three nodes.
+    """
+    from medusa.workloads.netmon_demo import Options, run_demo
+
+    with _interruptible():
+        equal = run_demo(Options(**options), as_json=as_json)
+    sys.exit(0 if equal else 1)
+
+
+@main.command(epilog=_example("medusa node edge-1.toml"))
+@click.argument("config", type=_FILE)
+@click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
+def node(config: Path, with_parent: bool) -> None:
+    """Run a node until it is told to stop (Ctrl-C, SIGTERM).
+
+    CONFIG is a TOML file: name, listen, data, [peers], [limits]; docs/nodes.md describes it. A node
+    that was killed goes on from its last checkpoint when it is started again.
+    """
+    from medusa.runtime.process import run_node
+
+    if with_parent:
+        threading.Thread(target=_end_with_input, daemon=True).start()
+    run_node(config)
+
+
+@main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
+@click.argument("query", type=_FILE)
+@_NODE
+@click.option("--at", type=_FILE, help='JSON: {"node": ["box or source", ...]}')
+@_JSON
+def deploy(query: Path, address: str, at: Path | None, as_json: bool) -> None:
+    """Deploy a query, written by q.to_json(), over nodes."""
+    import medusa as md
+
+    placement = None if at is None else _placement(at)
+    asked = _query(query)
+    with md.connect(address) as fed:
+        fed.deploy(asked, at=placement)
+    click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
+
+
+@main.command(epilog=_example("medusa status --node tcp://127.0.0.1:5555"))
+@_NODE
+@_JSON
+def status(address: str, as_json: bool) -> None:
+    """What a node runs, what waits in it, what it lost or counted."""
+    import medusa as md
+
+    with md.connect(address) as fed:
+        found = fed.status()
+    click.echo(json.dumps(found, indent=None if as_json else 2, default=str))
+
+
+@main.command(epilog=_example("medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json"))
+@click.argument("stream")
+@_NODE
+@click.option("--from", "from_", default="now", show_default=True, help="now, oldest, or the number of a row")
+@click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")
+@_JSON
+def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool) -> None:
+    """Print the rows of a stream as they come."""
+    import medusa as md
+
+    where: str | int = int(from_) if from_.isdecimal() else from_
+    left = limit
+    with _interruptible(), md.connect(address) as fed, fed.subscribe(stream, from_=where) as trains:
+        for train in trains:
+            for row in train.batch.to_pylist()[:left]:
+                click.echo(_row_text(row, as_json))
+                left = None if left is None else left - 1
+            if left == 0:
+                return
+
+
+@main.command(epilog=_example("medusa explain netmon.json", "medusa explain netmon.json --svg > netmon.svg"))
+@click.argument("query", type=_FILE)
+@click.option("--svg", "form", flag_value="svg", help="draw it, as SVG")
+@click.option("--mermaid", "form", flag_value="mermaid", help="draw it, as Mermaid text")
+def explain(query: Path, form: str | None) -> None:
+    """Say what a query, written by q.to_json(), does box by box."""
+    asked = _query(query)
+    if form == "svg":
+        click.echo(asked.diagram()._repr_svg_())
+    elif form == "mermaid":
+        click.echo(asked.diagram().mermaid)
+    else:
+        click.echo(asked.explain())
+
+
+@main.group()
+def checkpoint() -> None:
+    """Look into checkpoints."""
+
+
+@checkpoint.command("show", epilog=_example("medusa checkpoint show state/"))
+@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@_JSON
+def checkpoint_show(path: Path, as_json: bool) -> None:
+    """What a checkpoint folder holds: position of each source, size of each box's state."""
+    raise NotImplementedError
+
+
+def _row_text(row: dict[str, Any], as_json: bool) -> str:
+    if as_json:
+        return json.dumps(row, default=str)
+    return "  ".join(f"{name}={value}" for name, value in row.items())
+
+
+def _query(path: Path) -> Query:
+    import medusa as md
+
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
+    try:
+        return md.Query.from_json(text)
+    except QueryError as error:
+        raise QueryError(f"{path}: {error.message}", hint=error.hint, code=error.code) from error
+
+
+def _placement(path: Path) -> dict[str, list[str]]:
+    rule = 'expected a JSON object: {"node": ["box or source", ...]}'
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise QueryError(f"{path}: {error}", hint=rule, code="query.at") from error
+    lists = found.values() if isinstance(found, dict) else [None]
+    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
+        raise QueryError(f"{path} is no placement", hint=rule, code="query.at")
+    return dict(found)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Inside, SIGTERM ends the command as Ctrl-C does, so that children are stopped in order."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end_with_input() -> None:
+    """Wait for the parent to close our input, as its death does, then ask ourselves to stop."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

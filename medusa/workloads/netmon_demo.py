@@ -1,0 +1,112 @@
+"""``medusa demo netmon``: nodes, replay, check, screen and report put together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from medusa.workloads import netmon, netmon_check
+from medusa.workloads.local_nodes import LocalNodes
+from medusa.workloads.netmon_outcome import Outcome
+from medusa.workloads.netmon_run import Replay
+from medusa.workloads.netmon_screen import LiveScreen, PlainScreen, Screen, SilentScreen, show_outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+__all__ = ["Options", "run_demo"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command was told; see its help."""
+
+    speed: float = 0.0
+    seed: int = 0
+    report: Path = Path("netmon-report.html")
+    trace: Path | None = None
+    check: Path | None = None
+    keep: bool = False
+
+
+def run_demo(options: Options, *, as_json: bool = False) -> bool:
+    """Run the demonstration and show it on standard output.
+
+    Returns:
+        Whether the results equal those of the independent computation.
+
+    Raises:
+        MedusaError: it could not be carried out. Whatever happens, no node is left running.
+    """
+    from rich.console import Console
+
+    from medusa.workloads.netmon_report import html_report
+
+    console = Console()
+    screen = _screen(console, as_json)
+    screen.say(f"data: {netmon.CITATION}")
+    trace = netmon.load_trace(options.trace)
+    outcome = replay(trace, options, screen)
+    options.report.write_text(html_report(outcome, netmon.query()))
+    if as_json:
+        print(json.dumps({**outcome.to_json(), "report": str(options.report)}))
+    else:
+        show_outcome(console, outcome)
+        console.print(f"report: {options.report}", markup=False, highlight=False, soft_wrap=True)
+    return outcome.equal
+
+
+def _screen(console: Console, as_json: bool) -> Screen:
+    if as_json:
+        return SilentScreen()
+    return LiveScreen(console) if console.is_terminal else PlainScreen(console)
+
+
+def replay(trace: pa.Table, options: Options, screen: Screen) -> Outcome:
+    """Three nodes, the whole trace, the check."""
+    deliveries = netmon.deliveries(trace, options.seed)
+    with _folder(options.keep, screen) as folder, LocalNodes((*netmon.EDGES, netmon.CORE), folder) as nodes:
+        for name, address in nodes.addresses.items():
+            screen.say(f"node {name} is process {nodes.pids[name]} at {address}")
+        with screen:
+            run = Replay(nodes.addresses, deliveries, options.speed, screen)
+            run.run()
+    rows = run.rows()
+    checked = trace if options.check is None else netmon.load_trace(options.check)
+    checked_by, expected = netmon_check.expected(checked)
+    times = trace["ts_us"].to_numpy()
+    return Outcome(
+        results=run.results,
+        rows=rows,
+        comparisons=netmon_check.compare(rows, expected),
+        checked_by=checked_by,
+        flows=len(trace),
+        late=run.late,
+        span_us=int(times.max() - times.min()),
+        seconds=run.seconds,
+        speed=options.speed,
+        seed=options.seed,
+        latencies=run.latencies,
+        samples=run.samples,
+        bots=netmon.labelled_bots(options.trace),
+    )
+
+
+@contextlib.contextmanager
+def _folder(keep: bool, screen: Screen) -> Iterator[Path]:
+    """For the nodes; gone afterwards unless it shall be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="medusa-netmon-"))
+    try:
+        yield folder
+    finally:
+        if keep:
+            screen.say(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
