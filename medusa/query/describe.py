@@ -1,0 +1,112 @@
+"""What a box does, and what it waits for, in one line each: for plans and drawings."""
+
+from __future__ import annotations
+
+from medusa.query.boxes import (
+    Aggregate,
+    AggregateCall,
+    Box,
+    Filter,
+    Join,
+    Schema,
+    Select,
+    Source,
+    Union,
+    WindowJoin,
+    WithColumns,
+)
+from medusa.query.expression import Column, Expression, Named
+from medusa.query.shape import WindowKind
+from medusa.query.show import show
+from medusa.units import duration_text
+
+__all__ = ["columns_text", "parameters", "waits"]
+
+LISTED_MAX = 12
+
+
+def parameters(box: Box) -> str:
+    """The parameters of a box as text; empty for a sink."""
+    match box:
+        case Source():
+            return _source(box)
+        case Filter():
+            return show(box.predicate)
+        case Select() | WithColumns():
+            return _listed([_named(column) for column in box.columns])
+        case Union():
+            return "in order of arrival"
+        case Aggregate():
+            return _aggregate(box)
+        case Join():
+            return f"{_on(box)} within {duration_text(box.within_us)}{_where(box.where)}"
+        case WindowJoin():
+            keys = f", {_on(box)}" if box.left_keys else ""
+            return f"equal windows{keys}{_where(box.where)}"
+    return ""
+
+
+def waits(box: Box) -> str:
+    """What must come before the box sends a row that it has; empty where it never waits."""
+    match box:
+        case Aggregate(stage="combine"):
+            return "the boundaries of all inputs to reach the end of the window"
+        case Aggregate():
+            return "the boundary to reach the end of the window"
+        case Join():
+            return "the boundaries of both inputs to pass the later time of the pair"
+        case WindowJoin():
+            return "the boundaries of both inputs to pass the window"
+    return ""
+
+
+def columns_text(schema: Schema) -> str:
+    """``ts timestamp[us, UTC], vid int64``: at most 12 of them."""
+    return _listed([f"{field.name} {field.type}" for field in schema])
+
+
+def _source(box: Source) -> str:
+    if box.judged:
+        return "from another fragment, " + ("lateness judged there" if box.timed else "without time")
+    if box.time is None:
+        return "without time"
+    unit = f" ({box.unit})" if box.unit else ""
+    if box.slack_us is None:
+        return f"time {box.time}{unit}"
+    return f"time {box.time}{unit}, slack {duration_text(box.slack_us)}"
+
+
+def _aggregate(box: Aggregate) -> str:
+    text = str(WindowKind(box.size_us, box.advance_us))
+    if box.keys:
+        text += f" by {_listed([_named(key) for key in box.keys])}"
+    text += f": {_listed([_call(call) for call in box.aggregates])}"
+    return {"partial": "partial, ", "combine": "combines partials, "}.get(box.stage, "") + text
+
+
+def _call(call: AggregateCall) -> str:
+    arg = "*" if call.arg is None else show(call.arg, longest=60)
+    return f"{call.name} = {call.function}({arg})"
+
+
+def _named(named: Named) -> str:
+    if named.expression == Column(named.name):
+        return named.name
+    return f"{named.name} = {show(named.expression, longest=60)}"
+
+
+def _on(box: Join | WindowJoin) -> str:
+    pairs = []
+    for left, right in zip(box.left_keys, box.right_keys, strict=True):
+        ours, theirs = show(left.expression, longest=40), show(right.expression, longest=40)
+        pairs.append(ours if ours == theirs else f"{ours} = {theirs}")
+    return f"on {', '.join(pairs)}"
+
+
+def _where(where: Expression | None) -> str:
+    return "" if where is None else f" where {show(where, longest=60)}"
+
+
+def _listed(parts: list[str]) -> str:
+    more = f", ... {len(parts) - LISTED_MAX} more" if len(parts) > LISTED_MAX else ""
+    return ", ".join(parts[:LISTED_MAX]) + more

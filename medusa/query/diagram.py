@@ -1,0 +1,214 @@
+"""A query as a drawing: SVG of our own making, and Mermaid text."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unicodedata import east_asian_width
+from xml.sax.saxutils import escape, quoteattr
+
+from medusa.errors import QueryError
+from medusa.query.boxes import Box, Graph
+from medusa.query.describe import columns_text, parameters
+from medusa.query.graph import check_graph, label_of
+from medusa.query.ids import kind_of
+from medusa.query.layout import Layout, Node, layered
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["Diagram"]
+
+MARGIN = 16.0
+PADDING = 12.0
+TEXT_MAX = 38
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+SIZES = {"kind": 10, "name": 13, "parameters": 11}
+CHARACTER = 0.62
+"""Width of a monospaced character in ems, with some room."""
+
+# fill, outline
+COLOURS = {
+    "source": ("#e3f4e8", "#3c8d5a"),
+    "sink": ("#e8ebef", "#56606e"),
+    "aggregate": ("#fdf0d9", "#b7791f"),
+    "join": ("#f0e6fa", "#7d4fa8"),
+    "window_join": ("#f0e6fa", "#7d4fa8"),
+}
+PLAIN = ("#e6f0fb", "#3a72b0")
+
+
+class Diagram:
+    """The drawing of a query. Notebooks show it; ``save`` writes it."""
+
+    def __init__(self, graph: Graph) -> None:
+        """Draw a graph.
+
+        Raises:
+            QueryError: the graph doesn't hold.
+        """
+        self._checked = check_graph(graph)
+        self._graph = graph
+
+    @cached_property
+    def svg(self) -> str:
+        """The drawing as an SVG document."""
+        boxes = self._graph.boxes
+        places = {box.id: index for index, box in enumerate(boxes)}
+        arcs = [(places[arc.box], index) for index, box in enumerate(boxes) for arc in box.inputs]
+        layout = layered([_size(box) for box in boxes], arcs)
+        width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
+            f' viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-family={quoteattr(FONT)}>',
+            f"<title>query {escape(self._graph.name)}</title>",
+            '<defs><marker id="medusa-arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8"'
+            ' markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#56606e"/></marker></defs>',
+            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+            f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
+            *self._arrows(layout),
+            *(line for box, node in zip(boxes, layout.nodes, strict=False) for line in self._box(box, node)),
+            "</g>",
+            "</svg>",
+        ]
+        return "\n".join(lines) + "\n"
+
+    @cached_property
+    def mermaid(self) -> str:
+        """The drawing as Mermaid text, as Markdown renderers show it."""
+        boxes = self._graph.boxes
+        places = {box.id: index for index, box in enumerate(boxes)}
+        lines = ["flowchart LR"]
+        for index, box in enumerate(boxes):
+            parts = [kind_of(box), box.id, _clipped(parameters(box))]
+            text = "<br/>".join(_mermaid_text(part) for part in parts if part)
+            left, right = ("([", "])") if kind_of(box) in ("source", "sink") else ("[", "]")
+            lines.append(f'    b{index}{left}"{text}"{right}')
+        for index, box in enumerate(boxes):
+            for arc in box.inputs:
+                port = f"|{arc.port}|" if arc.port else ""
+                lines.append(f"    b{places[arc.box]} -->{port} b{index}")
+        return "\n".join(lines) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the drawing to a file: ``.svg``, or Mermaid text to ``.mmd``.
+
+        Raises:
+            QueryError: another ending.
+            OSError: the file can't be written.
+        """
+        target = Path(path)
+        forms = {".svg": lambda: self.svg, ".mmd": lambda: self.mermaid}
+        form = forms.get(target.suffix.lower())
+        if form is None:
+            raise QueryError(
+                f"diagram: can't write {target.name!r}",
+                hint="the name ends in .svg or .mmd",
+                code="query.diagram",
+            )
+        target.write_text(form(), encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"<Diagram of query {self._graph.name!r}: .svg, .mermaid, .save(path)>"
+
+    def _box(self, box: Box, node: Node) -> list[str]:
+        fill, outline = COLOURS.get(kind_of(box), PLAIN)
+        rounded = 16 if kind_of(box) in ("source", "sink") else 6
+        arc = next(arc for arc in self._checked.shapes if arc.box == box.id)
+        tip = f"{label_of(box)}: {parameters(box)}\n{columns_text(self._checked.shapes[arc].schema)}"
+        lines = [
+            f'<g class="box" data-id={quoteattr(box.id)}>',
+            f"<title>{escape(tip)}</title>",
+            f'<rect x="{node.x:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
+            f' rx="{rounded}" fill="{fill}" stroke="{outline}" stroke-width="1.3"/>',
+        ]
+        y = node.y + 6.0
+        for role, text in _texts(box):
+            size = SIZES[role]
+            y += size + 4
+            style = {"kind": f'fill="{outline}"', "name": 'font-weight="bold" fill="#1c2430"'}.get(
+                role, 'fill="#3b4554"'
+            )
+            place = f'x="{node.x + PADDING:.1f}" y="{y:.1f}"'
+            lines.append(f'<text {place} font-size="{size}" {style}>{escape(text)}</text>')
+        return [*lines, "</g>"]
+
+    def _arrows(self, layout: Layout) -> list[str]:
+        lines = []
+        ways = iter(layout.ways)
+        for index, box in enumerate(self._graph.boxes):
+            mine = [(arc, next(ways)) for arc in box.inputs]
+            entries = _entries(layout, index, [way for _, way in mine])
+            for (arc, way), entry in zip(mine, entries, strict=True):
+                path = _path([layout.nodes[place] for place in way], entry)
+                lines.append(
+                    f'<path class="arc" data-from={quoteattr(arc.box)} data-to={quoteattr(box.id)} d="{path}"'
+                    ' fill="none" stroke="#56606e" stroke-width="1.3" marker-end="url(#medusa-arrow)"/>'
+                )
+                if arc.port:
+                    start = layout.nodes[way[0]]
+                    lines.append(
+                        f'<text x="{start.x + start.width + 6:.1f}" y="{start.middle - 5:.1f}" font-size="10"'
+                        f' fill="#56606e">{escape(arc.port)}</text>'
+                    )
+        return lines
+
+
+def _texts(box: Box) -> list[tuple[str, str]]:
+    texts = [("kind", kind_of(box)), ("name", _clipped(box.id)), ("parameters", _clipped(parameters(box)))]
+    return [(role, text) for role, text in texts if text]
+
+
+def _size(box: Box) -> tuple[float, float]:
+    texts = _texts(box)
+    width = max(_columns_of(text) * SIZES[role] * CHARACTER for role, text in texts)
+    height = sum(SIZES[role] + 4 for role, _ in texts)
+    return max(84.0, width + 2 * PADDING), height + 16.0
+
+
+def _columns_of(text: str) -> int:
+    """Width in characters; East Asian wide ones count two."""
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _clipped(text: str) -> str:
+    if _columns_of(text) <= TEXT_MAX:
+        return text
+    while _columns_of(text) > TEXT_MAX - 3:
+        text = text[: min(len(text) - 1, TEXT_MAX)]
+    return text.rstrip() + "..."
+
+
+def _entries(layout: Layout, box: int, ways: list[list[int]]) -> list[float]:
+    """Where each arc enters the box: spread over its left side, in the order they come from."""
+    node = layout.nodes[box]
+    order = sorted(range(len(ways)), key=lambda place: layout.nodes[ways[place][-2]].middle)
+    entries = [0.0] * len(ways)
+    for rank, place in enumerate(order):
+        entries[place] = node.y + node.height * (rank + 1) / (len(ways) + 1)
+    return entries
+
+
+def _path(nodes: list[Node], entry: float) -> str:
+    """From the right side of the first to the left side of the last, straight through every bend."""
+    x, y = nodes[0].x + nodes[0].width, nodes[0].middle
+    parts = [f"M{x:.1f} {y:.1f}"]
+    for node in nodes[1:]:
+        end = entry if node is nodes[-1] else node.middle
+        middle = (x + node.x) / 2
+        parts.append(f"C{middle:.1f} {y:.1f} {middle:.1f} {end:.1f} {node.x:.1f} {end:.1f}")
+        x, y = node.x, end
+        if node is not nodes[-1]:
+            x = node.x + node.width
+            parts.append(f"L{x:.1f} {y:.1f}")
+    return "".join(parts)
+
+
+def _mermaid_text(text: str) -> str:
+    """Characters that mean something to Mermaid or HTML, as entities."""
+    special = {"&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "\\": "#92;", "`": "#96;"}
+    return "".join(special.get(char, char) for char in text)
