@@ -1,0 +1,285 @@
+"""A client's mind: what it publishes, what it reads, what it asked a node. Pure: no IO, no clock.
+
+Publishing is sending: rows are numbered per (client, stream), kept until the node holds them
+durably, and resent when the node comes back. Reading is receiving: the next row is remembered, so
+that a restart of the node neither loses nor repeats one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent, LinkSettings
+from medusa.wire.messages import (
+    NOW,
+    Ack,
+    Attach,
+    Attached,
+    Boundary,
+    Data,
+    Detach,
+    Heartbeat,
+    Hello,
+    Message,
+    Offer,
+    Progress,
+    Refuse,
+    Reply,
+)
+from medusa.wire.outbox import Outbox
+from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.sender import Sender
+from medusa.wire.session import PeerState, Session, SessionSettings
+
+__all__ = ["ClientMind", "Publication", "Subscription"]
+
+
+class Publication:
+    """One stream that we publish; the node is its only receiver.
+
+    Attributes:
+        sender: the rows not yet durable at the node.
+        refusal: what the node said against it; None while it has said nothing.
+        attached: the node has asked for it since it last came up.
+    """
+
+    def __init__(self, sender: Sender, node: str) -> None:
+        self.sender = sender
+        self.refusal: Refuse | None = None
+        self.attached = False
+        self._offered_at_us = 0
+        self._node = node
+        sender.expect(node)
+
+    def offer(self, now_us: int, outbox: Outbox) -> None:
+        """Tell the node that there are rows for it."""
+        self.attached = False
+        self._offered_at_us = now_us
+        outbox.send(self._node, Offer(stream=self.sender.stream, schema=self.sender.schema))
+
+    def offer_again_at_us(self) -> int | None:
+        """When an unanswered offer is repeated."""
+        return None if self.attached else self._offered_at_us + self.sender.settings.retry_us
+
+    @property
+    def durable(self) -> bool:
+        """Everything published so far survives a crash of the node."""
+        return self.sender.receivers[self._node].durable >= self.sender.log.next_seq
+
+
+class Subscription:
+    """One stream that we read.
+
+    Attributes:
+        receiver: where we are.
+        waiting: what came and was not yet taken, oldest first; at most one credit window.
+    """
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.waiting: deque[Delivery] = deque()
+
+    def take(self, now_us: int) -> Delivery | None:
+        """The oldest that waits, or None; what was taken is never asked for again."""
+        if not self.waiting:
+            return None
+        delivery = self.waiting.popleft()
+        self.receiver.consumed(now_us, delivery.cost)
+        match delivery:
+            case Rows():
+                self.receiver.durable(now_us, delivery.message.seq + delivery.message.rows)
+            case Lost():
+                self.receiver.durable(now_us, delivery.to_seq)
+            case Promise():
+                pass
+        return delivery
+
+
+class ClientMind:
+    """One client of one node.
+
+    Args:
+        name: made up by the driver, unique among all clients the node has known.
+        node: the node's name; found out by the driver's first ``Hello`` if the user didn't say.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        node: str,
+        *,
+        incarnation: int = 0,
+        link: LinkSettings | None = None,
+        session: SessionSettings | None = None,
+    ) -> None:
+        self.outbox = Outbox()
+        self.name = name
+        self.node = node
+        self.incarnation = incarnation
+        self.publications: dict[str, Publication] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.replies: dict[int, tuple[Reply, Buffer | None]] = {}
+        """Answers not yet fetched, by request."""
+        self._link = link or LinkSettings()
+        me = Hello(version=limits.PROTOCOL_VERSION, node=name, incarnation=incarnation, client=True)
+        self._session = Session(me, node, outbox=self.outbox, settings=session, calls=True)
+        self._requests: dict[int, tuple[Message, Buffer | None]] = {}
+        self._request = 0
+
+    @property
+    def up(self) -> bool:
+        """The node is there."""
+        return self._session.state is PeerState.UP
+
+    # --- what the user does -----------------------------------------------------------------
+
+    def publish(self, now_us: int, stream: str, schema: Schema, *, timed: bool) -> Publication:
+        """Begin to publish a stream.
+
+        Raises:
+            LocalProtocolError: we publish it already.
+        """
+        if stream in self.publications:
+            raise LocalProtocolError(f"{stream!r} is being published already")
+        sender = Sender(stream, schema, timed=timed, outbox=self.outbox, settings=self._link)
+        publication = self.publications[stream] = Publication(sender, self.node)
+        if self.up:
+            publication.offer(now_us, self.outbox)
+        return publication
+
+    def subscribe(self, now_us: int, stream: str, next_seq: int = NOW) -> Subscription:
+        """Begin to read a stream, from a row number, ``OLDEST`` or ``NOW``.
+
+        Raises:
+            LocalProtocolError: we read it already.
+        """
+        if stream in self.subscriptions:
+            raise LocalProtocolError(f"{stream!r} is being read already")
+        receiver = Receiver(
+            stream,
+            self.node,
+            incarnation=self.incarnation,
+            outbox=self.outbox,
+            settings=self._link,
+            next_seq=next_seq,
+            plain=True,
+        )
+        subscription = self.subscriptions[stream] = Subscription(receiver)
+        if self.up:
+            receiver.peer_event(now_us, LinkEvent.PEER_UP)
+        return subscription
+
+    def unsubscribe(self, now_us: int, stream: str) -> None:
+        """End reading a stream."""
+        self.subscriptions.pop(stream).receiver.detach(now_us)
+
+    def request(self, make: Callable[[int], Message], payload: Buffer | None = None) -> int:
+        """Send a command, again after each reconnection until it is answered; its number.
+
+        Args:
+            make: builds the message from its request number.
+        """
+        self._request += 1
+        self._requests[self._request] = (make(self._request), payload)
+        if self.up:
+            self.outbox.send(self.node, *self._requests[self._request])
+        return self._request
+
+    def give_up(self, request: int) -> None:
+        """Want no answer any more."""
+        self._requests.pop(request, None)
+        self.replies.pop(request, None)
+
+    # --- what the driver brings -------------------------------------------------------------
+
+    def receive(self, now_us: int, message: Message, payload: Buffer | None = None) -> None:
+        """Take one message of the node.
+
+        Raises:
+            RemoteProtocolError: it broke a rule; end the connection.
+            LinkError: it refuses to speak with us, and says why.
+        """
+        self._spread(now_us, self._session.receive(now_us, message))
+        match message:
+            case Hello() | Heartbeat():
+                pass
+            case Reply():
+                if self._requests.pop(message.request, None) is not None:
+                    self.replies[message.request] = (message, payload)
+            case Attach() | Ack() | Detach():
+                if (publication := self.publications.get(message.stream)) is not None:
+                    publication.refusal = None
+                    publication.attached = publication.attached or isinstance(message, Attach)
+                    publication.sender.receive(now_us, self.node, message)
+            case Attached() | Data() | Boundary() | Progress():
+                self._read(now_us, message, payload)
+            case Refuse():
+                self._refused(now_us, message)
+            case _:
+                raise RemoteProtocolError(
+                    f"{type(message).__name__} is nothing for a client", peer=self.node, code="E_FRAME"
+                )
+
+    def _read(
+        self, now_us: int, message: Attached | Data | Boundary | Progress, payload: Buffer | None
+    ) -> None:
+        subscription = self.subscriptions.get(message.stream)
+        if subscription is None:
+            return
+        receiver = subscription.receiver
+        try:
+            subscription.waiting.extend(receiver.receive(now_us, message, payload))
+        except RemoteProtocolError as error:
+            receiver.refuse(error)
+
+    def _refused(self, now_us: int, message: Refuse) -> None:
+        if not message.stream:
+            raise LinkError(message.text, hint=message.hint, code=message.code)
+        if (subscription := self.subscriptions.get(message.stream)) is not None:
+            subscription.receiver.receive(now_us, message)
+        if (publication := self.publications.get(message.stream)) is not None:
+            publication.refusal = message
+            publication.sender.receive(now_us, self.node, message)
+
+    def lost(self, now_us: int) -> None:
+        """The connection broke."""
+        self._spread(now_us, self._session.lost())
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self._spread(now_us, self._session.tick(now_us))
+        for subscription in self.subscriptions.values():
+            subscription.receiver.tick(now_us)
+        for publication in self.publications.values():
+            publication.sender.tick(now_us)
+            again_us = publication.offer_again_at_us()
+            if self.up and again_us is not None and now_us >= again_us:
+                publication.offer(now_us, self.outbox)
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times = [self._session.wake_at_us(now_us)]
+        times += [subscription.receiver.wake_at_us() for subscription in self.subscriptions.values()]
+        for publication in self.publications.values():
+            times.append(publication.sender.wake_at_us())
+            if self.up:
+                times.append(publication.offer_again_at_us())
+        return min((time for time in times if time is not None), default=None)
+
+    def _spread(self, now_us: int, event: LinkEvent | None) -> None:
+        if event is None:
+            return
+        for subscription in self.subscriptions.values():
+            subscription.receiver.peer_event(now_us, event)
+        for publication in self.publications.values():
+            publication.sender.peer(now_us, self.node, event)
+            if event is not LinkEvent.PEER_DOWN:
+                publication.offer(now_us, self.outbox)
+        if event is not LinkEvent.PEER_DOWN:
+            for message, payload in self._requests.values():
+                self.outbox.send(self.node, message, payload)
