@@ -156,13 +156,13 @@ class Sender:
         for entry in entries:
             if entry.seq != log.next_seq:
                 raise LocalProtocolError(f"stream {self.stream!r}: entry at {entry.seq}, not {log.next_seq}")
-            if entry.payload is None:
-                assert entry.time_us is not None
+            rows = entry.end - entry.seq
+            if entry.payload is not None:
+                log.append_train(entry.payload, rows, late=entry.late, tentative=entry.tentative)
+            elif entry.time_us is not None and rows == 0:
                 log.append_boundary(entry.time_us)
             else:
-                log.append_train(
-                    entry.payload, entry.end - entry.seq, late=entry.late, tentative=entry.tentative
-                )
+                raise LocalProtocolError(f"stream {self.stream!r}: an entry without rows or time")
         for peer, durable in receivers.items():
             self.expect(peer, durable)
 
