@@ -1,0 +1,315 @@
+"""Rows from outside become batches of a stream's schema, without loss and mostly without a copy.
+
+Taken: anything with the Arrow PyCapsule interface, or a dict of columns. Columns are matched by
+name; casts are made only where no value can change (the list is in ``docs/expressions.md``). What
+doesn't fit is refused whole, with the column, the row and the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from medusa.engine.convert_in import Unfit, fit
+from medusa.engine.kernels.base import AWARE, raw, valid_rows
+from medusa.errors import DataError
+from medusa.query.boxes import Field, Schema, Source
+from medusa.query.suggest import did_you_mean
+from medusa.query.types import schema_to_arrow, to_arrow
+
+__all__ = ["normalise", "times_of"]
+
+_INDEX = re.compile(r"__index_level_\d+__")
+"""Names that pandas gives an unnamed index; nobody asked for these columns."""
+
+_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, NotImplementedError)
+"""What a foreign object or pyarrow raises for data that isn't a table."""
+
+_TIMES = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def normalise(data: Any, schema: Schema, *, extra: str = "refuse", source: str = "") -> list[pa.RecordBatch]:
+    """The rows of ``data`` as batches of the schema's columns, types and order.
+
+    Args:
+        data: has ``__arrow_c_array__`` or ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB),
+            or is a mapping of column names to lists, numpy arrays or Arrow arrays.
+        extra: ``refuse`` or ``ignore`` columns that the schema doesn't have.
+        source: name of the source, for messages.
+
+    Returns:
+        Batches with at least one row each, as many as the data came in; buffers are shared with
+        the data wherever the type is the same.
+
+    Raises:
+        DataError: not tabular, a missing, extra or repeated column, or a value that can't be
+            converted without loss; names source, column, expected type, and what came.
+    """
+    if extra not in ("refuse", "ignore"):
+        raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r}", code="data.argument")
+    target = _arrow_schema(schema)
+    if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
+        _validate(data, source)
+        return [data] if data.num_rows else []
+    if isinstance(data, Mapping):
+        batches = _from_mapping(data, schema, extra, source)
+    else:
+        batches = _from_arrow(data, source)
+    made, row = [], 0
+    for batch in batches:
+        _validate(batch, source)
+        columns = _select(batch.schema.names, schema, extra, source)
+        if batch.num_rows:
+            fitted = [
+                _fit(batch.column(index), field, source, row)
+                for index, field in zip(columns, schema, strict=True)
+            ]
+            made.append(pa.RecordBatch.from_arrays(fitted, schema=target))
+        row += batch.num_rows
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    return schema_to_arrow(schema)
+
+
+def _who(source: str) -> str:
+    return f"source {source!r}" if source else "the data"
+
+
+def _refuse(source: str, message: str, *, code: str, hint: str = "") -> NoReturn:
+    raise DataError(f"{_who(source)}: {message}", hint=hint, code=code)
+
+
+def _validate(batch: pa.RecordBatch, source: str) -> None:
+    """A cheap look at lengths and offsets; what lies in the buffers is trusted."""
+    try:
+        batch.validate()
+    except pa.ArrowInvalid as error:
+        _refuse(source, f"a broken Arrow batch: {error}", code="data.arrow")
+
+
+def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
+    came = f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}"
+    try:
+        if isinstance(data, pa.RecordBatch):
+            return [data]
+        if isinstance(data, pa.Table):
+            return data.to_batches() or [_empty(data.schema)]
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+            return list(reader) or [_empty(reader.schema)]
+        if hasattr(data, "__arrow_c_array__"):
+            return [pa.record_batch(data)]
+    except _REFUSALS as error:
+        _refuse(
+            source,
+            f"a {came} that isn't a table: {str(error)[:300]}",
+            hint="single columns are pushed in a dict: {name: column}",
+            code="data.table",
+        )
+    hint = "a RecordBatch, Table or DataFrame, or a dict of columns"
+    if hasattr(data, "collect"):
+        hint = "call its collect() first"
+    elif hasattr(data, "to_arrow_table"):
+        hint = "call its to_arrow_table() first"
+    _refuse(source, f"expected a table or a dict of columns, got {came}", code="data.table", hint=hint)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _select(names: Sequence[str], schema: Schema, extra: str, source: str) -> list[int]:
+    """Where each column of the schema stands among ``names``."""
+    wanted = [field.name for field in schema]
+    positions = {name: index for index, name in enumerate(names)}
+    missing = [name for name in wanted if name not in positions]
+    over = [name for name in names if name not in wanted and not _INDEX.fullmatch(name)]
+    if missing:
+        _refuse(
+            source,
+            f"column {missing[0]!r} is missing" + _others(missing),
+            hint=did_you_mean(missing[0], over or names) if names else "",
+            code="data.column",
+        )
+    if len(positions) < len(names):
+        for name in wanted:
+            if list(names).count(name) > 1:
+                _refuse(source, f"column {name!r} stands twice in the data", code="data.column")
+    if over and extra == "refuse":
+        _refuse(
+            source,
+            f"column {over[0]!r} isn't in the schema" + _others(over),
+            hint="leave it out, or push with extra='ignore'",
+            code="data.column",
+        )
+    return [positions[name] for name in wanted]
+
+
+def _others(names: Sequence[str]) -> str:
+    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+
+
+def _fit(array: pa.Array, field: Field, source: str, first_row: int) -> pa.Array:
+    try:
+        return fit(array, field.type)
+    except Unfit as unfit:
+        message = f"column {field.name!r}: expected {field.type}, "
+        if unfit.row is None:
+            message += f"came {array.type}"
+        else:
+            message += f"row {first_row + unfit.row} holds {unfit.value}"
+            message += "" if str(array.type) == field.type else f" ({array.type})"
+        _refuse(source, message, hint=unfit.hint, code="data.type")
+
+
+# -- dicts ----------------------------------------------------------------------------------------
+
+
+def _from_mapping(data: Mapping[Any, Any], schema: Schema, extra: str, source: str) -> list[pa.RecordBatch]:
+    for name in data:
+        if not isinstance(name, str):
+            _refuse(source, f"a column's name is a text, got {name!r:.60}", code="data.column")
+    _select(list(data), schema, extra, source)
+    columns = [_column(data[field.name], field, source) for field in schema]
+    lengths = [len(column) for column in columns]
+    for field, length in zip(schema, lengths, strict=True):
+        if length != lengths[0]:
+            _refuse(
+                source,
+                f"column {field.name!r} has {length} rows, column {schema[0].name!r} {lengths[0]}",
+                code="data.length",
+            )
+    table = pa.Table.from_arrays(columns, names=[field.name for field in schema])
+    batches: list[pa.RecordBatch] = table.to_batches()
+    return batches
+
+
+def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArray:
+    came = type(values).__name__
+    try:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            return values
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if hasattr(values, "__arrow_c_array__") or hasattr(values, "__array__"):
+            return pa.array(values)
+        if isinstance(values, list | tuple | range):
+            return _from_values(values, field.type)
+    except Unfit as unfit:
+        _refuse(
+            source,
+            f"column {field.name!r}: expected {field.type}, row {unfit.row} holds {unfit.value}",
+            hint=unfit.hint,
+            code="data.type",
+        )
+    except _REFUSALS as error:
+        _refuse(
+            source,
+            f"column {field.name!r}: expected {field.type}, came a {came} that doesn't convert: "
+            f"{str(error)[:300]}",
+            code="data.type",
+        )
+    _refuse(
+        source,
+        f"column {field.name!r}: expected a list or an array, got {came}",
+        hint="each column of a dict holds one value per row",
+        code="data.table",
+    )
+
+
+def _from_values(values: Sequence[Any], type: str) -> pa.Array:
+    """Python values. Its numbers have no width: they take that of the column where they fit."""
+    try:
+        array = pa.array(values)
+    except OverflowError:
+        return pa.array(values, to_arrow(type))
+    loose = pa.types.is_integer(array.type) and type != "bool"
+    if loose or (pa.types.is_floating(array.type) and type == "float32"):
+        return _loose(array, values, type)
+    return array
+
+
+def _loose(array: pa.Array, values: Sequence[Any], type: str) -> pa.Array:
+    arrow = to_arrow(type)
+    if not (pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)):
+        return array
+    try:
+        return pa.array(values, arrow)
+    except (pa.ArrowInvalid, OverflowError):
+        for row, value in enumerate(values):
+            try:
+                pa.array([value], arrow)
+            except (pa.ArrowInvalid, OverflowError):
+                raise Unfit(row=row, value=str(value)) from None
+        raise
+
+
+# -- the time of rows -----------------------------------------------------------------------------
+
+
+def times_of(batch: pa.RecordBatch, source: Source, *, first_row: int = 0) -> pa.Array | None:
+    """The hidden time column of rows of a source: ``timestamp[us, UTC]`` without nulls.
+
+    An alias of the source's column where that holds microseconds. A column in nanoseconds counts
+    whole microseconds, rounded down. None for a source without ``time``.
+
+    Args:
+        batch: as ``normalise`` gives it.
+        first_row: the number of the batch's first row in what was pushed, for messages.
+
+    Raises:
+        DataError: a null time, or one that doesn't fit 64 bits of microseconds.
+    """
+    if source.time is None:
+        return None
+    column = batch.column([field.name for field in source.schema].index(source.time))
+    if column.null_count:
+        row = first_row + int(np.flatnonzero(~valid_rows(column))[0])
+        _refuse(
+            source.id,
+            f"column {source.time!r} is the time: row {row} holds null",
+            hint="every row needs its time",
+            code="data.time",
+        )
+    if source.unit is None:
+        return column
+    if column.type != pa.int64():
+        column = _to_int64(column, source, first_row)
+    if source.unit == "us":
+        return column.view(AWARE)
+    numbers = raw(column)
+    if source.unit == "ns":
+        made = numbers // 1000
+    else:
+        scale = _TIMES[source.unit]
+        limit = ((1 << 63) - 1) // scale
+        bad = (numbers > limit) | (numbers < -limit)
+        if bad.any():
+            _out_of_range(source, first_row, int(np.flatnonzero(bad)[0]), numbers)
+        made = numbers * scale
+    return pa.array(made).view(AWARE)
+
+
+def _to_int64(column: pa.Array, source: Source, first_row: int) -> pa.Array:
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        numbers = raw(column)
+        _out_of_range(source, first_row, int(np.flatnonzero(numbers > (1 << 63) - 1)[0]), numbers)
+
+
+def _out_of_range(source: Source, first_row: int, row: int, numbers: Any) -> NoReturn:
+    _refuse(
+        source.id,
+        f"column {source.time!r} is the time in {source.unit}: row {first_row + row} holds {numbers[row]}, "
+        "which is beyond 64 bits of microseconds",
+        code="data.time",
+    )
