@@ -175,7 +175,7 @@ def one_room_each(source: Source) -> Iterator[Finding]:
 
 
 def minds_do_no_io(source: Source) -> Iterator[Finding]:
-    if not source.is_package_code or source.room not in (*MINDS, "engine", "query"):
+    if not source.is_package_code or source.room not in (*MINDS, "engine"):
         return
     banned = MINDS_BANNED if source.room in MINDS else IO
     for found in source.imports:

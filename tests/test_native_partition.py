@@ -137,7 +137,7 @@ def type_of(value: object) -> pa.DataType:
 
 
 def published() -> list[tuple[str, str, str]]:
-    text = VECTORS.read_text()
+    text = VECTORS.read_text(encoding="utf-8")
     return re.findall(r"^\| (.+?) \| ?`?([0-9a-f]*)`? \| `([0-9a-f]{16})` \|$", text, re.MULTILINE)
 
 

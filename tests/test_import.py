@@ -1,0 +1,46 @@
+"""``import medusa`` is light: heavy packages load on first use. (How fast it is stands in bench/.)"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pyarrow", "sqlglot", "zmq", "numpy", "rich", "duckdb", "pandas", "polars", "matplotlib", "msgspec")
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level packages that are loaded after ``code``, in a new interpreter."""
+    show = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{show}"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_import_medusa_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import medusa")
+    assert "medusa" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_the_check_sees_what_is_loaded() -> None:
+    assert "numpy" in loaded_by("import medusa, numpy")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import medusa as md; md.QueryError, md.Train, md.Boundary",
+        "import medusa as md; md.Query('q'); md.col('a') > 1; md.count(); md.lit(1)",
+    ],
+)
+def test_building_without_sql_or_data_loads_neither_arrow_nor_sqlglot(code: str) -> None:
+    assert not loaded_by(code) & {"pyarrow", "sqlglot", "zmq", "numpy", "rich", "duckdb"}
+
+
+def test_every_public_name_can_be_had() -> None:
+    names = "import medusa as md\nfor name in md.__all__: assert getattr(md, name) is not None, name"
+    assert "pyarrow" in loaded_by(names)
