@@ -20,7 +20,7 @@ from medusa.query.shape import WindowKind
 from medusa.query.show import show
 from medusa.units import duration_text
 
-__all__ = ["columns_text", "parameters", "waits"]
+__all__ = ["brief", "columns_text", "parameters", "waits"]
 
 LISTED_MAX = 12
 
@@ -44,6 +44,14 @@ def parameters(box: Box) -> str:
             keys = f", {_on(box)}" if box.left_keys else ""
             return f"equal windows{keys}{_where(box.where)}"
     return ""
+
+
+def brief(box: Box) -> tuple[str, ...]:
+    """The parameters in one or two short lines, for a drawing."""
+    if isinstance(box, Aggregate):
+        return _windows(box), _listed([_call(call) for call in box.aggregates])
+    text = parameters(box)
+    return (text,) if text else ()
 
 
 def waits(box: Box) -> str:
@@ -77,11 +85,13 @@ def _source(box: Source) -> str:
 
 
 def _aggregate(box: Aggregate) -> str:
-    text = str(WindowKind(box.size_us, box.advance_us))
-    if box.keys:
-        text += f" by {_listed([_named(key) for key in box.keys])}"
-    text += f": {_listed([_call(call) for call in box.aggregates])}"
-    return {"partial": "partial, ", "combine": "combines partials, "}.get(box.stage, "") + text
+    return f"{_windows(box)}: {_listed([_call(call) for call in box.aggregates])}"
+
+
+def _windows(box: Aggregate) -> str:
+    stage = {"partial": "partials of ", "combine": "combines "}.get(box.stage, "")
+    by = f" by {_listed([_named(key) for key in box.keys])}" if box.keys else ""
+    return f"{stage}{WindowKind(box.size_us, box.advance_us)}{by}"
 
 
 def _call(call: AggregateCall) -> str:

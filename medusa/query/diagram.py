@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, Graph
-from medusa.query.describe import columns_text, parameters
+from medusa.query.describe import brief, columns_text, parameters
 from medusa.query.graph import check_graph, label_of
 from medusa.query.ids import kind_of
 from medusa.query.layout import Layout, Node, layered
@@ -81,8 +81,7 @@ class Diagram:
         places = {box.id: index for index, box in enumerate(boxes)}
         lines = ["flowchart LR"]
         for index, box in enumerate(boxes):
-            parts = [kind_of(box), box.id, _clipped(parameters(box))]
-            text = "<br/>".join(_mermaid_text(part) for part in parts if part)
+            text = "<br/>".join(_mermaid_text(text) for _, text in _texts(box))
             left, right = ("([", "])") if kind_of(box) in ("source", "sink") else ("[", "]")
             lines.append(f'    b{index}{left}"{text}"{right}')
         for index, box in enumerate(boxes):
@@ -159,8 +158,8 @@ class Diagram:
 
 
 def _texts(box: Box) -> list[tuple[str, str]]:
-    texts = [("kind", kind_of(box)), ("name", _clipped(box.id)), ("parameters", _clipped(parameters(box)))]
-    return [(role, text) for role, text in texts if text]
+    lines = [("parameters", _clipped(line)) for line in brief(box)]
+    return [("kind", kind_of(box)), ("name", _clipped(box.id)), *lines]
 
 
 def _size(box: Box) -> tuple[float, float]:
