@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +59,8 @@ def train() -> pa.RecordBatch:
 
 
 @pytest.fixture
-def peer(benchmark: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+def peer(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     """``benchmark`` with its group and the rows it handles, for the tables."""
     benchmark.group = request.module.__name__.rpartition(".")[2].removeprefix("test_")
     benchmark.extra_info["rows"] = TRAIN_ROWS
-    yield benchmark
+    return benchmark

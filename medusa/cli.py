@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa import __version__
 from medusa.errors import MedusaError, QueryError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def _example(*lines: str) -> str:
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="medusa")
+@click.version_option(package_name="medusa-streams", prog_name="medusa")
 def main() -> None:
     """Medusa: continuous queries over streams, inside a program or over many nodes."""
 
@@ -122,11 +121,11 @@ def node(config: Path, with_parent: bool) -> None:
 @_JSON
 def deploy(query: Path, address: str, at: Path | None, as_json: bool) -> None:
     """Deploy a query, written by q.to_json(), over nodes."""
-    import medusa as md
+    from medusa.runtime.client import connect
 
     placement = None if at is None else _placement(at)
     asked = _query(query)
-    with md.connect(address) as fed:
+    with connect(address) as fed:
         fed.deploy(asked, at=placement)
     click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
 
@@ -136,9 +135,9 @@ def deploy(query: Path, address: str, at: Path | None, as_json: bool) -> None:
 @_JSON
 def status(address: str, as_json: bool) -> None:
     """What a node runs, what waits in it, what it lost or counted."""
-    import medusa as md
+    from medusa.runtime.client import connect
 
-    with md.connect(address) as fed:
+    with connect(address) as fed:
         found = fed.status()
     click.echo(json.dumps(found, indent=None if as_json else 2, default=str))
 
@@ -151,11 +150,11 @@ def status(address: str, as_json: bool) -> None:
 @_JSON
 def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool) -> None:
     """Print the rows of a stream as they come."""
-    import medusa as md
+    from medusa.runtime.client import connect
 
     where: str | int = int(from_) if from_.isdecimal() else from_
     left = limit
-    with _interruptible(), md.connect(address) as fed, fed.subscribe(stream, from_=where) as trains:
+    with _interruptible(), connect(address) as fed, fed.subscribe(stream, from_=where) as trains:
         for train in trains:
             for row in train.batch.to_pylist()[:left]:
                 click.echo(_row_text(row, as_json))
@@ -199,14 +198,14 @@ def _row_text(row: dict[str, Any], as_json: bool) -> str:
 
 
 def _query(path: Path) -> Query:
-    import medusa as md
+    from medusa.query.builder import Query
 
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
     try:
-        return md.Query.from_json(text)
+        return Query.from_json(text)
     except QueryError as error:
         raise QueryError(f"{path}: {error.message}", hint=error.hint, code=error.code) from error
 

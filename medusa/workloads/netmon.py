@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from medusa.query import Query
+    from medusa.query.builder import Query
 
 __all__ = [
     "AT",
@@ -135,14 +135,15 @@ def _schema() -> pa.Schema:
 
 def query() -> Query:
     """The continuous query; the same object runs embedded and over three nodes."""
-    import medusa as md
+    from medusa.query import aggregates
+    from medusa.query.builder import Query
 
-    q = md.Query("netmon")
+    q = Query("netmon")
     flows = q.source("flows", _schema(), time="ts_us", unit="us", slack="2s")
     per_src = (
         flows.window("60s")
         .group_by("src")
-        .aggregate(n=md.count(), p=md.count_distinct("dport"), name="per_src")
+        .aggregate(n=aggregates.count(), p=aggregates.count_distinct("dport"), name="per_src")
     )
     heavy = per_src.filter("n > 100", name="is_heavy")
     wide = per_src.filter("p > 10", name="is_wide")
@@ -156,7 +157,7 @@ def query() -> Query:
         light.select("n", prefix=PREFIX, name="prefix")
         .window("60s")
         .group_by("prefix")
-        .aggregate(n=md.sum("n"), name="per_prefix")
+        .aggregate(n=aggregates.sum("n"), name="per_prefix")
     )
     q.sink("groups", per_src)
     q.sink("heavy", heavy)

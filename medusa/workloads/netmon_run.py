@@ -65,10 +65,10 @@ class Replay:
         Raises:
             LinkError: a node refused, or results stopped coming.
         """
-        import medusa as md
+        from medusa.runtime.client import connect
 
         with contextlib.ExitStack() as stack:
-            core = stack.enter_context(md.connect(self._addresses[CORE]))
+            core = stack.enter_context(connect(self._addresses[CORE]))
             core.deploy(query(), at=AT)
             takers = [self._thread(self._take, sink, self._subscribe(stack, sink)) for sink in SINKS]
             looker = self._thread(self._look, self._addresses)
@@ -76,7 +76,7 @@ class Replay:
             for thread in (*takers, looker):
                 thread.start()
             try:
-                edges = {edge: stack.enter_context(md.connect(self._addresses[edge])) for edge in EDGES}
+                edges = {edge: stack.enter_context(connect(self._addresses[edge])) for edge in EDGES}
                 self._publish(edges)
                 self._wait(takers)
             finally:
@@ -85,9 +85,9 @@ class Replay:
             self.seconds = time.perf_counter() - self._start
 
     def _subscribe(self, stack: contextlib.ExitStack, sink: str) -> Any:
-        import medusa as md
+        from medusa.runtime.client import connect
 
-        client = stack.enter_context(md.connect(self._addresses[CORE]))
+        client = stack.enter_context(connect(self._addresses[CORE]))
         return stack.enter_context(client.subscribe(f"netmon.{sink}", from_="oldest"))
 
     def _thread(self, work: Callable[..., None], *arguments: Any) -> threading.Thread:
@@ -173,10 +173,10 @@ class Replay:
         self._show()
 
     def _look(self, addresses: Mapping[str, str]) -> None:
-        import medusa as md
+        from medusa.runtime.client import connect
 
         with contextlib.ExitStack() as stack:
-            clients = {node: stack.enter_context(md.connect(at)) for node, at in addresses.items()}
+            clients = {node: stack.enter_context(connect(at)) for node, at in addresses.items()}
             while True:
                 last_round = self._done.is_set()
                 for node, client in clients.items():
