@@ -257,8 +257,8 @@ def schema_from(value: Any, *, what: str = "schema") -> Schema:
     """The schema that a user gave.
 
     Args:
-        value: a ``pyarrow.Schema``, anything with ``__arrow_c_schema__``, a mapping of column
-            names to type texts or ``pyarrow.DataType``s, or an iterable of ``Field``s.
+        value: a ``pyarrow.Schema``, a table or frame that has one, a mapping of column names to
+            type texts or ``pyarrow.DataType``s, or a list of ``Field``s.
         what: for the message, e.g. ``source 'cars'``.
 
     Raises:
@@ -295,14 +295,8 @@ def check_column_name(name: object, *, what: str) -> str:
 def _pairs(value: Any, what: str) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, Mapping):
         return list(value.items())
-    if hasattr(value, "__arrow_c_schema__"):
-        import pyarrow as pa
-
-        try:
-            schema = pa.schema(value)
-        except (pa.ArrowInvalid, TypeError, ValueError) as error:
-            raise QueryError(f"{what}: not the schema of a table: {error}", code="query.schema") from None
-        return [(field.name, field.type) for field in schema]
+    if hasattr(value, "__arrow_c_schema__") or hasattr(value, "__arrow_c_stream__"):
+        return [(field.name, field.type) for field in _arrow_schema(value, what)]
     if isinstance(value, list | tuple):
         if all(isinstance(field, Field) for field in value):
             return [(field.name, field.type) for field in value]
@@ -313,6 +307,17 @@ def _pairs(value: Any, what: str) -> Iterable[tuple[Any, Any]]:
         hint='a pyarrow.Schema, or a mapping such as {"ts": "timestamp", "speed": "float64"}',
         code="query.schema",
     )
+
+
+def _arrow_schema(value: Any, what: str) -> pa.Schema:
+    import pyarrow as pa
+
+    try:
+        if hasattr(value, "__arrow_c_schema__"):
+            return pa.schema(value)
+        return pa.RecordBatchReader.from_stream(value).schema
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise QueryError(f"{what}: not the schema of a table: {error}", code="query.schema") from None
 
 
 def _type_of(value: Any, what: str) -> str:
