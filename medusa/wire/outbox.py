@@ -63,11 +63,16 @@ class Persist:
 
     The driver takes the fragment's state before it carries out any later effect, and answers with
     the token and whether it is durable.
+
+    Attributes:
+        keep: tokens of earlier groups of the same fragment that this one refers to; once it is
+            durable, others but the last may be deleted.
     """
 
     token: int
     fragment: str
     files: Mapping[str, Buffer] = field(default_factory=dict)
+    keep: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,9 @@ class Outbox:
 
     def report(self, level: str, what: str, **fields: str | int) -> None:
         self._effects.append(Report(level=level, what=what, fields=fields))
+
+    def wake_at(self, at_us: int) -> None:
+        self._effects.append(WakeAt(at_us=at_us))
 
     def append(self, effect: Effect) -> None:
         self._effects.append(effect)

@@ -1,0 +1,130 @@
+"""What a checkpoint holds beside the state of the engine: positions, and output not yet durable.
+
+The rows of the output lie in the file ``log`` of the checkpoint in which they were first stored,
+and are not written again; the record says in which and where. A checkpoint so costs the state plus
+the output since the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from medusa.errors import StateError
+from medusa.ports import Buffer
+from medusa.wire.log import Entry
+
+__all__ = ["LOG", "RECORD", "EntryRecord", "FragmentRecord", "InputRecord", "OutputRecord", "read_record"]
+
+RECORD = "positions"
+LOG = "log"
+VERSION = 1
+
+
+class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one stream was fed: the next row wanted, and the promise that stood."""
+
+    source: str
+    peer: str
+    next_seq: int
+    boundary_us: int
+
+
+class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A train or boundary of the output; the payload of a train lies in ``log`` of ``token``."""
+
+    seq: int
+    end: int
+    time_us: int | None = None
+    late: bool = False
+    tentative: bool = False
+    token: int = 0
+    offset: int = 0
+    nbytes: int = 0
+
+
+class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream: what is kept of it, and what each receiver holds durably."""
+
+    sink: str
+    first_seq: int
+    first_boundary_us: int
+    entries: tuple[EntryRecord, ...]
+    receivers: dict[str, int]
+
+
+class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint of one fragment.
+
+    Attributes:
+        token: of this checkpoint; they grow.
+        fragment: whose it is.
+        mixed: its output depends on the order in which its inputs came, so output waits for a
+            checkpoint.
+        fed_us: the last boundary fed to each source that publishers feed.
+    """
+
+    token: int
+    fragment: str
+    mixed: bool
+    inputs: tuple[InputRecord, ...]
+    outputs: tuple[OutputRecord, ...]
+    fed_us: dict[str, int]
+    version: int = VERSION
+
+    def tokens(self) -> tuple[int, ...]:
+        """The checkpoints whose ``log`` is needed, ascending."""
+        needed = {e.token for output in self.outputs for e in output.entries if e.time_us is None}
+        return tuple(sorted(needed))
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+
+def read_record(data: Buffer, *, where: str) -> FragmentRecord:
+    """Read a record back.
+
+    Raises:
+        StateError: it is damaged, or of another version.
+    """
+    try:
+        record = msgspec.msgpack.decode(data, type=FragmentRecord)
+    except msgspec.MsgspecError as error:
+        raise StateError(f"{where} is damaged: {error}", code="state.record") from None
+    if record.version != VERSION:
+        raise StateError(
+            f"{where} has version {record.version}, this program reads {VERSION}", code="state.version"
+        )
+    return record
+
+
+def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str) -> list[Entry]:
+    """The entries of one stream, with the payloads from the logs.
+
+    Raises:
+        StateError: a log is missing or too short.
+    """
+    made: list[Entry] = []
+    for entry in output.entries:
+        payload: Buffer | None = None
+        if entry.time_us is None:
+            log = memoryview(logs.get(entry.token, b""))
+            payload = log[entry.offset : entry.offset + entry.nbytes]
+            if not entry.nbytes or len(payload) != entry.nbytes:
+                raise StateError(
+                    f"{where}: output of checkpoint {entry.token} is missing", code="state.record"
+                )
+        made.append(
+            Entry(
+                seq=entry.seq,
+                end=entry.end,
+                promise_us=0,
+                cost=0,
+                payload=payload,
+                late=entry.late,
+                tentative=entry.tentative,
+                time_us=entry.time_us,
+            )
+        )
+    return made
