@@ -57,7 +57,7 @@ def normalise(data: Any, schema: Schema, *, extra: str = "refuse", source: str =
         _validate(data, source)
         return [data] if data.num_rows else []
     if isinstance(data, Mapping):
-        batches = _from_mapping(data, schema, extra, source)
+        batches: Sequence[pa.RecordBatch] = _from_mapping(data, schema, extra, source)
     else:
         batches = _from_arrow(data, source)
     made, row = [], 0

@@ -124,7 +124,9 @@ def unify(operands: Sequence[Operand]) -> str | None:
     columns = [operand for operand in typed if operand.literal is None]
     literals = [operand for operand in typed if operand.literal is not None]
     if not columns:
-        columns, literals = literals, []
+        # Among constants a text next to a time is that time.
+        columns = [operand for operand in literals if operand.type != "utf8"] or literals
+        literals = [operand for operand in literals if operand.type == "utf8"]
     common = common_of_types(columns)
     if common is None:
         return None
