@@ -20,7 +20,7 @@ from tests.native import run_c
 
 TREE = run_c.ROOT / "build" / "sanitize" / "tree"
 LOG = run_c.ROOT / "build" / "sanitize" / "report"
-COPIED = ("medusa", "native", "bindings", "tests", "docs", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+COPIED = ("medusa", "native", "bindings", "tests", "docs", "setup.py", "pyproject.toml", "README.md")
 TESTS = ("tests/test_native_*.py", "tests/engine", "tests/native/test_sanitized.py")
 PLANTED = run_c.TESTS / "planted.c"
 CALL = "import ctypes; ctypes.CDLL({path!r}).{name}({value})"
