@@ -43,7 +43,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 
 def test_a_wrong_name_is_an_attribute_error_with_a_hint() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Qery' .*did you mean 'Query'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'Qery' .*did you mean 'Query'"):
         medusa.Qery  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute '_hidden'$"):
+    with pytest.raises(AttributeError, match=r"no attribute '_hidden'$"):
         medusa._hidden  # noqa: B018

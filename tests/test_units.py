@@ -98,7 +98,7 @@ def test_byte_counts(value: str | int, expected: int) -> None:
 
 @pytest.mark.parametrize("value", ["", "lots", "5 parsecs", "0.1 B", -1, True, 1.5, None, "1 MiB 2"])
 def test_what_is_no_byte_count(value: object) -> None:
-    with pytest.raises(QueryError, match="memory: .* is no number of bytes"):
+    with pytest.raises(QueryError, match=r"memory: .* is no number of bytes"):
         byte_count(value, what="memory")  # type: ignore[arg-type]
 
 

@@ -298,7 +298,7 @@ class _Reader:
         return None
 
     def _interval(self, node: Any) -> Expression:
-        self._only(node, "this", "unit")
+        self._only(node, "this", "unit", "fraction_in_string")
         amount, unit = node.this, node.args.get("unit")
         if not isinstance(amount, exp.Literal) or not (unit is None or isinstance(unit, exp.Var)):
             raise self.refused(node, "an INTERVAL is a constant", hint="INTERVAL '5 minutes'")

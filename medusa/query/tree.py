@@ -150,12 +150,7 @@ def literal(value: Any, type: str | None = None, *, box: str = "literal") -> Lit
     if natural.type == NULL or (is_integer(natural.type) and is_integer(wanted)):
         made = Literal(wanted, natural.value)
     elif wanted in FLOATS and isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            made = _float(float(value), wanted)
-        except OverflowError:
-            raise QueryError(
-                f"{box}: {str(value)[:60]} is too large for {wanted}", code="query.literal"
-            ) from None
+        made = _float(float(value), wanted)
     elif is_decimal(wanted) and (is_decimal(natural.type) or is_integer(natural.type)):
         made = _decimal(Decimal(value), *decimal_parts(wanted), box=box)
     elif natural.type != wanted:

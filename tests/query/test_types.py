@@ -73,7 +73,7 @@ def test_arrow_types_are_normalised(arrow: pa.DataType, type: str) -> None:
     ],
 )
 def test_other_arrow_types_are_refused_by_name(arrow: pa.DataType) -> None:
-    with pytest.raises(QueryError, match="column 'x': type .* is not supported") as caught:
+    with pytest.raises(QueryError, match=r"column 'x': type .* is not supported") as caught:
         schema_from(pa.schema([("x", arrow)]), what="source 'cars'")
     assert str(arrow)[:100] in str(caught.value)
     assert str(caught.value).startswith("source 'cars'")
@@ -114,7 +114,7 @@ def test_usual_names_of_types(text: str, type: str) -> None:
     ],
 )
 def test_what_is_no_type(text: str, says: str) -> None:
-    with pytest.raises(QueryError, match="^column 'a': ") as caught:
+    with pytest.raises(QueryError, match=r"^column 'a': ") as caught:
         normalise(text, what="column 'a'")
     assert says in str(caught.value)
     assert len(str(caught.value)) < 500
@@ -206,7 +206,7 @@ def test_schemas_come_in_many_forms() -> None:
     ],
 )
 def test_what_is_no_schema(value: object, says: str) -> None:
-    with pytest.raises(QueryError, match="^source 'cars'") as caught:
+    with pytest.raises(QueryError, match=r"^source 'cars'") as caught:
         schema_from(value, what="source 'cars'")
     assert says in str(caught.value)
 
