@@ -77,17 +77,6 @@ def test_make_targets_that_are_named_exist() -> None:
             assert words[1] in targets, f"{name_of(page)}: make {words[1]} is no target"
 
 
-def test_every_target_is_listed_with_a_line() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    wanted = ["demo", "test", "test-full", "lint", "bench", "sanitize", "sim", "docs", "wheel", "clean"]
-    listed = subprocess.run(
-        ["make", "-C", str(ROOT)], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    for target in wanted:
-        assert re.search(rf"^  {target} +\S", listed, re.MULTILINE), listed
-        assert target in makefile
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):

@@ -1,0 +1,93 @@
+"""The Makefile on a machine where something is missing: a sentence that says what to install."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGETS = ("demo", "test", "test-full", "lint", "bench", "sanitize", "sim", "docs", "wheel", "clean")
+TOOLS = ("sh", "make", "test", "touch", "sed", "grep", "expand", "rm")
+
+# A Python that answers the Makefile's questions as it is told by the file beside it.
+PYTHON = """#!/bin/sh
+case "$2" in
+*version_info*) grep -q new "$0.is" ;;
+*ensurepip*) grep -q venv "$0.is" ;;
+*Python.h*) grep -q header "$0.is" ;;
+*) exit 1 ;;
+esac
+"""
+COMPILER = "#!/bin/sh\ncat > /dev/null\ngrep -q works {0}.is\n"
+
+
+def make(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run make with nothing but the programs of ``folder`` on the path."""
+    done = subprocess.run(
+        [folder / "make", "-C", ROOT, f"VENV={folder / 'venv'}", *arguments],
+        env={"PATH": str(folder), "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine with make and a shell, but neither Python nor a compiler."""
+    for name in (*TOOLS, "cat"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    (tmp_path / "venv").mkdir()
+    return tmp_path
+
+
+def install(folder: Path, name: str, script: str, able: str) -> None:
+    path = folder / name
+    path.write_text(script.format(path) if "{0}" in script else script)
+    path.chmod(0o755)
+    (folder / f"{name}.is").write_text(able)
+
+
+def test_make_alone_lists_each_target_with_a_line(machine: Path) -> None:
+    status, printed = make(machine)
+    assert status == 0
+    listed = re.findall(r"^  ([a-z-]+) +\S", printed, re.MULTILINE)
+    assert listed == list(TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("python", "compiler", "sentence"),
+    [
+        (None, "works", "needs Python 3.11 or later. Install it"),
+        ("old", "works", "needs Python 3.11 or later. Install it"),
+        ("new", "works", "Install its venv package"),
+        ("new venv", "works", "has no Python.h. Install its development package"),
+        ("new venv header", None, "needs a C compiler, and there is no 'cc'. Install one"),
+        ("new venv header", "broken", "can't build a program. Install the C library's headers"),
+    ],
+)
+def test_what_is_missing_is_named(
+    machine: Path, python: str | None, compiler: str | None, sentence: str
+) -> None:
+    if python is not None:
+        install(machine, "python3", PYTHON, python)
+    if compiler is not None:
+        install(machine, "cc", COMPILER, compiler)
+    status, printed = make(machine, "test")
+    assert status != 0
+    assert sentence in printed
+    assert not (machine / "venv" / ".stamp-venv").exists()
+
+
+def test_a_python_that_is_named_but_too_old_is_refused(machine: Path) -> None:
+    install(machine, "python9", PYTHON, "old")
+    assert "python9 is older" in make(machine, "PYTHON=python9", "test")[1]
+    assert "no Python named nowhere" in make(machine, "PYTHON=nowhere", "test")[1]
