@@ -108,3 +108,7 @@ class LateWarning(UserWarning):
 
 class DeadRowWarning(UserWarning):
     """The first row on which an expression failed: names the box and the error."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint that fell due couldn't be written: the run goes on and tries again later."""

@@ -1,0 +1,136 @@
+"""A query over bounded input: all sources at once, merged by time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from medusa.engine.fragment import TRAIN_ROWS_MAX, Fragment
+from medusa.engine.ingest import normalise, times_of
+from medusa.engine.rows import as_int64
+from medusa.engine.run import to_table
+from medusa.engine.tell import warn_dead, warn_late
+from medusa.errors import DataError
+from medusa.query.boxes import Graph, Source
+from medusa.query.suggest import did_you_mean
+
+__all__ = ["measured_slack_us", "run_bounded"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some consecutive rows of a source, not cut further than they came."""
+
+    batch: pa.RecordBatch
+    times: pa.Array | None
+
+
+def run_bounded(graph: Graph, tables: Mapping[str, Any]) -> tuple[dict[str, pa.Table], pa.Table]:
+    """Feed every source to its end.
+
+    Returns:
+        (sink -> rows, stats).
+
+    Raises:
+        DataError: rows for an unknown source, none for a known one, or rows that don't fit.
+    """
+    specs = [box for box in graph.boxes if isinstance(box, Source)]
+    _check_names(graph.name, [spec.id for spec in specs], tables)
+    inputs: dict[str, list[_Part]] = {}
+    measured: dict[str, int] = {}
+    for spec in specs:
+        batches = normalise(tables[spec.id], spec.schema, source=spec.id)
+        inputs[spec.id] = [_Part(batch, times_of(batch, spec)) for batch in batches]
+        if spec.time is not None and spec.slack_us is None:
+            times = [part.times for part in inputs[spec.id] if part.times is not None]
+            measured[spec.id] = measured_slack_us(times)
+    fragment = Fragment(_with_slack(graph, measured), sink_times=False)
+    for name, parts in inputs.items():
+        fragment.check_rows(name, [part.batch for part in parts])
+    for name, part in _merged(inputs):
+        fragment.push_rows(name, [part.batch], [part.times])
+    fragment.finish()
+    _warn(fragment)
+    outputs = {name: to_table(fragment.drain(name), sink.schema) for name, sink in fragment.sinks.items()}
+    return outputs, fragment.stats()
+
+
+def _check_names(query: str, sources: list[str], tables: Mapping[str, Any]) -> None:
+    for name in tables:
+        if name not in sources:
+            raise DataError(
+                f"query {query!r} has no source {name!r}",
+                hint=did_you_mean(name, sources),
+                code="data.source",
+            )
+    for name in sources:
+        if name not in tables:
+            raise DataError(
+                f"query {query!r}: no rows for source {name!r}",
+                hint=f"collect(q, {name}=table)",
+                code="data.source",
+            )
+
+
+def measured_slack_us(times: list[pa.Array]) -> int:
+    """The least slack with which no row is late: how far a row falls behind an earlier one."""
+    worst, highest = 0, None
+    for array in times:
+        numbers = as_int64(array)
+        for start in range(0, len(numbers), TRAIN_ROWS_MAX):
+            part = numbers[start : start + TRAIN_ROWS_MAX]
+            if highest is None:
+                highest = int(part[0])
+            peaks = np.maximum.accumulate(part)
+            np.maximum(peaks, highest, out=peaks)
+            highest = int(peaks[-1])
+            peaks -= part
+            worst = max(worst, int(peaks.max()))
+    return worst
+
+
+def _with_slack(graph: Graph, measured: Mapping[str, int]) -> Graph:
+    boxes = [
+        msgspec.structs.replace(box, slack_us=measured[box.id]) if box.id in measured else box
+        for box in graph.boxes
+    ]
+    return msgspec.structs.replace(graph, boxes=tuple(boxes))
+
+
+def _merged(inputs: Mapping[str, list[_Part]]) -> Iterator[tuple[str, _Part]]:
+    """The rows of all sources in slices, each slice by the largest time up to its first row."""
+    if len(inputs) == 1:
+        ((name, parts),) = inputs.items()
+        yield from ((name, part) for part in parts)
+        return
+    slices = [_slices(place, name, parts) for place, (name, parts) in enumerate(inputs.items())]
+    for _, _, name, part in heapq.merge(*slices, key=lambda each: each[:2]):
+        yield name, part
+
+
+def _slices(place: int, name: str, parts: list[_Part]) -> Iterator[tuple[int, int, str, _Part]]:
+    highest = -(1 << 63)
+    for part in parts:
+        for start in range(0, part.batch.num_rows, TRAIN_ROWS_MAX):
+            times = None if part.times is None else part.times.slice(start, TRAIN_ROWS_MAX)
+            if times is not None:
+                numbers = as_int64(times)
+                key = max(highest, int(numbers[0]))
+                highest = max(highest, int(numbers.max()))
+            else:
+                key = highest
+            yield key, place, name, _Part(part.batch.slice(start, TRAIN_ROWS_MAX), times)
+
+
+def _warn(fragment: Fragment) -> None:
+    for name in sorted(fragment.sources_read_in_time()):
+        if fragment.source(name).late:
+            warn_late(fragment.source(name))
+    if fragment.letters.fresh is not None:
+        warn_dead(fragment.letters.fresh)

@@ -1,0 +1,255 @@
+"""Tumbling and sliding windows: the native ``Window`` and the columns that go in and out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from medusa._native import Batch, Window
+from medusa.elements import END_US, START_US, Train
+from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.columns import Columns
+from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
+from medusa.engine.widen import narrow, native_arrow, native_type, widen
+from medusa.query.boxes import Aggregate, Schema
+from medusa.query.expression import Named
+from medusa.query.types import schema_to_arrow
+
+__all__ = ["AggregateBox"]
+
+
+class AggregateBox(Operator):
+    """A window of stage ``whole`` or ``partial``.
+
+    Args:
+        timed: whether anything reads the times of the results.
+    """
+
+    kind = "aggregate"
+
+    def __init__(
+        self, spec: Aggregate, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
+    ) -> None:
+        super().__init__(spec.id, inputs=1)
+        self._letters = letters
+        arguments: list[Named] = []
+        calls: list[tuple[str, int]] = []
+        for call in spec.aggregates:
+            if call.arg is None:
+                calls.append((call.function, -1))
+                continue
+            known = [named.expression for named in arguments]
+            if call.arg not in known:  # sum(x) and avg(x) share their column
+                arguments.append(Named(call.name, call.arg))
+                known.append(call.arg)
+            calls.append((call.function, known.index(call.arg)))
+        self._columns = Columns(self, letters, [*spec.keys, *arguments], input)
+        self._types = self._columns.types
+        native = [native_type(type) for type in self._types]
+        width = len(spec.keys)
+        self._input_schema = pa.schema(
+            [pa.field("time", TIME), *(pa.field(str(i), native_arrow(t)) for i, t in enumerate(self._types))]
+        )
+        self._results = Results(spec, output, letters, timed=timed)
+        self._window = Window(
+            size_us=spec.size_us,
+            advance_us=spec.advance_us,
+            keys=native[:width],
+            inputs=native[width:],
+            aggregates=calls,
+            stage=spec.stage,
+        )
+
+    def on_train(self, input: int, train: Train) -> None:
+        kept = on_time_rows(train)
+        self.late += len(train) - len(kept)
+        whole, arrays = self._columns.compute(kept)
+        if not len(whole):
+            return
+        columns = [whole.times]
+        columns += [widen(array, type) for array, type in zip(arrays, self._types, strict=True)]
+        self._window.add(pa.RecordBatch.from_arrays(columns, schema=self._input_schema))
+
+    def on_boundary(self, time_us: int) -> None:
+        for train in self._results.trains(self, self._window.close(time_us), self._window.failed()):
+            self.emit_train(train)
+        self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
+
+    def state_bytes(self) -> int:
+        return self._window.nbytes()
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        if self.input_us >= END_US:
+            return "finished"
+        oldest = self._window.oldest_open_us()
+        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+        if oldest is None:
+            return f"waits for rows; no window is open; {held}"
+        return (
+            f"next to close is the window that ends {show_time(self._window.next_end_us())};"
+            f" the oldest open one starts {show_time(oldest)} ({self._window.rows_open()} rows open); {held}"
+        )
+
+    def save_more(self, state: BoxState) -> None:
+        state.tables["groups"] = pa.Table.from_batches([pa.record_batch(self._window.state())])
+        state.meta["position"] = list(self._window.position())
+
+    def load_more(self, state: BoxState) -> None:
+        table = state.tables["groups"].combine_chunks()
+        boundary, taken = state.meta["position"]
+        if table.num_rows:
+            rows = table.to_batches()[0]
+        else:
+            rows = pa.RecordBatch.from_arrays(
+                [pa.nulls(0, f.type) for f in table.schema], schema=table.schema
+            )
+        self._window.load(rows, boundary, taken)
+
+
+class CombineBox(Operator):
+    """Merges the partial results of several windows, split over nodes or keys.
+
+    Rows wait until every input has passed their window; then they are merged in the order of the
+    inputs, so that the answer doesn't depend on whose rows came first.
+    """
+
+    kind = "aggregate"
+
+    def __init__(
+        self, spec: Aggregate, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
+    ) -> None:
+        super().__init__(spec.id, inputs=len(spec.inputs))
+        self._types = [field.type for field in input]
+        self._schema = schema_to_arrow(input)
+        width = len(spec.keys)
+        states = {field.name: field.type for field in input[2 + width :]}
+        arguments: list[str] = []
+        calls: list[tuple[str, int]] = []
+        for call in spec.aggregates:
+            type = _argument_type(call.name, call.function, states)
+            if type is None:
+                calls.append((call.function, -1))
+            else:
+                # One input each: the state columns of an aggregate stand alone.
+                calls.append((call.function, len(arguments)))
+                arguments.append(native_type(type))
+        self._results = Results(spec, output, letters, timed=timed)
+        self._input_schema = pa.schema(
+            [pa.field(f.name, TIME if i < 2 else native_arrow(f.type)) for i, f in enumerate(input)]
+        )
+        self._window = Window(
+            size_us=spec.size_us,
+            advance_us=spec.advance_us,
+            keys=[native_type(type) for type in self._types[2 : 2 + width]],
+            inputs=arguments,
+            aggregates=calls,
+            stage="combine",
+        )
+        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in spec.inputs]
+
+    def on_train(self, input: int, train: Train) -> None:
+        kept = on_time_rows(train)
+        self.late += len(train) - len(kept)
+        if len(kept):
+            self._waiting[input].append(kept.batch)
+
+    def on_boundary(self, time_us: int) -> None:
+        for input, batches in enumerate(self._waiting):
+            rest: list[pa.RecordBatch] = []
+            for batch in batches:
+                # Windows leave by their end, so those that are complete are the first rows.
+                ready = int(as_int64(batch.column(1)).searchsorted(time_us, side="right"))
+                if ready:
+                    self._window.add(self._widened(batch.slice(0, ready)))
+                if ready < batch.num_rows:
+                    rest.append(batch.slice(ready))
+            self._waiting[input] = rest
+        for train in self._results.trains(self, self._window.close(time_us), self._window.failed()):
+            self.emit_train(train)
+        self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
+
+    def _widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = batch.columns
+        columns[2:] = [widen(c, t) for c, t in zip(columns[2:], self._types[2:], strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._input_schema)
+
+    def state_bytes(self) -> int:
+        return self._window.nbytes()
+
+    def queue_bytes(self) -> int:
+        return sum(int(batch.nbytes) for batches in self._waiting for batch in batches)
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        if self.input_us >= END_US:
+            return "finished"
+        held_by = names[self.inputs_us.index(self.input_us)]
+        waiting = sum(batch.num_rows for batches in self._waiting for batch in batches)
+        return (
+            f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)};"
+            f" {waiting} partial results wait for it"
+        )
+
+    def save_more(self, state: BoxState) -> None:
+        for input, batches in enumerate(self._waiting):
+            state.tables[f"input-{input}"] = pa.Table.from_batches(batches, self._schema)
+
+    def load_more(self, state: BoxState) -> None:
+        for input in range(len(self._waiting)):
+            table = expect_table(state.tables, f"input-{input}", self._schema)
+            self._waiting[input] = [batch for batch in table.to_batches() if batch.num_rows]
+        if self.input_us_of(state) > START_US:
+            self._window.close(self.input_us_of(state))
+
+    @staticmethod
+    def input_us_of(state: BoxState) -> int:
+        return min(state.meta["inputs_us"])
+
+
+def _argument_type(name: str, function: str, states: dict[str, str]) -> str | None:
+    """The type of an aggregate's argument, told by its state columns."""
+    if function == "count":
+        return None
+    if function in ("min", "max"):
+        return states[f"{name}.value"]
+    if function == "variance" or f"{name}.sum" in states:
+        return "float64"
+    return "utf8" if f"{name}.texts" in states else "int64"
+
+
+class Results:
+    """Native results as trains of the box's columns."""
+
+    def __init__(self, spec: Aggregate, output: Schema, letters: DeadLetters, *, timed: bool) -> None:
+        self._spec = spec
+        self._types = [field.type for field in output]
+        self._schema = schema_to_arrow(output)
+        self._letters = letters
+        self._timed = timed
+
+    def trains(self, box: Operator, batches: Sequence[Batch], failed: Batch | None) -> list[Train]:
+        """Rows of closed windows; groups that failed go to the dead letters of ``box``."""
+        if failed is not None:
+            self._bury(box, pa.record_batch(failed))
+        return [self._train(pa.record_batch(batch)) for batch in batches]
+
+    def _train(self, native: pa.RecordBatch) -> Train:
+        columns = [narrow(c, t) for c, t in zip(native.columns, self._types, strict=True)]
+        times = as_times(as_int64(native.column(1)) - 1) if self._timed else None
+        return Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times)
+
+    def _bury(self, box: Operator, groups: pa.RecordBatch) -> None:
+        """One dead row for each failed group, however many of its aggregates failed."""
+        names = ["window_start", "window_end", *(key.name for key in self._spec.keys)]
+        columns = [narrow(c, t) for c, t in zip(groups.columns[:-1], self._types, strict=False)]
+        rows = pa.RecordBatch.from_arrays(columns, names=names).to_pylist()
+        which = groups.columns[-1].to_pylist()
+        before: object = None
+        for row, index in zip(rows, which, strict=True):
+            if row == before:
+                continue
+            before = row
+            box.dead += 1
+            call = self._spec.aggregates[index]
+            self._letters.add(DeadRow(box.id, f"aggregate {call.name!r}: its sum doesn't fit int64", row))

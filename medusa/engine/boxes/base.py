@@ -1,0 +1,195 @@
+"""What every box that runs has in common: inputs, an output, counters, boundaries, state.
+
+A box is told of one element at a time and answers by emitting elements; it does no IO, reads no
+clock and keeps nothing outside itself, so the same elements in the same order give the same
+output, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from medusa.elements import END_US, START_US, Boundary, Element, Train
+
+__all__ = ["BoxState", "Operator", "Stateless", "expect_table", "show_time"]
+
+Receiver = Callable[[int, Element], None]
+"""Takes an element for one input (by its number) of the next box."""
+
+
+@dataclass(slots=True)
+class BoxState:
+    """Everything a box holds: small numbers as JSON, rows as Arrow."""
+
+    meta: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+
+class Operator:
+    """A box of the query, running.
+
+    Attributes:
+        boundary_us: the last boundary that was emitted.
+        inputs_us: the last boundary of each input.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, id: str, *, inputs: int) -> None:
+        self.id = id
+        self.inputs_us: list[int] = [int(START_US)] * inputs
+        self.boundary_us = int(START_US)
+        self.rows_in = 0
+        self.rows_out = 0
+        self.late = 0
+        self.dead = 0
+        self.busy_us = 0
+        self._ports: dict[str, list[tuple[Receiver, int]]] = {}
+
+    # Wiring
+
+    def connect(self, port: str, receive: Receiver, input: int) -> None:
+        """Send what leaves by ``port`` to an input of another box too."""
+        self._ports.setdefault(port, []).append((receive, input))
+
+    def emit(self, element: Element, port: str = "") -> None:
+        for receive, input in self._ports.get(port, ()):
+            receive(input, element)
+
+    def emit_train(self, train: Train) -> None:
+        """Send rows on by the main port; an empty train is left out."""
+        rows = len(train)
+        if rows:
+            self.rows_out += rows
+            self.emit(train)
+
+    def has_readers(self, port: str) -> bool:
+        return bool(self._ports.get(port))
+
+    # What a box does
+
+    def receive(self, input: int, element: Element) -> None:
+        """Take one element; what follows from it has been emitted when this returns."""
+        if isinstance(element, Train):
+            self.rows_in += len(element)
+            self.on_train(input, element)
+        elif isinstance(element, Boundary):
+            if element.time_us > self.inputs_us[input]:
+                before = self.input_us
+                self.inputs_us[input] = element.time_us
+                now = self.input_us
+                if now > before:
+                    self.on_boundary(now)
+        else:
+            raise AssertionError(f"{self.id}: {type(element).__name__} doesn't travel inside a fragment")
+
+    @property
+    def input_us(self) -> int:
+        """The minimum of the boundaries of the inputs."""
+        return min(self.inputs_us)
+
+    def on_train(self, input: int, train: Train) -> None:
+        raise NotImplementedError
+
+    def on_boundary(self, time_us: int) -> None:
+        """The minimum over the inputs grew to ``time_us``."""
+        raise NotImplementedError
+
+    def advance(self, time_us: int) -> None:
+        """Emit a boundary if it says more than the last one."""
+        if time_us > self.boundary_us:
+            self.boundary_us = time_us
+            self.emit(Boundary(time_us))
+
+    # What is asked about it
+
+    def state_bytes(self) -> int:
+        """Bytes of rows, groups and indexes held."""
+        return 0
+
+    def queue_bytes(self) -> int:
+        """Bytes of rows that wait: for a boundary, or to be taken."""
+        return 0
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        """What this box waits for, as a sentence; ``names``: of its inputs."""
+        if self.input_us >= END_US:
+            return "finished"
+        return "waits for rows"
+
+    # State
+
+    def save(self) -> BoxState:
+        """A copy of everything held; the box is unchanged."""
+        state = BoxState(
+            meta={
+                "inputs_us": list(self.inputs_us),
+                "boundary_us": self.boundary_us,
+                "counts": [self.rows_in, self.rows_out, self.late, self.dead],
+            }
+        )
+        self.save_more(state)
+        return state
+
+    def load(self, state: BoxState) -> None:
+        """Take back what ``save`` gave; only on a fresh box.
+
+        Raises:
+            ValueError, KeyError, TypeError: it can't have come from ``save`` of this box.
+        """
+        inputs = _integers(state.meta["inputs_us"], len(self.inputs_us))
+        counts = _integers(state.meta["counts"], 4)
+        (boundary,) = _integers([state.meta["boundary_us"]], 1)
+        self.load_more(state)
+        self.inputs_us, self.boundary_us = inputs, boundary
+        self.rows_in, self.rows_out, self.late, self.dead = counts
+
+    def save_more(self, state: BoxState) -> None:
+        """Add what this kind of box holds besides."""
+
+    def load_more(self, state: BoxState) -> None:
+        """Take that back."""
+
+
+class Stateless(Operator):
+    """A box that looks at one row at a time; boundaries pass through it."""
+
+    def on_boundary(self, time_us: int) -> None:
+        self.advance(time_us)
+
+
+def _integers(values: Any, count: int) -> list[int]:
+    if not isinstance(values, list) or len(values) != count or any(type(v) is not int for v in values):
+        raise ValueError(f"expected {count} integers, got {values!r}")
+    return values
+
+
+def expect_table(tables: Mapping[str, pa.Table], name: str, schema: pa.Schema) -> pa.Table:
+    """One table of a saved state.
+
+    Raises:
+        ValueError: it isn't there, or has other columns.
+    """
+    table = tables.get(name)
+    if table is None or not table.schema.equals(schema):
+        found = "nothing" if table is None else f"columns {table.schema.names}"
+        raise ValueError(f"expected a table {name!r} of columns {schema.names}, found {found}")
+    return table
+
+
+def show_time(time_us: int) -> str:
+    """A boundary as people read it."""
+    if time_us <= START_US:
+        return "nothing yet"
+    if time_us >= END_US:
+        return "the end"
+    seconds, micros = divmod(time_us, 1_000_000)
+    try:
+        text = str(pa.scalar(seconds, pa.timestamp("s")).as_py())
+    except (ValueError, OverflowError):
+        return f"{time_us} us"
+    return f"{text}.{micros:06d}".rstrip("0").rstrip(".") + " UTC"

@@ -1,0 +1,125 @@
+"""Where rows leave: numbered, and kept until they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from medusa.elements import END_US, Boundary, Element, Train
+from medusa.engine.boxes.base import BoxState, Operator, expect_table
+from medusa.engine.rows import TIME
+
+__all__ = ["SinkBox"]
+
+_TIMES, _LATE = "@time", "@late"
+
+
+class SinkBox(Operator):
+    """Numbers rows from 0 and holds them, with the boundaries between, until ``take``.
+
+    Args:
+        timed: whether the stream has a time; trains then keep it.
+    """
+
+    kind = "sink"
+
+    def __init__(self, id: str, schema: pa.Schema, *, timed: bool) -> None:
+        super().__init__(id, inputs=1)
+        self.schema = schema
+        self._timed = timed
+        self._held: list[Element] = []
+        self._held_rows = 0
+        self._held_bytes = 0
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next row that arrives."""
+        return self.rows_out
+
+    @property
+    def taken(self) -> int:
+        """The number of the next row that is taken."""
+        return self.rows_out - self._held_rows
+
+    @property
+    def held_rows(self) -> int:
+        return self._held_rows
+
+    def on_train(self, input: int, train: Train) -> None:
+        numbered = Train(
+            batch=train.batch, times=train.times, first_seq=self.rows_out, kind=train.kind, late=train.late
+        )
+        rows = len(train)
+        self.rows_out += rows
+        self._held_rows += rows
+        self._held_bytes += train.batch.nbytes
+        self._held.append(numbered)
+
+    def on_boundary(self, time_us: int) -> None:
+        self.boundary_us = time_us
+        if self._held and isinstance(self._held[-1], Boundary):
+            self._held[-1] = Boundary(time_us)
+        else:
+            self._held.append(Boundary(time_us))
+
+    def take(self) -> list[Element]:
+        """Everything held, in order; it is no longer held."""
+        held, self._held = self._held, []
+        self._held_rows = self._held_bytes = 0
+        return held
+
+    def peek(self) -> list[Element]:
+        """Everything held, in order; it stays."""
+        return list(self._held)
+
+    def queue_bytes(self) -> int:
+        return self._held_bytes
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        if self.input_us >= END_US:
+            return f"finished; {self._held_rows} rows to take"
+        return f"{self._held_rows} rows to take"
+
+    # State: the rows not yet taken, as one table per run of trains with the same header
+
+    def _full_schema(self) -> pa.Schema:
+        schema = self.schema
+        if self._timed:
+            schema = schema.append(pa.field(_TIMES, TIME))
+        return schema.append(pa.field(_LATE, pa.bool_()))
+
+    def save_more(self, state: BoxState) -> None:
+        schema = self._full_schema()
+        batches = []
+        for train in self._held:
+            if isinstance(train, Train):
+                columns = list(train.batch.columns)
+                if self._timed:
+                    columns.append(pa.nulls(len(train), TIME) if train.times is None else train.times)
+                columns.append(pa.nulls(len(train), pa.bool_()) if train.late is None else train.late)
+                batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        state.tables["held"] = pa.Table.from_batches(batches, schema)
+
+    def load_more(self, state: BoxState) -> None:
+        table = expect_table(state.tables, "held", self._full_schema())
+        total = state.meta["counts"][1]
+        if table.num_rows > total:
+            raise ValueError(f"{table.num_rows} rows to take of {total} that came")
+        seq = total - table.num_rows
+        for batch in table.to_batches():
+            columns = batch.columns
+            late = columns.pop()
+            times = columns.pop() if self._timed else None
+            train = Train(
+                batch=pa.RecordBatch.from_arrays(columns, schema=self.schema),
+                times=None if times is None or times.null_count else times,
+                first_seq=seq,
+                late=None if late.null_count else late,
+            )
+            seq += len(train)
+            self._held.append(train)
+            self._held_rows += len(train)
+            self._held_bytes += train.batch.nbytes
+        if state.meta["boundary_us"] > -(1 << 62):
+            self._held.append(Boundary(state.meta["boundary_us"]))

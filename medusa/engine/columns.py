@@ -1,0 +1,110 @@
+"""Expressions of a box on its trains: their values, and the rows on which one failed left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from medusa.elements import Train
+from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.evaluate import compile_expression, compile_projection
+from medusa.engine.rows import as_bools, take, take_array
+from medusa.query.boxes import Schema
+from medusa.query.check import infer
+from medusa.query.expression import Column, Expression, Named
+from medusa.query.shape import types_of
+
+if TYPE_CHECKING:
+    from medusa.engine.boxes.base import Operator
+
+__all__ = ["Columns"]
+
+Index = npt.NDArray[np.int64]
+
+
+class Columns:
+    """Some expressions over the rows of one input.
+
+    Attributes:
+        types: of the expressions.
+    """
+
+    def __init__(
+        self,
+        box: Operator,
+        letters: DeadLetters,
+        columns: Sequence[Named],
+        schema: Schema,
+        *,
+        timed: bool = True,
+    ) -> None:
+        self._box = box
+        self._letters = letters
+        types = types_of(schema)
+        label = f"{box.kind} {box.id!r}"
+        self.types = [infer(each.expression, types, box=label, timed=timed) for each in columns]
+        self._plain: list[int] | None = None
+        if all(isinstance(each.expression, Column) for each in columns):
+            names = list(types)
+            self._plain = [names.index(each.expression.name) for each in columns]  # type: ignore[union-attr]
+        else:
+            self._project = compile_projection(columns, types, box=label, timed=timed)
+
+    @classmethod
+    def single(
+        cls,
+        box: Operator,
+        letters: DeadLetters,
+        expression: Expression,
+        schema: Schema,
+        *,
+        timed: bool = True,
+    ) -> Columns:
+        """One expression without a name, such as a predicate: errors don't name a column."""
+        made = cls(box, letters, [Named("", expression)], schema, timed=timed)
+        if made._plain is None:
+            label = f"{box.kind} {box.id!r}"
+            made._single = compile_expression(expression, types_of(schema), box=label, timed=timed)
+        return made
+
+    _single: Callable[..., object] | None = None
+
+    def compute(self, train: Train) -> tuple[Train, list[pa.Array]]:
+        """The train without rows that failed, and one array per expression for the others."""
+        whole, arrays, _ = self.compute_indexed(train)
+        return whole, arrays
+
+    def compute_indexed(self, train: Train) -> tuple[Train, list[pa.Array], Index | None]:
+        """As ``compute``, with the positions of the rows that are left; None where all are."""
+        batch = train.batch
+        if self._plain is not None:
+            return train, [batch.column(index) for index in self._plain], None
+        if self._single is not None:
+            one = self._single(batch, train.times)
+            arrays, failed, error = [one.values], one.failed, one.error  # type: ignore[attr-defined]
+        else:
+            made = self._project(batch, train.times)
+            arrays, failed, error = made.columns, made.failed, made.error
+        if failed is None:
+            return train, arrays, None
+        mask = as_bools(failed)
+        self._bury(batch, np.flatnonzero(mask), error)
+        index = np.flatnonzero(~mask)
+        at = pa.array(index)
+        whole = Train(
+            batch=take(batch, at),
+            times=None if train.times is None else take_array(train.times, at),
+            late=None if train.late is None else take_array(train.late, at),
+            kind=train.kind,
+        )
+        return whole, [take_array(array, at) for array in arrays], index
+
+    def _bury(self, batch: pa.RecordBatch, rows: Index, error: Callable[[int], str]) -> None:
+        self._box.dead += len(rows)
+        for row in rows[: max(1, self._letters.room(self._box.id))].tolist():
+            values = {name: batch.column(i)[row].as_py() for i, name in enumerate(batch.schema.names)}
+            self._letters.add(DeadRow(self._box.id, error(row), values))

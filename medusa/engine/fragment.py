@@ -1,0 +1,287 @@
+"""A connected part of a query, running on one site: elements in, elements out, and nothing else.
+
+It does no IO and reads no clock but to measure how busy its boxes were. Given the same elements in
+the same order it gives the same output, bit for bit; ``Run``, the nodes and the simulator all
+drive this one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from medusa.elements import END_US, Boundary, Element, Train
+from medusa.engine import state as fragment_state
+from medusa.engine.boxes.base import Operator
+from medusa.engine.boxes.sink import SinkBox
+from medusa.engine.boxes.source import SourceBox
+from medusa.engine.compile import compile_graph
+from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.scheduler import Scheduler
+from medusa.engine.stats import explain_boxes, stats_table
+from medusa.errors import DataError, QueryError
+from medusa.ports import Buffer, Clock
+from medusa.query.boxes import Graph, Input
+from medusa.query.graph import check_graph, time_dependent
+from medusa.query.suggest import did_you_mean
+
+__all__ = ["TRAIN_ROWS_MAX", "Fragment"]
+
+TRAIN_ROWS_MAX = 1 << 16
+"""Rows that run through the boxes at once: their columns then stay in the cache."""
+
+
+class Fragment:
+    """The boxes of a graph, running in the caller's thread.
+
+    Args:
+        on_error: ``dead``: leave out rows on which an expression fails, count and keep them;
+            ``stop``: raise. After that the fragment takes nothing more.
+        clock: measures how busy each box was.
+        sink_times: trains at sinks carry their times (what nodes and ``changes=True`` need).
+        train_rows_max: larger batches are cut to this many rows.
+
+    Raises:
+        QueryError: the graph doesn't hold.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        on_error: str = "dead",
+        clock: Clock | None = None,
+        sink_times: bool = True,
+        train_rows_max: int = TRAIN_ROWS_MAX,
+    ) -> None:
+        if on_error not in ("dead", "stop"):
+            raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r}', code="query.on_error")
+        checked = check_graph(graph)
+        self.graph = graph
+        self.letters = DeadLetters(stop=on_error == "stop")
+        self.boxes: dict[str, Operator] = {}
+        boxes = compile_graph(checked, self.letters, sink_times=sink_times)
+        self._scheduler = Scheduler(boxes, clock)
+        self._train_rows_max = train_rows_max
+        self._failed: BaseException | None = None
+        places = {box.id: place for place, box in enumerate(boxes)}
+        for box in boxes:
+            self.boxes[box.id] = box
+            for port in ("", "late"):
+                for id, input in checked.consumers.get(Input(box.id, port), ()):
+                    self._scheduler.connect(box, port, places[id], input)
+        self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
+        self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
+
+    # Names
+
+    def source(self, name: str) -> SourceBox:
+        """A source by name.
+
+        Raises:
+            DataError: there is none; says which there are.
+        """
+        found = self.sources.get(name)
+        if found is None:
+            raise _unknown("source", name, self.sources, self.graph.name)
+        return found
+
+    def sink(self, name: str) -> SinkBox:
+        """A sink by name.
+
+        Raises:
+            DataError: there is none; says which there are.
+        """
+        found = self.sinks.get(name)
+        if found is None:
+            raise _unknown("sink", name, self.sinks, self.graph.name)
+        return found
+
+    def sources_read_in_time(self) -> set[str]:
+        """The sources above a box that leaves late rows out."""
+        reads = set(time_dependent(self.graph))
+        for spec in reversed(self.graph.boxes):
+            if spec.id in reads:
+                reads.update(arc.box for arc in spec.inputs if not arc.port)
+        return reads & set(self.sources)
+
+    # Rows and elements in
+
+    def check_rows(self, source: str, batches: Sequence[pa.RecordBatch]) -> list[pa.Array | None]:
+        """The times of rows that are about to be pushed; nothing changes.
+
+        Raises:
+            DataError: unknown or ended source, a null or impossible time, a fragment that stopped.
+        """
+        self._refuse_after_failure()
+        box = self.source(source)
+        if box.finished:
+            raise DataError(
+                f"source {source!r} has ended: no rows after the end boundary", code="data.finished"
+            )
+        return [box.times_of(batch) for batch in batches]
+
+    def push_rows(
+        self, source: str, batches: Sequence[pa.RecordBatch], times: Sequence[pa.Array | None]
+    ) -> None:
+        """Take rows that ``check_rows`` has passed: judge their lateness and run to quiescence.
+
+        Raises:
+            DataError: a failed row with ``on_error="stop"``.
+        """
+        box = self.source(source)
+        for batch, batch_times in zip(batches, times, strict=True):
+            self._run_rows(box, batch, batch_times)
+
+    def feed(self, source: str, element: Element) -> None:
+        """Take one element and run to quiescence.
+
+        A train of a source that isn't ``judged`` brings rows only: their time is read from their
+        column and their lateness is judged here.
+
+        Raises:
+            DataError: unknown source, wrong columns, null times, a decreasing boundary: nothing
+                changed. Or a failed row with ``on_error="stop"``: see ``stopped``.
+        """
+        self._refuse_after_failure()
+        if isinstance(element, Boundary):
+            self.promise(source, element.time_us)
+            return
+        box = self.source(source)
+        if not isinstance(element, Train):
+            raise DataError(
+                f"source {source!r}: {type(element).__name__} doesn't enter a fragment", code="data.element"
+            )
+        box.check_train(element)
+        times = self.check_rows(source, [element.batch])
+        if box.spec.judged:
+            box.receive(0, element)
+            self._settle()
+        else:
+            self.push_rows(source, [element.batch], times)
+
+    def _run_rows(self, box: SourceBox, batch: pa.RecordBatch, times: pa.Array | None) -> None:
+        step = self._train_rows_max
+        rows = batch.num_rows
+        if rows <= step:
+            box.accept(batch, times)
+            self._settle()
+            return
+        for start in range(0, rows, step):
+            box.accept(batch.slice(start, step), None if times is None else times.slice(start, step))
+            self._settle()
+
+    def promise(self, source: str, time_us: int) -> None:
+        """Take an explicit boundary and run to quiescence.
+
+        Raises:
+            DataError: unknown source, a source without time, or a decreasing boundary.
+        """
+        self._refuse_after_failure()
+        box = self.source(source)
+        box.check_promise(time_us)
+        self._run_promise(box, time_us)
+
+    def _run_promise(self, box: SourceBox, time_us: int) -> None:
+        box.promise(time_us)
+        self._settle()
+
+    def _settle(self) -> None:
+        try:
+            self._scheduler.run()
+        except BaseException as error:
+            # A failed row, or memory ran out: some boxes are ahead of others, and there is no way back.
+            self._scheduler.clear()
+            self._failed = error
+            raise
+
+    def _refuse_after_failure(self) -> None:
+        if self._failed is not None:
+            raise DataError(
+                f"the run has stopped: {getattr(self._failed, 'message', None) or repr(self._failed)}",
+                hint="restore it from its checkpoint, or start again",
+                code="data.stopped",
+            )
+
+    @property
+    def stopped(self) -> bool:
+        """A row failed with ``on_error="stop"``: output so far can be drained, nothing more is taken."""
+        return self._failed is not None
+
+    def finish(self) -> None:
+        """Send the end boundary to all sources, in order: every window closes."""
+        self._refuse_after_failure()
+        for box in self.sources.values():
+            if not box.finished:
+                self._run_promise(box, int(END_US))
+
+    # Elements out
+
+    def drain(self, sink: str) -> list[Element]:
+        """What has come to a sink since the last time: trains numbered by ``first_seq``, and boundaries."""
+        return self.sink(sink).take()
+
+    def held_bytes(self) -> int:
+        """Bytes of output that nobody has drained."""
+        return sum(box.queue_bytes() for box in self.sinks.values())
+
+    # What is asked about it
+
+    def positions(self) -> dict[str, int]:
+        """Rows accepted so far, of each source, late ones included."""
+        return {name: box.accepted for name, box in self.sources.items()}
+
+    def dead(self) -> list[DeadRow]:
+        """The first failed rows of each box."""
+        return self.letters.rows()
+
+    def graph_json(self) -> Any:
+        """The graph as JSON values: what ``medusa.query.codec`` reads back."""
+        return msgspec.to_builtins(self.graph)
+
+    def stats(self) -> pa.Table:
+        """One row per box; see ``medusa.engine.stats``."""
+        return stats_table(list(self.boxes.values()))
+
+    def explain(self) -> str:
+        """What every box waits for."""
+        return explain_boxes(self.graph, self.boxes)
+
+    # State
+
+    def snapshot(self) -> dict[str, Buffer]:
+        """Everything held, as files: Arrow IPC per box and ``fragment.json``. Nothing changes.
+
+        Only between elements; the buffers don't change when the fragment goes on.
+        """
+        self._refuse_after_failure()
+        return fragment_state.save(self.graph, self.boxes)
+
+    @classmethod
+    def restore(
+        cls,
+        graph: Graph,
+        files: Mapping[str, Buffer],
+        *,
+        on_error: str = "dead",
+        clock: Clock | None = None,
+        sink_times: bool = True,
+    ) -> Fragment:
+        """A fragment that goes on where ``snapshot`` was taken.
+
+        Raises:
+            StateError: a file is missing, isn't what ``snapshot`` wrote, or belongs to another graph.
+            QueryError: the graph doesn't hold.
+        """
+        made = cls(graph, on_error=on_error, clock=clock, sink_times=sink_times)
+        fragment_state.load(graph, made.boxes, files)
+        return made
+
+
+def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:
+    return DataError(
+        f"query {query!r} has no {kind} {name!r}", hint=did_you_mean(str(name), known), code=f"data.{kind}"
+    )

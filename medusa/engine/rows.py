@@ -1,0 +1,109 @@
+"""Picking rows of batches without the convenience wrappers, which cost more than the work.
+
+Measured on 65,536 rows of three 8-byte columns, half of them kept: ``RecordBatch.filter`` 410 us,
+an index and ``array_take`` 200 us; on 64 rows ``RecordBatch.filter`` 11 us and the index 25 us.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medusa.elements import Train
+
+__all__ = [
+    "TIME",
+    "all_true",
+    "as_bools",
+    "as_int64",
+    "as_times",
+    "filter_rows",
+    "invert",
+    "on_time_rows",
+    "take",
+]
+
+TIME = pa.timestamp("us", tz="UTC")
+"""The type of hidden times and of the bounds of windows."""
+
+SMALL_ROWS = 1024
+
+_INT64 = pa.int64()
+_INVERT = pc.get_function("invert")
+_TAKE = pc.get_function("array_take")
+_UNCHECKED = pc.TakeOptions(boundscheck=False)
+
+
+def as_bools(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    """A bool array as numpy; null counts as false."""
+    rows = len(mask)
+    if rows == 0:
+        return np.zeros(0, dtype=np.bool_)
+    validity, bits = mask.buffers()
+    out = _unpack(bits, mask.offset, rows)
+    if validity is not None and mask.null_count:
+        out &= _unpack(validity, mask.offset, rows)
+    return out
+
+
+def _unpack(bits: pa.Buffer, offset: int, rows: int) -> npt.NDArray[np.bool_]:
+    first, shift = divmod(offset, 8)
+    data = np.frombuffer(bits, dtype=np.uint8, count=(shift + rows + 7) // 8, offset=first)
+    return np.unpackbits(data, count=shift + rows, bitorder="little")[shift:].view(np.bool_)
+
+
+def all_true(mask: pa.Array) -> bool:
+    """Whether every value is true (none false, none null)."""
+    return mask.null_count == 0 and mask.true_count == len(mask)
+
+
+def invert(mask: pa.Array) -> pa.Array:
+    return _INVERT.call([mask])
+
+
+def take(batch: pa.RecordBatch, index: pa.Array) -> pa.RecordBatch:
+    """Rows by position; every position is known to be in range."""
+    columns = [_TAKE.call([column, index], _UNCHECKED) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def take_array(array: pa.Array, index: pa.Array) -> pa.Array:
+    return _TAKE.call([array, index], _UNCHECKED)
+
+
+def filter_rows(train: Train, keep: pa.Array) -> Train:
+    """The rows of a train for which ``keep`` is true (not false, not null), with times and late marks."""
+    if all_true(keep):
+        return train
+    if len(train) <= SMALL_ROWS:
+        pick = train.batch.filter(keep)
+        times = None if train.times is None else train.times.filter(keep)
+        late = None if train.late is None else train.late.filter(keep)
+    else:
+        index = pa.array(np.flatnonzero(as_bools(keep)))
+        pick = take(train.batch, index)
+        times = None if train.times is None else take_array(train.times, index)
+        late = None if train.late is None else take_array(train.late, index)
+    return Train(batch=pick, times=times, late=late, kind=train.kind)
+
+
+def on_time_rows(train: Train) -> Train:
+    """The rows of a train that were not late; without late marks."""
+    if train.late is None:
+        return train
+    kept = filter_rows(train, invert(train.late))
+    return Train(batch=kept.batch, times=kept.times, kind=kept.kind)
+
+
+def as_int64(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The numbers of an int64 or 64-bit temporal array without nulls, not copied."""
+    if array.type != _INT64:
+        array = array.view(_INT64)
+    return array.to_numpy()  # type: ignore[no-any-return]
+
+
+def as_times(numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """Microseconds as an array of times, not copied."""
+    return pa.array(numbers).view(TIME)

@@ -1,0 +1,356 @@
+"""A query running inside a program: rows in by ``push``, rows out by ``take``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.elements import END_US, START_US, Element, Train
+from medusa.engine.checkpoint import Checkpoints
+from medusa.engine.dead import DeadRow
+from medusa.engine.fragment import Fragment
+from medusa.engine.ingest import normalise
+from medusa.engine.tell import warn_dead, warn_late, warn_user
+from medusa.errors import (
+    CheckpointWarning,
+    DataError,
+    FullError,
+    MedusaError,
+    StateError,
+)
+from medusa.ports import Clock
+from medusa.query.convert import read_timestamp
+from medusa.units import size_text
+
+__all__ = ["Run", "to_table"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Run:
+    """A running query. ``md.start`` and ``md.restore`` make it; one thread at a time may use it.
+
+    Leaving a ``with`` block closes it: with checkpoints a last one is written, and windows stay
+    open in it. Only ``finish`` ends the input and closes all windows.
+    """
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        *,
+        clock: Clock,
+        memory_bytes: int,
+        settings: dict[str, Any],
+        checkpoints: Checkpoints | None = None,
+        checkpoint_every_us: int | None = None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._fragment = fragment
+        self._clock = clock
+        self._memory_bytes = memory_bytes
+        self._settings = settings
+        self._checkpoints = checkpoints
+        self._every_us = checkpoint_every_us
+        self._due_us = clock.monotonic_us() + (checkpoint_every_us or 0)
+        self._on_close = on_close
+        self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
+        self._closed = False
+        self._busy = False
+        judged = fragment.sources_read_in_time()
+        self._warns_late = {name: name in judged and not box.late for name, box in fragment.sources.items()}
+
+    # Rows in
+
+    def push(self, source: str, data: Any, *, extra: str = "refuse", first: int | None = None) -> None:
+        """Take rows and run the query to quiescence.
+
+        Args:
+            data: anything with the Arrow PyCapsule interface, or a dict of columns.
+            extra: ``ignore`` leaves out columns that the source doesn't have.
+            first: the number of the first row among all rows of this source; rows that are held
+                already (see ``positions``) are dropped.
+
+        Raises:
+            DataError: the rows don't fit, or ``first`` leaves a gap: nothing of them entered.
+            FullError: more output than ``memory=`` waits to be taken: nothing entered.
+            StateError: the run is closed.
+        """
+        with self._turn():
+            box = self._fragment.source(source)
+            self._refuse_full()
+            batches = normalise(data, box.spec.schema, extra=extra, source=source)
+            if first is not None:
+                batches = _from_first(batches, first, box.accepted, source)
+            times = self._fragment.check_rows(source, batches)
+            try:
+                self._fragment.push_rows(source, batches, times)
+            finally:
+                self._warn(source)
+            self._settled()
+
+    def boundary(self, source: str, time: int | str | datetime) -> None:
+        """Promise that no row of a source with a smaller time will come; those that do are late.
+
+        Args:
+            time: microseconds since 1970 in UTC, a datetime (naive means UTC), or text such as
+                ``2026-03-01 12:00:00``.
+
+        Raises:
+            DataError: no time, or below an earlier explicit boundary: nothing changed.
+            FullError, StateError: as ``push``.
+        """
+        with self._turn():
+            box = self._fragment.source(source)
+            time_us = _time_us(time, source)
+            box.check_promise(time_us)
+            self._refuse_full()
+            self._fragment.promise(source, time_us)
+            self._settled()
+
+    def finish(self) -> None:
+        """End all sources: every window closes, every join emits. Output stays to be taken."""
+        with self._turn():
+            self._fragment.finish()
+            self._warn("")
+            self._settled()
+
+    # Rows out
+
+    def take(self, sink: str, *, changes: bool = False) -> Any:
+        """What has come out since the last take.
+
+        Returns:
+            A ``pyarrow.Table``, empty with the sink's columns where nothing came; or with
+            ``changes`` the list of elements: numbered trains, and boundaries.
+        """
+        with self._turn():
+            box = self._fragment.sink(sink)
+            elements = box.take()
+            return elements if changes else to_table(elements, box.schema)
+
+    def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
+        """Call back with new rows at the end of each push, boundary and finish that made some.
+
+        Rows count as taken once all callbacks of their sink have returned; after one that raised,
+        they come again with the next rows, and its error comes out of the push, whose rows entered.
+        """
+        with self._turn():
+            self._fragment.sink(sink)
+            self._callbacks.setdefault(sink, []).append(call)
+
+    def taken(self, sink: str) -> int:
+        """The number of the next row that ``take`` gives; rows of a sink are numbered from 0."""
+        self._refuse_closed()
+        return self._fragment.sink(sink).taken
+
+    # What is asked about it
+
+    def positions(self) -> dict[str, int]:
+        """Rows accepted so far of each source, late ones included: push from there after a restore."""
+        self._refuse_closed()
+        return self._fragment.positions()
+
+    def stats(self) -> pa.Table:
+        """One row per box: rows, late, dead, bytes held, time spent, boundary."""
+        self._refuse_closed()
+        return self._fragment.stats()
+
+    def explain(self) -> str:
+        """For every box what it waits for."""
+        self._refuse_closed()
+        return self._fragment.explain()
+
+    def dead(self) -> list[DeadRow]:
+        """Rows on which an expression failed: the first 100 of each box since this run was made."""
+        self._refuse_closed()
+        return self._fragment.dead()
+
+    # Checkpoints
+
+    def checkpoint(self) -> str:
+        """Write a checkpoint now.
+
+        Returns:
+            Its name.
+
+        Raises:
+            StateError: the run has no ``checkpoint=``, or it couldn't be written; the run goes on.
+        """
+        with self._turn():
+            return self._save()
+
+    def _save(self) -> str:
+        if self._checkpoints is None:
+            raise StateError(
+                "this run has no folder for checkpoints", hint="start(q, checkpoint=...)", code="state.none"
+            )
+        fragment = self._fragment
+        name = self._checkpoints.save(
+            fragment.snapshot(),
+            {
+                "query": fragment.graph_json(),
+                "settings": self._settings,
+                "positions": fragment.positions(),
+                "sinks": {id: {"taken": s.taken, "next": s.next_seq} for id, s in fragment.sinks.items()},
+            },
+        )
+        self._due_us = self._clock.monotonic_us() + (self._every_us or 0)
+        return name
+
+    def _save_if_due(self) -> None:
+        if self._every_us is None or self._checkpoints is None or self._clock.monotonic_us() < self._due_us:
+            return
+        try:
+            self._save()
+        except StateError as error:
+            self._due_us = self._clock.monotonic_us() + self._every_us
+            warn_user(f"the checkpoint that fell due was not written: {error}", CheckpointWarning)
+
+    # The end
+
+    def close(self) -> None:
+        """Write a last checkpoint (where there are any) and refuse everything from now on.
+
+        Raises:
+            StateError: the last checkpoint couldn't be written; the run is closed all the same.
+        """
+        if self._closed:
+            return
+        with self._turn():
+            self._end(save=self._checkpoints is not None and not self._fragment.stopped)
+
+    def _end(self, *, save: bool) -> None:
+        try:
+            if save:
+                self._save()
+        finally:
+            self._closed = True
+            self._on_close()
+
+    def __enter__(self) -> Run:
+        self._refuse_closed()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        if error is None:
+            self.close()
+            return
+        # The error on its way out is the news; a failing checkpoint must not hide it.
+        try:
+            self.close()
+        except MedusaError as other:
+            error.add_note(f"besides, closing the run failed: {other}")
+
+    def __repr__(self) -> str:
+        return f"<Run of {self._fragment.graph.name!r}{', closed' if self._closed else ''}>"
+
+    # Inner workings
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._refuse_closed()
+        if self._busy:
+            raise StateError(
+                "the run is at work: a callback or another thread called it",
+                hint="one thread at a time; in a callback, note what to do and do it after the push",
+                code="run.busy",
+            )
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StateError(
+                f"the run of {self._fragment.graph.name!r} is closed",
+                hint="md.restore goes on from its checkpoint, where it has one",
+                code="run.closed",
+            )
+
+    def _refuse_full(self) -> None:
+        held = self._fragment.held_bytes()
+        if held > self._memory_bytes:
+            raise FullError(
+                f"{size_text(held)} of output wait to be taken, allowed are {size_text(self._memory_bytes)}",
+                hint="take() the sinks, or start with a larger memory=",
+                code="full.memory",
+            )
+
+    def _settled(self) -> None:
+        """After the query has come to rest: tell the callbacks, checkpoint when it is time."""
+        for name, calls in self._callbacks.items():
+            box = self._fragment.sink(name)
+            if box.held_rows:
+                table = to_table(box.peek(), box.schema)
+                for call in calls:
+                    call(table)
+                box.take()
+        self._save_if_due()
+
+    def _warn(self, source: str) -> None:
+        """Warn of the first late row of a source and of the first dead row."""
+        if self._warns_late.get(source):
+            box = self._fragment.source(source)
+            if box.late:
+                self._warns_late[source] = False
+                warn_late(box)
+        dead = self._fragment.letters.fresh
+        if dead is not None:
+            self._fragment.letters.fresh = None
+            warn_dead(dead)
+
+
+def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([each.batch for each in elements if isinstance(each, Train)], schema)
+
+
+def _from_first(
+    batches: list[pa.RecordBatch], first: int, accepted: int, source: str
+) -> list[pa.RecordBatch]:
+    if isinstance(first, bool) or not isinstance(first, int) or first < 0:
+        raise DataError(
+            f"source {source!r}: first is the number of a row, got {first!r}", code="data.argument"
+        )
+    if first > accepted:
+        raise DataError(
+            f"source {source!r}: rows {accepted} to {first - 1} are missing before row {first}",
+            hint="push from positions()",
+            code="data.gap",
+        )
+    skip, kept = accepted - first, []
+    for batch in batches:
+        if skip < batch.num_rows:
+            kept.append(batch.slice(skip) if skip else batch)
+        skip = max(0, skip - batch.num_rows)
+    return kept
+
+
+def _time_us(time: object, source: str) -> int:
+    found: int | None = None
+    if isinstance(time, bool):
+        pass
+    elif isinstance(time, int):
+        found = time
+    elif isinstance(time, datetime):
+        aware = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+        found = (aware - _EPOCH) // timedelta(microseconds=1)
+    elif isinstance(time, str):
+        found = read_timestamp(time)
+    if found is None or not START_US < found < END_US:
+        raise DataError(
+            f"source {source!r}: {time!r} is no time for a boundary",
+            hint='microseconds since 1970, a datetime, or text such as "2026-03-01 12:00:00"',
+            code="data.time",
+        )
+    return found

@@ -1,0 +1,218 @@
+"""Queries inside a program: ``md.collect``, ``md.start``, ``md.restore``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from medusa.engine.bounded import run_bounded
+from medusa.engine.checkpoint import Checkpoints
+from medusa.engine.fragment import Fragment
+from medusa.engine.run import Run
+from medusa.errors import DataError, QueryError, StateError
+from medusa.query.boxes import Graph
+from medusa.query.codec import graph_from_json
+from medusa.query.graph import check_graph, order_dependent
+from medusa.runtime.clock import SystemClock
+from medusa.runtime.files import FolderStore
+from medusa.units import Duration, byte_count, duration_us
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
+
+__all__ = ["Collected", "collect", "restore", "start"]
+
+
+class Collected(Mapping[str, pa.Table]):
+    """What came out of a query over bounded input: sink -> ``pyarrow.Table``."""
+
+    def __init__(self, query: str, tables: dict[str, pa.Table], stats: pa.Table) -> None:
+        self._query = query
+        self._tables = tables
+        self.stats = stats
+        """Rows, late and dead rows of every box, as ``Run.stats()`` gives them."""
+
+    @property
+    def only(self) -> pa.Table:
+        """The table of a query with one sink.
+
+        Raises:
+            DataError: it has several.
+        """
+        if len(self._tables) != 1:
+            raise DataError(
+                f"query {self._query!r} has {len(self._tables)} sinks: {', '.join(self._tables)}",
+                hint="name the one you want: collect(...)[name]",
+                code="data.sink",
+            )
+        return next(iter(self._tables.values()))
+
+    def __getitem__(self, sink: str) -> pa.Table:
+        return self._tables[sink]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __repr__(self) -> str:
+        sinks = ", ".join(f"{name}: {table.num_rows} rows" for name, table in self._tables.items())
+        return f"<Collected {self._query!r}: {sinks}>"
+
+
+def collect(q: Query, /, **tables: Any) -> Collected:
+    """Run a query over bounded input, to its end.
+
+    All sources are fed merged by time, in slices; ties in the order of their definition.
+
+    Args:
+        tables: for each source its rows: anything with the Arrow PyCapsule interface, or a dict of
+            columns. The slack of a source that declares none is measured: nothing is late.
+
+    Returns:
+        Sink -> ``pyarrow.Table``; ``.only`` where there is one sink.
+
+    Raises:
+        QueryError: the query has no source or no sink.
+        DataError: rows for an unknown source or none for a known one, or rows that don't fit.
+    """
+    graph = _graph(q)
+    outputs, stats = run_bounded(graph, tables)
+    return Collected(graph.name, outputs, stats)
+
+
+def start(
+    q: Query,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: Duration | None = "1s",
+    memory: str | int = "1 GiB",
+    on_error: str = "dead",
+    threads: int = 1,
+) -> Run:
+    """Run a query inside this program, live.
+
+    Args:
+        checkpoint: a folder for checkpoints, which holds none yet.
+        checkpoint_every: write one at the end of a push when the last is so old; None: only by
+            ``run.checkpoint()`` and when the run is closed.
+        memory: output not yet taken, beyond which ``push`` raises ``FullError``.
+        on_error: ``dead``: leave out rows on which an expression fails, and count them; ``stop``:
+            raise ``DataError`` at the push, after which the run takes nothing more.
+        threads: 1; more come in a later version.
+
+    Raises:
+        QueryError: the query can't run so.
+        StateError: the folder can't be used, or holds checkpoints already.
+    """
+    graph = _graph(q)
+    if threads != 1:
+        raise QueryError(
+            f"threads={threads!r}: this version runs a query in one thread; more come later",
+            code="query.later",
+        )
+    every_us = None
+    if checkpoint_every is not None:
+        every_us = duration_us(checkpoint_every, what="checkpoint_every", minimum_us=1)
+    settings = {
+        "memory_bytes": byte_count(memory, what="memory"),
+        "on_error": on_error,
+        "checkpoint_every_us": every_us,
+    }
+    clock = SystemClock()
+    fragment = Fragment(graph, on_error=on_error, clock=clock)
+    if checkpoint is None:
+        return Run(fragment, clock=clock, memory_bytes=settings["memory_bytes"], settings=settings)
+    _refuse_unlogged(graph)
+    store = FolderStore(checkpoint)
+    try:
+        checkpoints = Checkpoints(store)
+        if checkpoints.names():
+            raise StateError(
+                f"{store.where('')}: holds checkpoints already",
+                hint=f"go on from them with md.restore({os.fspath(checkpoint)!r}), or use another folder",
+                code="state.exists",
+            )
+        return _durable(fragment, clock, settings, checkpoints, store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def restore(path: str | os.PathLike[str], *, checkpoint: str | None = None) -> Run:
+    """A run that goes on from its last checkpoint; push rows from its ``positions()``.
+
+    Args:
+        path: the folder that ``start`` was given.
+        checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
+
+    Raises:
+        StateError: no checkpoint, one that is damaged (names the file, and says whether an earlier
+            one is whole), or a folder in use.
+    """
+    store = FolderStore(path, create=False)
+    try:
+        checkpoints = Checkpoints(store)
+        manifest, files = checkpoints.load(checkpoint)
+        graph, settings = _read_manifest(manifest, store.where(""))
+        clock = SystemClock()
+        fragment = Fragment.restore(graph, files, on_error=settings["on_error"], clock=clock)
+        return _durable(fragment, clock, settings, checkpoints, store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _durable(
+    fragment: Fragment,
+    clock: SystemClock,
+    settings: dict[str, Any],
+    checkpoints: Checkpoints,
+    store: FolderStore,
+) -> Run:
+    return Run(
+        fragment,
+        clock=clock,
+        memory_bytes=settings["memory_bytes"],
+        settings=settings,
+        checkpoints=checkpoints,
+        checkpoint_every_us=settings["checkpoint_every_us"],
+        on_close=store.close,
+    )
+
+
+def _graph(q: Query) -> Graph:
+    graph = getattr(q, "graph", None)
+    if not isinstance(graph, Graph):
+        raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
+    check_graph(graph, require_sinks=True)
+    return graph
+
+
+def _refuse_unlogged(graph: Graph) -> None:
+    for union, box in order_dependent(graph):
+        raise QueryError(
+            f"box {box!r} depends on the order in which union {union!r} takes its rows, which a restored"
+            " run can't repeat yet: checkpoint= is refused",
+            hint="leave checkpoint= out, or push rows merged into one source",
+            code="query.later",
+        )
+
+
+def _read_manifest(manifest: dict[str, Any], where: str) -> tuple[Graph, dict[str, Any]]:
+    try:
+        settings = manifest["settings"]
+        text = json.dumps(manifest["query"])
+        for name in ("memory_bytes", "on_error", "checkpoint_every_us"):
+            settings[name]
+    except (KeyError, TypeError):
+        raise StateError(f"{where}: not the checkpoint of a run", code="state.corrupt") from None
+    try:
+        return graph_from_json(text), settings
+    except QueryError as error:
+        raise StateError(f"{where}: its query can't be read: {error}", code="state.corrupt") from None

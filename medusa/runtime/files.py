@@ -1,0 +1,250 @@
+"""Groups of files in a folder that are there whole or not at all, also after a power cut.
+
+A group is written into ``NAME.tmp``: every file synced, then the folder renamed, then the parent
+synced. A sync that fails means that the group doesn't exist; nothing is retried in place, since the
+kernel may have dropped the pages that it couldn't write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+
+from medusa.errors import StateError
+from medusa.ports import Buffer
+
+__all__ = ["FolderStore"]
+
+LOCK = "lock"
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
+_FILE = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@.-]{0,199}")
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FolderStore:
+    """Implements ``medusa.ports.Store`` in a folder, which one process at a time may have open.
+
+    Args:
+        path: the folder; it is made where it doesn't exist (its parent must).
+        create: False: a folder that doesn't exist is an error.
+
+    Raises:
+        StateError: no folder, no permission, or another process (or another run of this one) has it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        self._folder = -1
+        self._lock = -1
+        with _told(self._path, "can't be opened"):
+            if create:
+                self._make()
+            # The folder itself may be reached over a symbolic link; what is in it may not.
+            self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._take_lock()
+            self._sweep()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self) -> None:
+        try:
+            os.mkdir(self._path, FOLDER_MODE)
+        except FileExistsError:
+            return
+        parent = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+
+    def _take_lock(self) -> None:
+        with _told(f"{self._path}/{LOCK}", "can't be locked"):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._lock = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StateError(
+                f"{self._path}: is in use by another run or process",
+                hint="close that one first, or use another folder",
+                code="state.locked",
+            ) from None
+
+    def _sweep(self) -> None:
+        """Remove what a writer left that was killed."""
+        with _told(self._path, "can't be read"):
+            for name in os.listdir(self._folder):
+                if name.endswith(".tmp"):
+                    self._remove(name)
+
+    def close(self) -> None:
+        """Give the folder free; safe to call twice."""
+        for number in (self._lock, self._folder):
+            if number >= 0:
+                os.close(number)
+        self._lock = self._folder = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    # The port
+
+    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+        """Store a new group durably; when this returns it survives a power cut.
+
+        Raises:
+            StateError: it couldn't be written, or is there already; no new group exists.
+        """
+        _check(name, _GROUP)
+        draft = f"{name}.tmp"
+        try:
+            with _told(f"{self._path}/{name}", "couldn't be written"):
+                if name in os.listdir(self._folder):
+                    raise FileExistsError(errno.EEXIST, "it is there already")
+                self._remove(draft)  # of an earlier write that was interrupted
+                os.mkdir(draft, FOLDER_MODE, dir_fd=self._folder)
+                self._fill(draft, files)
+                os.rename(draft, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except StateError:
+            with contextlib.suppress(OSError):
+                self._remove(draft)
+            raise
+        try:
+            with _told(f"{self._path}/{name}", "couldn't be synced"):
+                os.fsync(self._folder)
+        except StateError:
+            with contextlib.suppress(OSError):
+                self._remove(name)
+            raise
+
+    def _fill(self, draft: str, files: Mapping[str, Buffer]) -> None:
+        folder = os.open(draft, _FOLDER, dir_fd=self._folder)
+        try:
+            for file, data in files.items():
+                _check(file, _FILE)
+                number = os.open(file, _WRITE, FILE_MODE, dir_fd=folder)
+                try:
+                    _write_all(number, memoryview(data).cast("B"))
+                    os.fsync(number)
+                finally:
+                    os.close(number)
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def read(self, name: str) -> dict[str, Buffer]:
+        """All files of a group.
+
+        Raises:
+            StateError: there is no such group, or it can't be read; names the path.
+        """
+        _check(name, _GROUP)
+        with _told(f"{self._path}/{name}", "can't be read"):
+            folder = os.open(name, _FOLDER, dir_fd=self._folder)
+        try:
+            with _told(f"{self._path}/{name}", "can't be read"):
+                files = sorted(os.listdir(folder))
+            found: dict[str, Buffer] = {}
+            for file in files:
+                with _told(f"{self._path}/{name}/{file}", "can't be read"):
+                    found[file] = _read_all(file, folder)
+            return found
+        finally:
+            os.close(folder)
+
+    def names(self) -> list[str]:
+        """Names of the whole groups, ascending.
+
+        Raises:
+            StateError: the folder can't be read.
+        """
+        with _told(self._path, "can't be read"):
+            names = os.listdir(self._folder)
+            return sorted(name for name in names if _GROUP.fullmatch(name) and self._is_folder(name))
+
+    def _is_folder(self, name: str) -> bool:
+        return stat.S_ISDIR(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode)
+
+    def delete(self, name: str) -> None:
+        """Forget a group; one that isn't there is no error.
+
+        Raises:
+            StateError: it can't be removed.
+        """
+        _check(name, _GROUP)
+        with _told(f"{self._path}/{name}", "can't be removed"):
+            # Renamed first: a half-removed group must not look like a whole one.
+            try:
+                os.rename(name, f"{name}.tmp", src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            except FileNotFoundError:
+                return
+            self._remove(f"{name}.tmp")
+
+    def where(self, name: str, file: str = "") -> str:
+        """The group (or one file of it) as a person would look for it."""
+        return "/".join(part for part in (self._path, name, file) if part)
+
+    def _remove(self, name: str) -> None:
+        """Remove a folder of files, or one file."""
+        try:
+            folder = os.open(name, _FOLDER, dir_fd=self._folder)
+        except FileNotFoundError:
+            return
+        except OSError:
+            os.unlink(name, dir_fd=self._folder)
+            return
+        try:
+            for file in os.listdir(folder):
+                os.unlink(file, dir_fd=folder)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=self._folder)
+
+
+@contextlib.contextmanager
+def _told(path: str, what: str) -> Iterator[None]:
+    """Errors of the system as ``StateError`` with the path."""
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{path} {what}: {error.strerror or error}", code="state.io") from error
+
+
+def _check(name: str, pattern: re.Pattern[str]) -> None:
+    if not pattern.fullmatch(name):
+        raise StateError(f"{name[:80]!r} can't be the name of a stored file or group", code="state.name")
+
+
+def _write_all(number: int, data: memoryview) -> None:
+    while len(data):
+        data = data[os.write(number, data) :]
+
+
+def _read_all(file: str, folder: int) -> bytes:
+    number = os.open(file, _READ | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        parts, left = [], status.st_size
+        while left > 0:
+            part = os.read(number, min(left, 1 << 26))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(number)
