@@ -91,3 +91,40 @@ def test_a_python_that_is_named_but_too_old_is_refused(machine: Path) -> None:
     install(machine, "python9", PYTHON, "old")
     assert "python9 is older" in make(machine, "PYTHON=python9", "test")[1]
     assert "no Python named nowhere" in make(machine, "PYTHON=nowhere", "test")[1]
+
+
+MAKE = """#!/bin/sh
+for target; do :; done
+echo "made $target" >> {0}.log
+echo "== 3 things in $target =="
+grep -qw $target {0}.is || exit 0
+echo "make: *** [Makefile:1: $target] Error 1" >&2
+exit 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "status"), [("", 0), ("lint", 1), ("sanitize", 1), ("test", 1), ("lint sanitize test", 1)]
+)
+def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
+    tmp_path: Path, failing: str, status: int
+) -> None:
+    for name in ("bash", "sed", "grep", "dirname"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    install(tmp_path, "make", MAKE, failing)
+    done = subprocess.run(
+        [tmp_path / "bash", ROOT / ".ci" / "run"],
+        env={"PATH": str(tmp_path), "CI": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode != 0) == (status != 0)
+    made = (tmp_path / "make.log").read_text().split("\n")[:-1]
+    assert made == ["made lint", "made sanitize", "made test"]
+    assert done.stdout.split("\n")[-2] == "== 3 things in test =="
+    for target in set(failing.split()) - {"test"}:
+        assert f"make {target} FAILED" in done.stdout
