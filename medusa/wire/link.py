@@ -162,6 +162,10 @@ class LinkSettings:
     progress_us: int = 100_000
     """``Progress`` is sent this often while something is not acknowledged."""
 
+    probe_us: int = 1_000_000
+    """A receiver that has said nothing for this long says its ``Ack`` again, and hears if the
+    sender has forgotten it. Too small: noise; too large: so long does a lost word hold it up."""
+
     ack_us: int = 20_000
     """An ``Ack`` waits at most this for more to acknowledge. Too small: an ack per train."""
 
@@ -174,6 +178,6 @@ class LinkSettings:
                 f"window_bytes is {self.window_bytes:,}",
                 hint=f"from {self.frame_bytes_max:,} (the largest frame) to {limits.CREDIT_BYTES_MAX:,}",
             )
-        for name in ("retained_bytes_max", "keep_bytes", "retry_us", "progress_us", "ack_us", "idle_us"):
+        for name in self.__slots__:
             if getattr(self, name) < 1:
                 raise LocalProtocolError(f"{name} is {getattr(self, name)}", hint="at least 1")

@@ -124,6 +124,7 @@ class Receiver:
         self._asked_at_us = 0
         self._acked: Ack | None = None
         self._ack_at_us: int | None = None
+        self._acked_at_us = 0
 
     # --- the peer ---------------------------------------------------------------------------
 
@@ -200,6 +201,7 @@ class Receiver:
         self.schema, self.timed = message.schema, message.timed
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
+        self._acked_at_us = now_us
         self.refusal = None
         out: list[Delivery] = []
         if self.next_seq >= 0 and message.next_seq > self.next_seq:
@@ -303,6 +305,10 @@ class Receiver:
         self._attach(now_us)
 
     def _refused(self, now_us: int, message: Refuse) -> None:
+        if message.code in _FORGOTTEN and self.state is ReceiverState.FLOWING:
+            if message.epoch == self._epoch:
+                self._again(now_us)
+            return
         if message.code == "E_EPOCH":
             # Somebody of our name was there with a higher epoch (a lost disk): go beyond it.
             if message.epoch > self._epoch and self.state in _LISTENING:
@@ -384,6 +390,7 @@ class Receiver:
 
     def _ack(self, now_us: int) -> None:
         self._ack_at_us = None
+        self._acked_at_us = now_us
         self._acked = Ack(
             stream=self.stream,
             epoch=self._epoch,
@@ -395,8 +402,8 @@ class Receiver:
         self._outbox.send(self.peer, self._acked)
 
     def tick(self, now_us: int) -> None:
-        """Send what is due: an ``Ack`` that waited, or the ``Attach`` again."""
-        if self._ack_at_us is not None and now_us >= self._ack_at_us:
+        """Send what is due: an ``Ack`` that waited, a probe, or the ``Attach`` again."""
+        if self.state is ReceiverState.FLOWING and now_us >= self._ack_due_us():
             self._ack(now_us)
         if self.state is ReceiverState.ATTACHING and now_us - self._asked_at_us >= self.settings.retry_us:
             self.state = RECEIVER[self.state][LinkEvent.RETRY]
@@ -406,11 +413,16 @@ class Receiver:
         """When ``tick`` has work; None: not before something else happens."""
         if self.state is ReceiverState.ATTACHING:
             return self._asked_at_us + self.settings.retry_us
-        return self._ack_at_us if self.state is ReceiverState.FLOWING else None
+        return self._ack_due_us() if self.state is ReceiverState.FLOWING else None
+
+    def _ack_due_us(self) -> int:
+        probe_us = self._acked_at_us + self.settings.probe_us
+        return probe_us if self._ack_at_us is None else min(self._ack_at_us, probe_us)
 
     def _broken(self, code: str, text: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"stream {self.stream!r}: {text}", peer=self.peer, code=code)
 
 
 _LISTENING = (ReceiverState.ATTACHING, ReceiverState.FLOWING)
+_FORGOTTEN = ("E_DETACHED", "E_STREAM")
 _OF_PEER = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)

@@ -69,8 +69,12 @@ def load_sender(
     timed: bool,
     outbox: Outbox,
     settings: LinkSettings | None = None,
+    make: type[Sender] = Sender,
 ) -> Sender:
     """The sender that ``save_sender`` saw, with its receivers detached.
+
+    Args:
+        make: tests plant a mistake here.
 
     Raises:
         StateError: the bytes can't have come from ``save_sender``.
@@ -81,7 +85,7 @@ def load_sender(
             raise StateError(
                 f"stream {stream!r}: saved output of version {saved.version}", code="state.version"
             )
-        sender = Sender(
+        sender = make(
             stream,
             schema,
             timed=timed,

@@ -195,7 +195,13 @@ class Sender:
             return
         view = self.receivers.get(peer)
         event = _EVENTS[type(message)]
-        if view is None:
+        if view is None or (view.state is SenderState.DETACHED and message.epoch >= view.epoch):
+            if isinstance(message, Ack):
+                # It believes to be attached; it hears that it isn't, and asks anew.
+                text = "not attached"
+                self._outbox.send(
+                    peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=message.epoch)
+                )
             return
         target = SENDER[view.state].get(event)
         if target is not None and message.epoch > view.epoch and isinstance(message, Ack):

@@ -1,0 +1,120 @@
+"""The ends of a simulated chain: a client that publishes, a client that reads. Both on ``ClientMind``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from medusa.errors import LinkError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.sim.world import SimulationError
+from medusa.wire.client import ClientMind
+from medusa.wire.link import LinkSettings
+from medusa.wire.messages import OLDEST, Message
+from medusa.wire.receiver import Delivery
+
+__all__ = ["PublisherActor", "SubscriberActor"]
+
+
+class _Actor:
+    """What both have: a client's mind and a wake-up."""
+
+    def __init__(self, name: str, node: str, link: LinkSettings) -> None:
+        self.client = ClientMind(name, node, link=link)
+        self.outbox = self.client.outbox
+
+    def receive(self, now_us: int, peer: str, message: Message, payload: Buffer | None) -> None:
+        try:
+            self.client.receive(now_us, message, payload)
+        except LinkError as error:
+            raise SimulationError(f"{self.client.name}: {error}") from error
+        self.work(now_us)
+
+    def tick(self, now_us: int) -> None:
+        self.client.tick(now_us)
+        self.work(now_us)
+
+    def persisted(self, now_us: int, token: int, ok: bool) -> None:
+        raise SimulationError("a client has no disk")
+
+    def work(self, now_us: int) -> None:
+        raise NotImplementedError
+
+    def _wake(self, now_us: int, own_us: int | None) -> None:
+        times = (self.client.wake_at_us(now_us), own_us)
+        self.outbox.wake_at(min((time for time in times if time is not None), default=now_us + 10_000_000))
+
+
+class PublisherActor(_Actor):
+    """Publishes a script at its pace, and no faster than the node takes it.
+
+    Args:
+        script: (wait in us, payload and rows, or None, then a boundary or None) one after the other.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        node: str,
+        stream: str,
+        schema: Schema,
+        script: Iterator[tuple[int, tuple[Buffer, int] | None, int | None]],
+        link: LinkSettings,
+    ) -> None:
+        super().__init__(name, node, link)
+        self.ended = False
+        self._script = script
+        self._next = next(script, None)
+        self._next_at_us = 0
+        self._stream = stream
+        self._schema = schema
+
+    def start(self, now_us: int) -> None:
+        self.publication = self.client.publish(now_us, self._stream, self._schema, timed=True)
+        self._next_at_us = now_us + (self._next[0] if self._next else 0)
+        self.tick(now_us)
+
+    def work(self, now_us: int) -> None:
+        sender = self.publication.sender
+        while self._next is not None and now_us >= self._next_at_us and not sender.full:
+            _, rows, boundary_us = self._next
+            if rows is not None:
+                sender.train(now_us, *rows)
+            if boundary_us is not None:
+                sender.boundary(now_us, boundary_us)
+            self._next = next(self._script, None)
+            self._next_at_us = now_us + (self._next[0] if self._next else 0)
+        self.ended = self._next is None
+        waits = self._next is not None and not sender.full
+        self._wake(now_us, self._next_at_us if waits else None)
+
+
+class SubscriberActor(_Actor):
+    """Reads a stream and keeps what came.
+
+    Attributes:
+        taken: deliveries in order.
+        deaf: takes nothing while true.
+    """
+
+    def __init__(self, name: str, node: str, stream: str, link: LinkSettings, *, work_us: int = 0) -> None:
+        super().__init__(name, node, link)
+        self.taken: list[Delivery] = []
+        self.deaf = False
+        self._stream = stream
+        self._work_us = work_us
+        self._busy_until_us = 0
+
+    def start(self, now_us: int) -> None:
+        self.subscription = self.client.subscribe(now_us, self._stream, OLDEST)
+        self.tick(now_us)
+
+    def work(self, now_us: int) -> None:
+        while not self.deaf and now_us >= self._busy_until_us:
+            delivery = self.subscription.take(now_us)
+            if delivery is None:
+                break
+            self.taken.append(delivery)
+            self._busy_until_us = now_us + self._work_us
+        waits = self.subscription.waiting and not self.deaf
+        self._wake(now_us, self._busy_until_us if waits else None)

@@ -1,0 +1,118 @@
+"""What must hold whatever happens. Apart from the code they check, and simpler than it.
+
+``Delivered`` watches an end; ``check_host`` looks at one host after each of its events;
+``check_retention`` compares a sender's log with its receiver's *disk*, not with what it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from medusa.elements import START_US
+from medusa.sim.world import SimulationError
+from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.sender import Sender
+
+__all__ = ["Delivered", "check_receiver", "check_retention", "check_sender"]
+
+
+class Delivered:
+    """Each row once, in order, equal to the expected one; promises only grow and are kept.
+
+    Args:
+        expected: what a run without any fault gives.
+        values: the rows of a payload, of whatever kind ``expected`` holds.
+        time_us: the time of a value.
+        lost_ok: rows may be missing where the stream itself reports exactly them.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        expected: Sequence[int],
+        values: Callable[[Rows], list[int]],
+        *,
+        lost_ok: bool = False,
+    ) -> None:
+        self.next_seq = 0
+        self.lost = 0
+        self._who = who
+        self._expected = expected
+        self._values = values
+        self._lost_ok = lost_ok
+        self._boundary_us: int = START_US
+
+    @property
+    def complete(self) -> bool:
+        """Every expected row came or was reported lost."""
+        return self.next_seq == len(self._expected)
+
+    def take(self, delivery: Delivery) -> None:
+        """Check the next delivery."""
+        match delivery:
+            case Rows():
+                self._rows(delivery)
+            case Promise():
+                if delivery.time_us <= self._boundary_us:
+                    self._fail(f"promise {delivery.time_us} after {self._boundary_us}")
+                self._boundary_us = delivery.time_us
+            case Lost():
+                if not self._lost_ok or delivery.from_seq != self.next_seq:
+                    self._fail(f"rows {delivery.from_seq} to {delivery.to_seq} reported lost")
+                self.next_seq = delivery.to_seq
+                self.lost += delivery.to_seq - delivery.from_seq
+
+    def _rows(self, delivery: Rows) -> None:
+        values = self._values(delivery)
+        if delivery.seq != self.next_seq:
+            self._fail(f"row {delivery.seq} came, row {self.next_seq} is next")
+        end = self.next_seq + len(values)
+        if values != list(self._expected[self.next_seq : end]):
+            self._fail(f"rows {self.next_seq} to {end} are not the expected ones")
+        if values and min(values) < self._boundary_us:
+            self._fail(f"a row of time {min(values)} below the promise {self._boundary_us}")
+        self.next_seq = end
+
+    def _fail(self, what: str) -> None:
+        raise SimulationError(f"delivered: {self._who}: {what}")
+
+
+def check_receiver(who: str, receiver: Receiver) -> None:
+    """Held bytes within the window; durable never beyond received."""
+    if not 0 <= receiver.held_bytes <= receiver.settings.window_bytes:
+        raise SimulationError(
+            f"window: {who} holds {receiver.held_bytes} of {receiver.settings.window_bytes} bytes"
+        )
+    if receiver.next_seq >= 0 and receiver.durable_seq > receiver.next_seq:
+        raise SimulationError(f"durable: {who} says {receiver.durable_seq}, received {receiver.next_seq}")
+
+
+def check_sender(who: str, sender: Sender, *, slack_bytes: int) -> None:
+    """Credit is never overdrawn, retention is bounded, the log's count of bytes is true.
+
+    Args:
+        slack_bytes: what one consumed train may give at most.
+    """
+    log = sender.log
+    if log.nbytes > max(sender.settings.retained_bytes_max, sender.settings.keep_bytes) + slack_bytes:
+        raise SimulationError(f"retained: {who} keeps {log.nbytes} bytes")
+    if log.nbytes != sum(entry.cost for entry in log.entries()):
+        raise SimulationError(f"retained: {who} counts {log.nbytes} bytes wrongly")
+    for view in sender.receivers.values():
+        if view.sent_bytes > view.granted:
+            raise SimulationError(f"credit: {who} sent {view.sent_bytes} of {view.granted} to {view.peer}")
+        if not view.durable <= max(view.acked, view.durable) or view.acked > view.sent_seq:
+            raise SimulationError(f"acks: {who} believes {view}")
+
+
+def check_retention(who: str, sender: Sender, synced: dict[str, int]) -> None:
+    """No row is trimmed that a receiver's disk doesn't cover.
+
+    Args:
+        synced: per receiver with a disk, the position in its newest whole checkpoint.
+    """
+    for peer, position in synced.items():
+        if sender.log.start_seq > position:
+            raise SimulationError(
+                f"trimmed: {who} keeps rows from {sender.log.start_seq}, the disk of {peer} has {position}"
+            )
