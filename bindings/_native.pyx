@@ -5,6 +5,8 @@ The pieces hold checks, ownership and the GIL; no algorithm and no policy.
 """
 
 include "common.pxi"
+include "window.pxi"
+include "keys.pxi"
 include "lateness.pxi"
 include "partition.pxi"
 include "queue.pxi"

@@ -1,0 +1,55 @@
+# Key columns to dense ids: native/keys.h. Included after window.pxi, which declares md_type.
+
+cdef extern from "keys.h" nogil:
+    ctypedef struct md_keys:
+        int32_t n_columns
+        int64_t count
+
+    md_rc md_keys_new(const md_type *types, int32_t n_columns, uint64_t seed, md_keys **out)
+    void md_keys_free(md_keys *keys)
+
+
+cdef extern from "keys_rows.h" nogil:
+    md_rc md_keys_map_rows(md_keys *keys, const ArrowSchema *schema, const ArrowArray *array, int64_t position,
+                           bint insert, ArrowArray *ids, int64_t *length, md_error *err)
+    md_rc md_keys_export(const md_keys *keys, ArrowSchema *schema, ArrowArray *array, md_error *err)
+
+
+cdef class Keys:
+    """Key columns to dense ids 0, 1, 2 ... in order of first appearance."""
+
+    cdef md_keys *_keys
+    cdef int64_t _taken
+
+    def __cinit__(self, keys, *, uint64_t seed=0):
+        cdef md_type types[64]
+        keys = tuple(keys)
+        if len(keys) > 64:
+            raise ValueError("at most 64 keys")
+        _types(keys, types)
+        check(md_keys_new(types, <int32_t>len(keys), seed, &self._keys), NULL)
+
+    def __dealloc__(self):
+        md_keys_free(self._keys)
+
+    def map(self, rows, *, bint insert=True):
+        cdef Borrowed source = borrow(rows)
+        cdef ArrowArray ids
+        cdef md_error err
+        cdef md_rc rc
+        cdef int64_t length = 0
+        with nogil:
+            rc = md_keys_map_rows(self._keys, source.schema, source.array, self._taken, insert, &ids, &length, &err)
+        check(rc, &err)
+        self._taken += length
+        return own_flat("i", &ids)
+
+    def __len__(self):
+        return self._keys.count
+
+    def keys(self):
+        cdef ArrowSchema schema
+        cdef ArrowArray array
+        cdef md_error err
+        check(md_keys_export(self._keys, &schema, &array, &err), &err)
+        return own(&schema, &array)

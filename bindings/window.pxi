@@ -1,0 +1,177 @@
+# Windows: native/window.h and native/state.h.
+
+cdef extern from "window.h" nogil:
+    ctypedef int md_type
+    ctypedef enum md_function:
+        MD_COUNT
+        MD_SUM
+        MD_MIN
+        MD_MAX
+        MD_AVG
+        MD_VARIANCE
+        MD_COUNT_DISTINCT
+
+    ctypedef enum md_stage:
+        MD_WHOLE
+        MD_PARTIAL
+        MD_COMBINE
+
+    ctypedef struct md_aggregate:
+        md_function function
+        int32_t input
+
+    ctypedef struct md_window_config:
+        int64_t size_us
+        int64_t advance_us
+        const md_type *keys
+        int32_t n_keys
+        const md_type *inputs
+        int32_t n_inputs
+        const md_aggregate *aggregates
+        int32_t n_aggregates
+        md_stage stage
+        uint64_t seed
+
+    ctypedef struct md_window:
+        pass
+
+    md_rc md_window_new(const md_window_config *config, md_window **out, md_error *err)
+    void md_window_free(md_window *w)
+    md_rc md_window_add(md_window *w, const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_rc md_window_close(md_window *w, int64_t boundary_us, md_error *err)
+    md_rc md_window_take(md_window *w, ArrowSchema *schema, ArrowArray *array)
+    md_rc md_window_failed(md_window *w, ArrowSchema *schema, ArrowArray *array)
+    int64_t md_window_next_end(const md_window *w)
+    bint md_window_oldest_open(const md_window *w, int64_t *start)
+    int64_t md_window_rows_open(const md_window *w)
+    int64_t md_window_taken(const md_window *w)
+    int64_t md_window_boundary(const md_window *w)
+    size_t md_window_nbytes(const md_window *w)
+
+
+cdef extern from "state.h" nogil:
+    md_rc md_window_state(md_window *w, ArrowSchema *schema, ArrowArray *array, md_error *err)
+    md_rc md_window_load(md_window *w, const ArrowSchema *schema, const ArrowArray *array, int64_t boundary,
+                         int64_t taken, md_error *err)
+
+
+cdef dict _FUNCTIONS = {
+    "count": MD_COUNT, "sum": MD_SUM, "min": MD_MIN, "max": MD_MAX, "avg": MD_AVG,
+    "variance": MD_VARIANCE, "count_distinct": MD_COUNT_DISTINCT,
+}
+cdef dict _STAGES = {"whole": MD_WHOLE, "partial": MD_PARTIAL, "combine": MD_COMBINE}
+
+
+cdef int _types(names, md_type *out) except -1:
+    for i, name in enumerate(names):
+        if name not in ("l", "L", "g", "u", "z", "b"):
+            raise ValueError(f"{name!r} is not a native type: one of l L g u z b")
+        out[i] = ord(name)
+    return 0
+
+
+cdef class Window:
+    """Groups and accumulators of a tumbling or sliding window, in panes."""
+
+    cdef md_window *_w
+
+    def __cinit__(self, *, int64_t size_us, int64_t advance_us, keys, inputs, aggregates, stage="whole",
+                  uint64_t seed=0):
+        cdef md_type key_types[64]
+        cdef md_type input_types[1024]
+        cdef md_aggregate calls[1024]
+        cdef md_window_config config
+        cdef md_error err
+        keys, inputs, aggregates = tuple(keys), tuple(inputs), tuple(aggregates)
+        if len(keys) > 64 or len(inputs) > 1024 or len(aggregates) > 1024:
+            raise ValueError("at most 64 keys, 1024 inputs and 1024 aggregates")
+        if stage not in _STAGES:
+            raise ValueError(f"stage {stage!r}: one of {', '.join(_STAGES)}")
+        _types(keys, key_types)
+        _types(inputs, input_types)
+        for i, (function, argument) in enumerate(aggregates):
+            if function not in _FUNCTIONS:
+                raise ValueError(f"aggregate {function!r}: one of {', '.join(_FUNCTIONS)}")
+            calls[i].function = <md_function><int>_FUNCTIONS[function]
+            calls[i].input = argument
+        config.size_us = size_us
+        config.advance_us = advance_us
+        config.keys = key_types
+        config.n_keys = len(keys)
+        config.inputs = input_types
+        config.n_inputs = len(inputs)
+        config.aggregates = calls
+        config.n_aggregates = len(aggregates)
+        config.stage = <md_stage><int>_STAGES[stage]
+        config.seed = seed
+        check(md_window_new(&config, &self._w, &err), &err)
+
+    def __dealloc__(self):
+        md_window_free(self._w)
+
+    def add(self, rows):
+        cdef Borrowed source = borrow(rows)
+        cdef md_error err
+        cdef md_rc rc
+        if source.array.length < 256:
+            rc = md_window_add(self._w, source.schema, source.array, &err)
+        else:
+            with nogil:
+                rc = md_window_add(self._w, source.schema, source.array, &err)
+        check(rc, &err)
+
+    def close(self, int64_t boundary_us):
+        cdef ArrowSchema schema
+        cdef ArrowArray array
+        cdef md_error err
+        cdef md_rc rc
+        with nogil:
+            rc = md_window_close(self._w, boundary_us, &err)
+        check(rc, &err)
+        out = []
+        while md_window_take(self._w, &schema, &array) == MD_OK:
+            out.append(own(&schema, &array))
+        return out
+
+    def failed(self):
+        cdef ArrowSchema schema
+        cdef ArrowArray array
+        cdef md_rc rc = md_window_failed(self._w, &schema, &array)
+        if rc == MD_EMPTY:
+            return None
+        check(rc, NULL)
+        return own(&schema, &array)
+
+    def next_end_us(self):
+        return md_window_next_end(self._w)
+
+    def oldest_open_us(self):
+        cdef int64_t start
+        return start if md_window_oldest_open(self._w, &start) else None
+
+    def rows_open(self):
+        return md_window_rows_open(self._w)
+
+    def nbytes(self):
+        return md_window_nbytes(self._w)
+
+    def state(self):
+        cdef ArrowSchema schema
+        cdef ArrowArray array
+        cdef md_error err
+        cdef md_rc rc
+        with nogil:
+            rc = md_window_state(self._w, &schema, &array, &err)
+        check(rc, &err)
+        return own(&schema, &array)
+
+    def position(self):
+        return md_window_boundary(self._w), md_window_taken(self._w)
+
+    def load(self, state, int64_t boundary_us, int64_t taken):
+        cdef Borrowed source = borrow(state)
+        cdef md_error err
+        cdef md_rc rc
+        with nogil:
+            rc = md_window_load(self._w, source.schema, source.array, boundary_us, taken, &err)
+        check(rc, &err)

@@ -1,0 +1,210 @@
+/* md_accumulate: the loops over rows. Each kernel is one inlined loop, made once per set of columns it
+ * serves, so that a row's id and value are loaded once for all of them. */
+#include "accumulate.h"
+
+typedef struct targets {
+    md_word *rows, *lo, *hi, *min, *max; /* lo: the sum of floats too */
+} targets;
+
+enum { ROWS = 1, SUM = 2, MIN = 4, MAX = 8 };
+
+MD_INLINE md_word load(const uint8_t *values, int64_t i) {
+    md_word w;
+    memcpy(&w, values + 8 * i, sizeof w);
+    return w;
+}
+
+/* careful: NaN may be among the values. Without one, `m < v ? m : v` gives v for an m that is NaN and
+ * `v > m ? v : m` keeps it, which is what "NaN is greatest" asks for: one instruction each. */
+MD_INLINE void loop_f64(const int32_t *ids, const uint8_t *values, int64_t n, targets t, int what, bool one,
+                        bool careful) {
+    md_word *restrict rows = t.rows, *restrict sum = t.lo, *restrict min = t.min, *restrict max = t.max;
+    if (one) {
+        double s = what & SUM ? sum[0].f : 0, lo = what & MIN ? min[0].f : 0, hi = what & MAX ? max[0].f : 0;
+        for (int64_t i = 0; i < n; i++) {
+            double v = load(values, i).f;
+            if (what & SUM) s += v;
+            if (what & MIN) lo = lo < v || (careful && v != v) ? lo : v;
+            if (what & MAX) hi = v > hi || (careful && v != v) ? v : hi;
+        }
+        if (what & ROWS) rows[0].i += n;
+        if (what & SUM) sum[0].f = s;
+        if (what & MIN) min[0].f = lo;
+        if (what & MAX) max[0].f = hi;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t g = (uint32_t)ids[i];
+        double v = load(values, i).f;
+        if (what & ROWS) rows[g].i++;
+        if (what & SUM) sum[g].f += v;
+        if (what & MIN) {
+            double m = min[g].f;
+            min[g].f = m < v || (careful && v != v) ? m : v;
+        }
+        if (what & MAX) {
+            double m = max[g].f;
+            max[g].f = v > m || (careful && v != v) ? v : m;
+        }
+    }
+}
+
+MD_INLINE void loop_integer(const int32_t *ids, const uint8_t *values, int64_t n, targets t, int what, bool one,
+                            bool is_signed) {
+    md_word *restrict rows = t.rows, *restrict lo = t.lo, *restrict hi = t.hi, *restrict min = t.min,
+                     *restrict max = t.max;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t g = one ? 0 : (uint32_t)ids[i];
+        md_word v = load(values, i);
+        if (what & ROWS) rows[g].i++;
+        if (what & SUM) {
+            uint64_t low = lo[g].u + v.u;
+            hi[g].u += (is_signed ? (uint64_t)(v.i >> 63) : 0) + (low < v.u);
+            lo[g].u = low;
+        }
+        if (what & MIN) {
+            md_word m = min[g];
+            min[g] = (is_signed ? m.i < v.i : m.u < v.u) ? m : v;
+        }
+        if (what & MAX) {
+            md_word m = max[g];
+            max[g] = (is_signed ? v.i > m.i : v.u > m.u) ? v : m;
+        }
+    }
+}
+
+#define CASES(LOOP, ONE, LAST)                                                          \
+    switch (what) {                                                                     \
+    case 0: break;                                                                      \
+    case 1: LOOP(ids, values, n, t, 1, ONE, LAST); break;                               \
+    case 2: LOOP(ids, values, n, t, 2, ONE, LAST); break;                               \
+    case 3: LOOP(ids, values, n, t, 3, ONE, LAST); break;                               \
+    case 4: LOOP(ids, values, n, t, 4, ONE, LAST); break;                               \
+    case 5: LOOP(ids, values, n, t, 5, ONE, LAST); break;                               \
+    case 6: LOOP(ids, values, n, t, 6, ONE, LAST); break;                               \
+    case 7: LOOP(ids, values, n, t, 7, ONE, LAST); break;                               \
+    case 8: LOOP(ids, values, n, t, 8, ONE, LAST); break;                               \
+    case 9: LOOP(ids, values, n, t, 9, ONE, LAST); break;                               \
+    case 10: LOOP(ids, values, n, t, 10, ONE, LAST); break;                             \
+    case 11: LOOP(ids, values, n, t, 11, ONE, LAST); break;                             \
+    case 12: LOOP(ids, values, n, t, 12, ONE, LAST); break;                             \
+    case 13: LOOP(ids, values, n, t, 13, ONE, LAST); break;                             \
+    case 14: LOOP(ids, values, n, t, 14, ONE, LAST); break;                             \
+    default: LOOP(ids, values, n, t, 15, ONE, LAST); break;                             \
+    }
+
+static bool any_nan(const uint8_t *values, int64_t n) {
+    bool nan = false;
+    for (int64_t i = 0; i < n; i++) {
+        double v = load(values, i).f;
+        nan |= v != v;
+    }
+    return nan;
+}
+
+static void run_f64(const int32_t *ids, const uint8_t *values, int64_t n, targets t, int what, bool one) {
+    if (what & (MIN | MAX) && any_nan(values, n)) {
+        if (one) CASES(loop_f64, true, true)
+        else CASES(loop_f64, false, true)
+    } else if (one) {
+        CASES(loop_f64, true, false)
+    } else {
+        CASES(loop_f64, false, false)
+    }
+}
+
+static void run_integer(md_type type, const int32_t *ids, const uint8_t *values, int64_t n, targets t, int what,
+                        bool one) {
+    if (one) {
+        if (type == MD_I64) CASES(loop_integer, true, true)
+        else CASES(loop_integer, true, false)
+    } else {
+        if (type == MD_I64) CASES(loop_integer, false, true)
+        else CASES(loop_integer, false, false)
+    }
+}
+
+static void run_count(const int32_t *ids, int64_t n, md_word *rows) {
+    for (int64_t i = 0; i < n; i++) rows[(uint32_t)ids[i]].i++;
+}
+
+/* B. P. Welford, Note on a method for calculating corrected sums of squares and products, 1962. */
+static void run_variance(md_type type, const int32_t *ids, const uint8_t *values, int64_t n, md_word *vn, md_word *mean,
+                         md_word *m2) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t g = (uint32_t)ids[i];
+        md_word w = load(values, i);
+        double v = type == MD_F64 ? w.f : type == MD_I64 ? (double)w.i : (double)w.u;
+        double before = v - mean[g].f;
+        mean[g].f += before / (double)++vn[g].i;
+        m2[g].f += before * (v - mean[g].f);
+    }
+}
+
+/* Values and ids of the rows that aren't null, side by side; their number. */
+static int64_t compress(const md_column *c, const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n,
+                        bool values, md_scratch *scratch) {
+    int64_t m = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = rows != NULL ? (int64_t)rows[i] : start + i;
+        scratch->ids[m] = ids[i];
+        if (values) {
+            if (c->type == MD_BOOL) scratch->words[m].u = md_column_bool(c, row);
+            else scratch->words[m] = load(c->values, row);
+        }
+        m += c->validity == NULL || md_bit(c->validity, c->shift + row);
+    }
+    return m;
+}
+
+static void accumulate_input(const md_plan *plan, md_table *table, const md_plan_input *in, const md_column *c,
+                             const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n, bool one,
+                             bool *rows_counted, md_scratch *scratch) {
+    (void)plan;
+    bool text = c->type == MD_UTF8 || c->type == MD_BINARY;
+    bool wants_values = !text && (in->sum >= 0 || in->min >= 0 || in->max >= 0 || in->vn >= 0);
+    bool own_n = in->n >= 0 && table->columns[in->n] != NULL;
+    if (!wants_values && !own_n) return;
+    const uint8_t *values = wants_values ? c->values + 8 * start : NULL;
+    int64_t m = n;
+    if (c->validity != NULL || (wants_values && (rows != NULL || c->type == MD_BOOL))) {
+        m = compress(c, ids, rows, start, n, wants_values, scratch);
+        ids = scratch->ids;
+        values = (const uint8_t *)scratch->words;
+    }
+    if (own_n) run_count(ids, m, table->columns[in->n]);
+    if (!wants_values) return;
+    targets t = {.rows = table->columns[0]};
+    int what = 0;
+    if (!*rows_counted && m == n) {
+        what |= ROWS;
+        *rows_counted = true;
+    }
+    if (in->sum >= 0) {
+        what |= SUM;
+        t.lo = table->columns[in->sum];
+        if (in->hi >= 0) t.hi = table->columns[in->hi];
+    }
+    if (in->min >= 0) {
+        what |= MIN;
+        t.min = table->columns[in->min];
+    }
+    if (in->max >= 0) {
+        what |= MAX;
+        t.max = table->columns[in->max];
+    }
+    if (c->type == MD_F64) run_f64(ids, values, m, t, what, one);
+    else run_integer(c->type, ids, values, m, t, what, one);
+    if (in->vn >= 0)
+        run_variance(c->type, ids, values, m, table->columns[in->vn], table->columns[in->mean], table->columns[in->m2]);
+}
+
+void md_accumulate(const md_plan *plan, md_table *table, const int32_t *ids, const md_column *inputs,
+                   const uint32_t *rows, int64_t start, int64_t n, bool one, md_scratch *scratch) {
+    bool rows_counted = false;
+    for (int32_t k = 0; k < plan->n_inputs; k++)
+        accumulate_input(plan, table, &plan->inputs[k], &inputs[k], ids, rows, start, n, one, &rows_counted, scratch);
+    if (rows_counted) return;
+    if (one) table->columns[0][0].i += n;
+    else run_count(ids, n, table->columns[0]);
+}

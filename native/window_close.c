@@ -1,0 +1,371 @@
+/* Closing windows and making their rows. */
+#include "md_alloc.h"
+#include "window.h"
+#include "window_private.h"
+
+/* ---- definitions ---- */
+
+void md_define_keys(md_rows *rows, int32_t column, const md_window *w) {
+    for (int32_t k = 0; k < w->n_keys; k++) {
+        char name[24], format[2] = {(char)w->key_types[k], 0};
+        snprintf(name, sizeof name, "k%d", k);
+        md_rows_define(rows, column + k, format, name, true);
+    }
+}
+
+void md_define_state(md_rows *rows, int32_t column, const md_window *w) {
+    for (int32_t i = 0; i < w->plan->n_state; i++) {
+        md_state_column s = w->plan->state[i];
+        char name[24], format[2] = {(char)s.type, 0};
+        snprintf(name, sizeof name, "a%d.%s", s.aggregate, s.suffix);
+        md_rows_define(rows, column + i, format, name, s.nullable);
+    }
+}
+
+/* ---- columns of rows ---- */
+
+md_rc md_emission_scratch(md_window *w, int64_t n) {
+    if (n <= w->valid_capacity) return MD_OK;
+    int64_t capacity = w->valid_capacity;
+    if (!md_grow(&w->valid, &capacity, n, sizeof *w->valid)) return MD_NOMEM;
+    capacity = w->valid_capacity;
+    if (!md_grow(&w->words, &capacity, n, sizeof *w->words)) return MD_NOMEM;
+    return md_grow(&w->order, &w->valid_capacity, n, sizeof *w->order) ? MD_OK : MD_NOMEM;
+}
+
+/* The words of one state column (not a set) of the groups order[k]; valid as md_rows_put takes it, or NULL. */
+static const uint8_t *state_words(md_window *w, const md_table *table, md_state_column s, const int32_t *order,
+                                  int64_t n, md_word *out) {
+    const md_word *rows = md_table_n(w->plan, table, s.input);
+    bool is_n = s.column == 0 || (s.input >= 0 && s.column == w->plan->inputs[s.input].n);
+    const md_word *from = is_n ? rows : table->columns[s.column];
+    for (int64_t k = 0; k < n; k++) out[k] = from[order != NULL ? order[k] : k];
+    if (!s.nullable) return NULL;
+    for (int64_t k = 0; k < n; k++) w->valid[k] = rows[order != NULL ? order[k] : k].i > 0;
+    return w->valid;
+}
+
+md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e) {
+    for (int32_t i = 0; i < w->plan->n_state; i++) {
+        md_state_column s = w->plan->state[i];
+        md_rc rc;
+        if (s.column < 0) {
+            const md_distinct *set = e->sets[w->plan->inputs[s.input].distinct];
+            rc = md_distinct_pack(set, e->keys->count, e->key_order, e->n, rows, column + i);
+        } else {
+            const uint8_t *valid = state_words(w, e->table, s, e->table_order, e->n, w->words);
+            rc = md_rows_put(rows, column + i, w->words, valid, e->n);
+        }
+        if (rc != MD_OK) return rc;
+    }
+    return MD_OK;
+}
+
+static md_rc put_aggregates(md_rows *rows, int32_t column, md_window *w, const md_emission *e) {
+    int64_t failed = 0;
+    for (int32_t g = 0; g < w->plan->n_aggregates; g++) {
+        md_aggregate a = w->plan->aggregates[g];
+        md_rc rc;
+        if (a.function == MD_COUNT_DISTINCT) {
+            md_word *counts = md_malloc((size_t)e->keys->count * sizeof *counts);
+            if (counts == NULL) return MD_NOMEM;
+            md_distinct_count(e->sets[w->plan->inputs[a.input].distinct], e->keys->count, counts);
+            for (int64_t k = 0; k < e->n; k++) w->words[k] = counts[e->key_order != NULL ? e->key_order[k] : k];
+            md_free(counts);
+            rc = md_rows_put(rows, column + g, w->words, NULL, e->n);
+        } else {
+            md_word *out = md_finish_type(w->plan, g) == MD_BOOL ? w->words : md_rows_words(rows, column + g);
+            md_finish(w->plan, e->table, g, e->table_order, e->n, out, w->valid, &failed);
+            rc = md_rows_put(rows, column + g, out, w->valid, e->n);
+        }
+        if (rc != MD_OK) return rc;
+    }
+    return MD_OK;
+}
+
+static void put_bounds(md_rows *rows, const md_emission *e) {
+    md_word *start = md_rows_words(rows, 0), *end = md_rows_words(rows, 1);
+    for (int64_t k = 0; k < e->n; k++) start[k].i = e->start;
+    for (int64_t k = 0; k < e->n; k++) end[k].i = e->end;
+}
+
+/* ---- batches ---- */
+
+static md_rc ready_slot(md_window *w) {
+    return md_grow(&w->ready, &w->ready_capacity, w->n_ready + 1, sizeof *w->ready) ? MD_OK : MD_NOMEM;
+}
+
+static md_rc make_ready(md_window *w, md_rows *rows) {
+    md_rc rc = ready_slot(w);
+    if (rc == MD_OK) rc = md_rows_finish(rows, &w->ready[w->n_ready].schema, &w->ready[w->n_ready].array);
+    if (rc == MD_OK) w->n_ready++;
+    return rc;
+}
+
+md_rc md_window_flush(md_window *w) { return w->shared->length == 0 ? MD_OK : make_ready(w, w->shared); }
+
+md_rc md_window_take(md_window *w, struct ArrowSchema *schema, struct ArrowArray *array) {
+    if (w->first_ready == w->n_ready) return MD_EMPTY;
+    *schema = w->ready[w->first_ready].schema;
+    *array = w->ready[w->first_ready++].array;
+    if (w->first_ready == w->n_ready) w->first_ready = w->n_ready = 0;
+    return MD_OK;
+}
+
+md_rc md_window_failed(md_window *w, struct ArrowSchema *schema, struct ArrowArray *array) {
+    return w->failed->length == 0 ? MD_EMPTY : md_rows_finish(w->failed, schema, array);
+}
+
+/* ---- groups whose sum doesn't fit ---- */
+
+static int64_t sums_failed(md_window *w, const md_emission *e, int32_t g) {
+    md_aggregate a = w->plan->aggregates[g];
+    int64_t failed = 0;
+    if (a.function == MD_SUM && w->plan->inputs[a.input].hi >= 0)
+        md_finish(w->plan, e->table, g, e->table_order, e->n, w->words, w->valid, &failed);
+    return failed;
+}
+
+/* Their rows for md_window_failed, filled but not committed; *n of them. Every group that failed is marked
+ * in bad[]. */
+static md_rc list_failed(md_window *w, const md_emission *e, uint8_t *bad, int64_t *n) {
+    for (int32_t g = 0; g < w->plan->n_aggregates; g++) {
+        int64_t m = sums_failed(w, e, g);
+        if (m == 0) continue;
+        md_rc rc = md_rows_reserve(w->failed, m);
+        if (rc != MD_OK) return rc;
+        int64_t at = 0;
+        for (int64_t k = 0; k < e->n; k++) {
+            if (w->valid[k] != 2) continue;
+            bad[k] = 1;
+            w->order[at++] = e->key_order != NULL ? e->key_order[k] : (int32_t)k;
+        }
+        for (int64_t i = 0; i < m; i++) {
+            md_rows_words(w->failed, 0)[i].i = e->start;
+            md_rows_words(w->failed, 1)[i].i = e->end;
+            md_rows_words(w->failed, 2 + w->n_keys)[i].i = g;
+        }
+        rc = md_rows_put_keys(w->failed, 2, e->keys, w->order, m, w->valid, w->words);
+        if (rc != MD_OK) return rc;
+        md_rows_commit(w->failed, m);
+        *n += m;
+    }
+    return MD_OK;
+}
+
+static md_rc append(md_window *w, const md_emission *e);
+
+static md_rc append_without_failed(md_window *w, const md_emission *e) {
+    int64_t before = w->failed->length, n_failed = 0, n = 0;
+    uint8_t *bad = md_calloc((size_t)e->n, 1);
+    int32_t *keys = md_malloc((size_t)e->n * sizeof *keys), *table = md_malloc((size_t)e->n * sizeof *table);
+    md_rc rc = bad != NULL && keys != NULL && table != NULL ? list_failed(w, e, bad, &n_failed) : MD_NOMEM;
+    if (rc == MD_OK) {
+        for (int64_t k = 0; k < e->n; k++) {
+            if (bad[k]) continue;
+            keys[n] = e->key_order != NULL ? e->key_order[k] : (int32_t)k;
+            table[n++] = e->table_order != NULL ? e->table_order[k] : (int32_t)k;
+        }
+        md_emission good = *e;
+        good.key_order = keys;
+        good.table_order = table;
+        good.n = n;
+        rc = append(w, &good);
+    }
+    if (rc != MD_OK) w->failed->length = before;
+    md_free(bad);
+    md_free(keys);
+    md_free(table);
+    return rc;
+}
+
+static bool any_failed(md_window *w, const md_emission *e) {
+    for (int32_t g = 0; w->stage != MD_PARTIAL && g < w->plan->n_aggregates; g++)
+        if (sums_failed(w, e, g) > 0) return true;
+    return false;
+}
+
+/* ---- emission ---- */
+
+static md_rc append(md_window *w, const md_emission *e) {
+    md_rc rc = md_rows_reserve(w->shared, e->n);
+    if (rc == MD_OK) rc = md_rows_put_keys(w->shared, 2, e->keys, e->key_order, e->n, w->valid, w->words);
+    if (rc == MD_OK)
+        rc = w->stage == MD_PARTIAL ? md_rows_of_state(w->shared, 2 + w->n_keys, w, e)
+                                    : put_aggregates(w->shared, 2 + w->n_keys, w, e);
+    if (rc != MD_OK) return rc;
+    put_bounds(w->shared, e);
+    md_rows_commit(w->shared, e->n);
+    return MD_OK;
+}
+
+md_rc md_emit(md_window *w, md_emission e) {
+    md_rc rc = md_emission_scratch(w, e.n);
+    if (rc == MD_OK && w->shared->length + e.n > MD_SHARED_ROWS) rc = md_window_flush(w);
+    if (rc != MD_OK) return rc;
+    return any_failed(w, &e) ? append_without_failed(w, &e) : append(w, &e);
+}
+
+/* A column of the table that is the answer as it stands; -1: none. */
+static int32_t column_as_is(const md_window *w, const md_table *table, int32_t g) {
+    md_aggregate a = w->plan->aggregates[g];
+    if (a.function == MD_COUNT && a.input < 0) return 0;
+    const md_plan_input *in = &w->plan->inputs[a.input];
+    bool split = in->n >= 0 && table->columns[in->n] != NULL;
+    if (a.function == MD_COUNT) return split ? in->n : 0;
+    if (split || in->type == MD_BOOL) return -1;
+    if (a.function == MD_SUM) return in->sum;
+    if (a.function == MD_MIN) return in->min;
+    return a.function == MD_MAX ? in->max : -1;
+}
+
+/* Everything of a large batch that has to be made, in blocks of its own: bounds, and what isn't as it is. */
+static md_rc fill_large(md_window *w, md_pane *pane, md_rows *rows, int32_t *from) {
+    int64_t n = pane->keys->count, failed = 0;
+    for (int32_t c = 0; c < rows->n_columns; c++) {
+        int32_t g = c - 2 - w->n_keys;
+        from[c] = -1;
+        if (c >= 2 && g < 0) continue; /* a key */
+        if (g >= 0 && (from[c] = column_as_is(w, &pane->table, g)) >= 0) {
+            bool again = false;
+            for (int32_t d = 0; d < c; d++) again |= from[d] == from[c];
+            if (!again) continue;
+            from[c] = -1; /* the second copy of a column is a copy */
+        }
+        md_word *block = md_malloc((size_t)n * sizeof *block);
+        if (block == NULL) return MD_NOMEM;
+        md_rows_give_words(rows, c, block);
+        if (c < 2) {
+            for (int64_t k = 0; k < n; k++) block[k].i = c == 0 ? pane->start : pane->end;
+            continue;
+        }
+        if (w->plan->aggregates[g].function == MD_COUNT_DISTINCT) {
+            md_distinct_count(pane->sets[w->plan->inputs[w->plan->aggregates[g].input].distinct], n, block);
+            continue;
+        }
+        md_finish(w->plan, &pane->table, g, NULL, n, block, w->valid, &failed);
+        if (memchr(w->valid, 0, (size_t)n) == NULL) continue;
+        md_rc rc = md_rows_nullable(rows, c);
+        if (rc != MD_OK) return rc;
+        for (int64_t k = 0; k < n; k++) {
+            md_rows_set_valid(rows, c, k - rows->length, w->valid[k]);
+            if (!w->valid[k]) block[k].u = 0;
+        }
+    }
+    return MD_OK;
+}
+
+/* Exchange the pane's own blocks with those of rows; twice is as never. */
+static void swap_blocks(md_window *w, md_pane *pane, md_rows *rows, const int32_t *from) {
+    for (int32_t c = 2; c < rows->n_columns; c++) {
+        md_rows_column *to = &rows->columns[c];
+        void *values = to->values;
+        if (c < 2 + w->n_keys) {
+            md_key_column *key = &pane->keys->columns[c - 2];
+            uint8_t *bits = to->validity, *data = to->data;
+            to->validity = key->validity;
+            key->validity = bits;
+            if (md_type_is_text(key->type)) {
+                to->values = key->offsets;
+                to->data = key->data;
+                key->offsets = values;
+                key->data = data;
+            } else {
+                to->values = key->words;
+                key->words = values;
+            }
+        } else if (from[c] >= 0) {
+            to->values = pane->table.columns[from[c]];
+            pane->table.columns[from[c]] = values;
+        }
+    }
+}
+
+/* A large window leaves with the pane's own buffers. */
+static md_rc emit_large(md_window *w, md_pane *pane) {
+    int64_t n = pane->keys->count;
+    md_rows *rows = NULL;
+    int32_t from[2 + MD_KEYS_COLUMNS_MAX + MD_AGGREGATES_MAX];
+    md_rc rc = md_window_flush(w);
+    if (rc == MD_OK) rc = md_emission_scratch(w, n);
+    if (rc == MD_OK) rc = md_rows_new(w->shared->n_columns, &rows);
+    if (rc != MD_OK) return rc;
+    for (int32_t c = 0; c < rows->n_columns; c++) {
+        const md_rows_column *d = &w->shared->columns[c];
+        md_rows_define(rows, c, d->format, d->name, d->nullable);
+    }
+    rows->length = rows->capacity = n;
+    rc = fill_large(w, pane, rows, from);
+    if (rc == MD_OK) {
+        swap_blocks(w, pane, rows, from);
+        rc = make_ready(w, rows);
+        if (rc != MD_OK) swap_blocks(w, pane, rows, from);
+    }
+    if (rc == MD_OK) {
+        pane->table.capacity = 0;
+        pane->keys->capacity = 0;
+        for (int32_t k = 0; k < w->n_keys; k++) pane->keys->columns[k].data_capacity = 0;
+        w->groups_hint = n;
+    }
+    md_rows_free(rows);
+    return rc;
+}
+
+static bool may_hand_over(md_window *w, md_pane *pane) {
+    if (w->stage != MD_WHOLE || pane->keys->count < MD_HANDOVER) return false;
+    for (int32_t k = 0; k < w->n_keys; k++)
+        if (w->key_types[k] == MD_BOOL) return false;
+    for (int32_t g = 0; g < w->plan->n_aggregates; g++)
+        if (md_finish_type(w->plan, g) == MD_BOOL) return false;
+    md_emission e = {.keys = pane->keys, .table = &pane->table, .n = pane->keys->count};
+    return md_emission_scratch(w, e.n) == MD_OK && !any_failed(w, &e);
+}
+
+static void merge_sort(const md_keys *keys, int32_t *order, int32_t *scratch, int64_t n) {
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t low = 0; low < n; low += 2 * width) {
+            int64_t middle = low + width < n ? low + width : n, high = low + 2 * width < n ? low + 2 * width : n;
+            int64_t i = low, j = middle;
+            for (int64_t k = low; k < high; k++)
+                scratch[k] = j >= high || (i < middle && md_keys_compare(keys, order[i], order[j]) <= 0) ? order[i++]
+                                                                                                          : order[j++];
+        }
+        memcpy(order, scratch, (size_t)n * sizeof *order);
+    }
+}
+
+static md_rc emit_pane(md_window *w, md_pane *pane) {
+    if (may_hand_over(w, pane)) return emit_large(w, pane);
+    int64_t n = pane->keys->count;
+    md_emission e = {.start = pane->start, .end = pane->end, .n = n, .keys = pane->keys, .table = &pane->table,
+                     .sets = pane->sets};
+    if (w->stage != MD_COMBINE) return md_emit(w, e);
+    int32_t *order = md_malloc(2 * (size_t)n * sizeof *order);
+    if (order == NULL) return MD_NOMEM;
+    for (int64_t k = 0; k < n; k++) order[k] = (int32_t)k;
+    merge_sort(pane->keys, order, order + n, n);
+    e.key_order = e.table_order = order;
+    md_rc rc = md_emit(w, e);
+    md_free(order);
+    return rc;
+}
+
+md_rc md_window_close(md_window *w, int64_t boundary, md_error *err) {
+    md_rc rc = MD_OK;
+    if (boundary <= w->boundary) {
+        rc = MD_OK; /* nothing to close; what an earlier call couldn't flush is flushed below */
+    } else if (w->stage != MD_COMBINE && w->advance != w->size) {
+        rc = md_slide_close(w, boundary);
+    } else {
+        int64_t closed = 0;
+        while (rc == MD_OK && closed < w->n_panes && w->panes[closed]->end <= boundary) {
+            rc = emit_pane(w, w->panes[closed]);
+            if (rc == MD_OK) w->boundary = w->panes[closed++]->end;
+        }
+        md_panes_drop(w, closed);
+    }
+    if (rc == MD_OK) rc = md_window_flush(w);
+    if (rc != MD_OK) return md_fail(err, rc, "out of memory");
+    if (boundary > w->boundary) w->boundary = boundary;
+    return MD_OK;
+}

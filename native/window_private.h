@@ -1,0 +1,160 @@
+/* What the files of window.h share. Not for others. */
+#ifndef MD_WINDOW_PRIVATE_H
+#define MD_WINDOW_PRIVATE_H
+
+#include "keys.h"
+#include "keys_rows.h"
+#include "rows.h"
+#include "sketch.h"
+#include "window.h"
+
+#define MD_TIME_LIMIT (INT64_C(1) << 61)
+#define MD_SIZE_LIMIT (INT64_C(1) << 60)
+#define MD_HANDOVER 8192     /* groups from which a window's buffers are handed over, not copied */
+#define MD_SHARED_ROWS 65536 /* rows at which the shared batch is full */
+#define MD_FREE_PANES 8
+#define MD_ABSENT INT64_MAX  /* first position of a group that isn't there */
+
+/* Beside a pane that a slide has combined: see window_slide.c. */
+typedef struct md_undo {
+    int32_t *universe;  /* per group of the pane: its number in the slide's universe */
+    md_table before;    /* suffix panes: what the suffix held for these groups without this pane */
+    int64_t *first;     /* and their first positions; MD_ABSENT: not there */
+    int32_t *order;     /* those that were there, by first position */
+    int64_t n_order;
+} md_undo;
+
+typedef struct md_pane {
+    int64_t start, end, rows;
+    md_keys *keys;
+    md_table table;
+    md_distinct **sets;  /* per distinct input of the plan */
+    bool touched;        /* by the add under way */
+    int64_t mark;        /* groups before it */
+    int64_t *set_marks;  /* entries before it */
+    int32_t segment;     /* scratch of the split of a mixed chunk */
+    md_undo undo;
+} md_pane;
+
+/* Rows of one chunk that belong to one pane: ids[at .. at + n); rows themselves are start .. start + n, or
+ * the list rows[at .. at + n) (mixed), all in [start, start + MD_CHUNK). */
+typedef struct md_segment {
+    md_pane *pane;
+    int64_t start, at, n;
+    bool mixed;
+} md_segment;
+
+typedef struct md_side { /* of a slide: the suffix or the prefix, per group of the universe */
+    md_table table;
+    int64_t *first;
+    int32_t *order; /* groups present, by first position */
+    int64_t n_order;
+} md_side;
+
+typedef struct md_slide {
+    bool valid;            /* false: build anew from the panes */
+    int64_t block;         /* start of the suffix's block */
+    int64_t prefix_end;    /* panes of the next block below this time are in the prefix */
+    md_keys *universe;
+    int64_t capacity;      /* groups that all arrays below have room for */
+    md_side suffix, prefix;
+    int64_t *first;        /* scratch, MD_ABSENT everywhere between uses */
+    int32_t *order;        /* scratch */
+    md_table merged;       /* of the window being emitted */
+    md_distinct **sets;    /* likewise */
+} md_slide;
+
+typedef struct md_ready {
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+} md_ready;
+
+struct md_window {
+    int64_t size, advance;
+    md_stage stage;
+    md_plan *plan;
+    int32_t n_keys;
+    md_type *key_types;
+    uint64_t seed;
+    int64_t boundary, taken;
+
+    md_pane **panes;
+    int64_t n_panes, panes_capacity;
+    md_pane *last; /* cache of find; NULL allowed */
+    md_pane *spare[MD_FREE_PANES];
+    int32_t n_spare;
+    int64_t groups_hint; /* of the last large pane that closed */
+
+    /* scratch of an add */
+    md_column *views;
+    int32_t *ids;
+    uint32_t *rows;
+    int64_t rows_capacity;
+    md_segment *segments;
+    int64_t n_segments, segments_capacity;
+    md_pane **touched;
+    int64_t n_touched, touched_capacity;
+    md_scratch *scratch;
+    md_distinct_scratch *distinct_scratch; /* only with distinct inputs */
+    md_table incoming;                     /* combine: states as they came */
+
+    md_slide slide;
+
+    /* output */
+    md_rows *shared, *failed;
+    md_ready *ready;
+    int64_t n_ready, first_ready, ready_capacity;
+    uint8_t *valid;
+    md_word *words;
+    int32_t *order;
+    int64_t valid_capacity;
+};
+
+/* What is to be emitted: n groups, in the keys and sets numbered key_order[k], in the table table_order[k]
+ * (NULL: k). */
+typedef struct md_emission {
+    int64_t start, end, n;
+    const md_keys *keys;
+    const md_table *table;
+    md_distinct *const *sets;
+    const int32_t *key_order, *table_order;
+} md_emission;
+
+static inline int64_t md_floor_to(int64_t t, int64_t step) {
+    int64_t r = t % step;
+    return t - r - (r < 0 ? step : 0);
+}
+
+/* block = realloc'd to count elements, doubling; false without memory and then unchanged. */
+bool md_grow(void *block_pointer, int64_t *capacity, int64_t count, size_t element);
+
+/* panes (window.c) */
+md_rc md_pane_open(md_window *w, int64_t start, int64_t end, md_pane **out); /* finds or makes */
+void md_pane_retire(md_window *w, md_pane *pane);                            /* to the spares, or freed */
+void md_panes_drop(md_window *w, int64_t n);                                 /* the first n */
+md_rc md_pane_touch(md_window *w, md_pane *pane);
+md_rc md_pane_room(md_window *w, md_pane *pane, int64_t before); /* the table follows the keys */
+void md_touched_settle(md_window *w, bool keep);                 /* end of an add: keep, or as before it */
+void md_pane_bounds(const md_window *w, int64_t t, int64_t *start, int64_t *end);
+
+/* combine (window_combine.c) */
+md_rc md_window_add_states(md_window *w, const md_column *views, int64_t n, md_error *err);
+/* State columns of rows [start, start + n) into w->incoming; checks them. */
+md_rc md_incoming_read(md_window *w, const md_column *state, int64_t start, int64_t n, md_error *err);
+
+/* emission (window_close.c) */
+md_rc md_emit(md_window *w, md_emission e);
+md_rc md_window_flush(md_window *w);
+md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e);
+void md_define_keys(md_rows *rows, int32_t column, const md_window *w);
+void md_define_state(md_rows *rows, int32_t column, const md_window *w);
+md_rc md_emission_scratch(md_window *w, int64_t n);
+
+/* sliding (window_slide.c) */
+md_rc md_slide_close(md_window *w, int64_t boundary);
+void md_slide_forget(md_window *w);
+void md_slide_free(md_window *w);
+void md_undo_free(const md_plan *plan, md_undo *undo);
+size_t md_slide_nbytes(const md_window *w);
+
+#endif
