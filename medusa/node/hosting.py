@@ -273,6 +273,20 @@ class Hosted:
         self.failed = why
         self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
 
+    def close(self, why: str) -> None:
+        """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
+        self.failed = why
+        for input in self.inputs.values():
+            if input.judged:
+                input.receiver.detach(0)
+            elif input.receiver.state not in _RESTING:
+                gone = RemoteProtocolError(why, code="E_REMOVED")
+                input.receiver.refuse(gone)
+        for output in self.outputs.values():
+            for view in output.sender.receivers.values():
+                refusal = Refuse(code="E_REMOVED", text=why, stream=output.stream, epoch=view.epoch)
+                self._outbox.send(view.peer, refusal)
+
     # --- checkpoints ------------------------------------------------------------------------
 
     def want_checkpoint(self, now_us: int) -> None:
@@ -324,16 +338,16 @@ class Hosted:
             )
         )
 
-    def persisted(self, now_us: int, token: int, error: str = "") -> bool:
+    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
         """A checkpoint is durable, or failed; whether it was ours."""
         writing = self._writing
         if writing is None or writing.token != token:
             return False
         self._writing = None
-        if error:
+        if not ok:
             self.checkpoint_failures += 1
             self._dirty = True
-            self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=error)
+            self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
         else:
             self.checkpoints += 1
             for output, where in writing.places:

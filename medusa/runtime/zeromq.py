@@ -16,6 +16,7 @@ import contextlib
 import errno
 import os
 import socket
+import time
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ BACKLOG_MAX = 4096
 CALLERS_MAX = 1024
 SHUNNED_MAX = 4096
 RETRY_MS = 2
+CALL_AGAIN_S = 0.1
+"""Between the end of a connection and the next call, so that a refusal is no busy loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Transport:
         self._callers: OrderedDict[bytes, str] = OrderedDict()
         self._routes: dict[str, bytes] = {}
         self._waiting: dict[str, deque[Sequence[Any]]] = {}
+        self._again: dict[str, tuple[float, str]] = {}
         self._shunned: OrderedDict[bytes, None] = OrderedDict()
         self._calls = 0
         self._pending: list[LinkDown] = []
@@ -170,22 +174,33 @@ class Transport:
         dealer.disable_monitor()
         dealer.close(linger=0)
 
-    def cut(self, link: str) -> None:
-        """End a link: a called peer is called anew; nothing more is heard from a caller."""
+    def cut(self, link: str, *, shun: bool = True) -> None:
+        """End a link: a called peer is called anew, soon; a caller is forgotten.
+
+        Args:
+            shun: hear nothing more from this connection of a caller; else what it says next begins
+                a new link.
+        """
         if link in self._called:
             called = self._called.pop(link)
             self._poller.unregister(called.dealer)
             self._poller.unregister(called.monitor)
             called.monitor.close(linger=0)
             self._discard(called.dealer)
-            self.call(link, called.address)
+            self._again[link] = (time.monotonic() + CALL_AGAIN_S, called.address)
             return
         route = self._routes.get(link)
-        if route is not None:
-            self._forget(route)
+        if route is None:
+            return
+        self._forget(route)
+        if shun:
             self._shunned[route] = None
             if len(self._shunned) > SHUNNED_MAX:
                 self._shunned.popitem(last=False)
+
+    def calls(self, link: str) -> bool:
+        """Whether we call this peer (else it may have called us)."""
+        return link in self._called or link in self._again
 
     def _forget(self, route: bytes) -> None:
         link = self._callers.pop(route)
@@ -275,6 +290,7 @@ class Transport:
             timeout_ms = min(timeout_ms, RETRY_MS)
         if self._pending:
             timeout_ms = 0
+        timeout_ms = min(timeout_ms, self._call_again())
         ready = dict(self._poller.poll(timeout_ms))
         out: list[LinkUp | LinkDown | Arrival] = list(self._pending)
         self._pending.clear()
@@ -291,6 +307,16 @@ class Transport:
         if self._router is not None and self._router in ready:
             self._read(self._router, out, None)
         return out
+
+    def _call_again(self) -> int:
+        """Make the calls that are due; milliseconds until the next one."""
+        now = time.monotonic()
+        for peer, (at, address) in list(self._again.items()):
+            if now >= at:
+                del self._again[peer]
+                self.call(peer, address)
+        nearest = min((at for at, _ in self._again.values()), default=now + 3600)
+        return max(1, round((nearest - now) * 1000))
 
     def _monitor(self, peer: str, called: _Called, out: list[LinkUp | LinkDown | Arrival]) -> None:
         while called.monitor.poll(0):

@@ -101,7 +101,7 @@ class CloseFragment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Close the connection of a peer; it may come back by a new one."""
+    """Forget the connections of a peer; a node that we call is called anew."""
 
     peer: str
 

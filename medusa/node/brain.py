@@ -1,0 +1,310 @@
+"""One node's mind: who is there, what is asked, and which part of the mind it concerns. No IO.
+
+The brain decides nothing about a protocol. A ``Session`` knows whether a peer is there, a
+``Hosted`` runs a fragment and its links, the ``Commands`` install and remove fragments, the
+``Catalog`` knows names. The brain brings each message to the one it is for, and checks that its
+sender may say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from medusa.elements import Element
+from medusa.errors import LinkError, MedusaError, RemoteProtocolError
+from medusa.node.catalog import CATALOG, Catalog
+from medusa.node.commands import Commands
+from medusa.node.hosting import Hosted, Saved
+from medusa.node.settings import NAME, Settings
+from medusa.node.spec import Fragment
+from medusa.ports import Buffer
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent, LinkSettings
+from medusa.wire.messages import (
+    Ack,
+    Attach,
+    Attached,
+    Boundary,
+    Data,
+    Detach,
+    Heartbeat,
+    Hello,
+    Message,
+    Offer,
+    Progress,
+    Refuse,
+)
+from medusa.wire.outbox import Cut, Outbox, Persist, WakeAt
+from medusa.wire.session import PeerState, Session, SessionSettings
+
+__all__ = ["Brain"]
+
+CLIENTS_MAX = 1000
+
+SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
+"""Longer than the transport's own heartbeats: those notice a cut, these a process that hangs."""
+
+
+class Brain:
+    """The mind of one node.
+
+    Args:
+        settings: its configuration.
+        incarnation: larger than in any earlier life of this node.
+        catalog: what was found on disk; None: nothing.
+        saved: the newest checkpoint of each fragment that has one.
+        first_token: larger than any token of an earlier life.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        incarnation: int,
+        catalog: Catalog | None = None,
+        saved: Mapping[str, Saved] | None = None,
+        first_token: int = 1,
+    ) -> None:
+        self.outbox = Outbox()
+        self.settings = settings
+        self.catalog = catalog or Catalog(settings.name)
+        self.incarnation = incarnation
+        self.refused = 0
+        """Messages that broke a rule."""
+        bounds = settings.limits
+        window = max(bounds.credit_bytes, LinkSettings().frame_bytes_max)
+        self._link = LinkSettings(
+            window_bytes=window,
+            retained_bytes_max=bounds.retention_bytes,
+            keep_bytes=bounds.retention_bytes,
+            idle_us=bounds.subscriber_timeout_us,
+        )
+        self._token = first_token - 1
+        self._me = Hello(version=limits.PROTOCOL_VERSION, node=settings.name, incarnation=incarnation)
+        self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
+        self.clients: dict[str, int] = {}
+        """Clients we know -> since when they are silent (0: they are there)."""
+        self._catalog_token: int | None = None
+        self._stopping = False
+        self._now_us = 0
+        self.commands = Commands(
+            settings, self.catalog, outbox=self.outbox, host=self._host, save=self._save_catalog
+        )
+        self.fragments = self.commands.fragments
+        for spec in self.catalog.fragments.values():
+            self.fragments[spec.name] = self._host(spec, (saved or {}).get(spec.name))
+
+    def _session(self, peer: str, *, calls: bool) -> Session:
+        return Session(self._me, peer, outbox=self.outbox, settings=SESSION, calls=calls)
+
+    def _host(self, spec: Fragment, saved: Saved | None = None) -> Hosted:
+        hosted = Hosted(
+            spec,
+            incarnation=self.incarnation,
+            outbox=self.outbox,
+            link=self._link,
+            checkpoint_every_us=self.settings.limits.checkpoint_every_us,
+            next_token=self._next_token,
+            saved=saved,
+        )
+        for peer, session in self.sessions.items():
+            if session.state is PeerState.UP:
+                hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
+        return hosted
+
+    def _next_token(self) -> int:
+        self._token += 1
+        return self._token
+
+    def _save_catalog(self) -> int:
+        self._catalog_token = self._next_token()
+        files = {CATALOG: self.catalog.to_bytes()}
+        self.outbox.append(Persist(token=self._catalog_token, fragment="", files=files))
+        return self._catalog_token
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """Begin: call the peers, go on with what was installed, undo what was half deployed."""
+        self.commands.coordinator.resume(now_us)
+        self.tick(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """Begin to end: take nothing new, write last checkpoints. ``stopped`` says when it is done."""
+        self._stopping = True
+        for hosted in self.fragments.values():
+            hosted.want_checkpoint(now_us)
+
+    @property
+    def stopped(self) -> bool:
+        """After ``stop``: all that happened is on disk."""
+        return self._stopping and all(hosted.at_rest for hosted in self.fragments.values())
+
+    # --- what the driver brings -------------------------------------------------------------------
+
+    def admit(self, hello: Hello) -> None:
+        """Whether who calls us so may do that; before its first message is received.
+
+        Raises:
+            RemoteProtocolError: not one of our peers, or a client under the name of a node.
+        """
+        name = hello.node
+        if not NAME.fullmatch(name):
+            raise RemoteProtocolError(f"{name[:80]!r} is no name", code="E_IDENTITY")
+        if hello.client:
+            if name == self.settings.name or name in self.settings.peers:
+                raise RemoteProtocolError(f"a client calls itself {name!r}, a node", code="E_IDENTITY")
+            if name not in self.clients and len(self.clients) >= CLIENTS_MAX:
+                raise RemoteProtocolError(f"{CLIENTS_MAX} clients are here already", code="E_LIMIT")
+        elif name not in self.settings.peers:
+            raise RemoteProtocolError(
+                f"node {name!r} is no peer of node {self.settings.name!r}",
+                hint=f"add {name} to [peers] in its configuration",
+                code="E_IDENTITY",
+            )
+
+    def receive(self, now_us: int, peer: str, message: Message, payload: Buffer | None = None) -> None:
+        """Take one message of a peer that was admitted.
+
+        Raises:
+            RemoteProtocolError: it broke a rule that concerns the whole link: end it.
+        """
+        if peer not in self.sessions:
+            if not (isinstance(message, Hello) and message.client):
+                self.refused += 1  # Left over from a client that we have forgotten.
+                return
+            self.sessions[peer] = self._session(peer, calls=False)
+            self.clients[peer] = 0
+        self._now_us = now_us
+        try:
+            self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
+            self._dispatch(now_us, peer, message, payload)
+        except RemoteProtocolError:
+            self.refused += 1
+            raise
+        finally:
+            self._wake(now_us)
+
+    def _dispatch(self, now_us: int, peer: str, message: Message, payload: Buffer | None) -> None:
+        match message:
+            case Hello() | Heartbeat():
+                pass
+            case Attach() | Ack() | Detach():
+                self._to_output(now_us, peer, message)
+            case Attached() | Data() | Boundary() | Progress():
+                for hosted in self.fragments.values():
+                    if (input := hosted.input_of(message.stream, peer)) is not None:
+                        hosted.receive(now_us, input, message, payload)
+            case Refuse():
+                self._refused(now_us, peer, message)
+            case Offer():
+                self._offer(now_us, peer, message)
+            case _:
+                self.commands.receive(now_us, peer, message, payload, client=peer in self.clients)
+
+    def lost(self, now_us: int, peer: str) -> None:
+        """The connection to a peer broke."""
+        if peer in self.sessions:
+            self._spread(now_us, peer, self.sessions[peer].lost())
+            self._wake(now_us)
+
+    def _spread(self, now_us: int, peer: str, event: LinkEvent | None) -> None:
+        if event is None:
+            return
+        if peer in self.clients:
+            self.clients[peer] = now_us if event is LinkEvent.PEER_DOWN else 0
+        else:
+            self.outbox.report("info", event.value, peer=peer)
+        for hosted in self.fragments.values():
+            hosted.peer_event(now_us, peer, event)
+
+    def fragment_ran(
+        self, now_us: int, fragment: str, outputs: Iterable[tuple[str, Element]], refused: str = ""
+    ) -> None:
+        """The oldest ``RunFragment`` of this fragment was done; (sink, element) came out.
+
+        Args:
+            refused: why the engine took nothing of it; empty where it did.
+        """
+        if (hosted := self.fragments.get(fragment)) is not None:
+            hosted.ran(now_us, outputs, refused)
+            self._wake(now_us)
+
+    def fragment_stats(self, fragment: str, stats: Mapping[str, Any]) -> None:
+        """What the boxes of a fragment count, for status."""
+        if fragment in self.fragments:
+            self.commands.engine[fragment] = stats
+
+    def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
+        """The engine can't run this fragment any more."""
+        if (hosted := self.fragments.get(fragment)) is not None:
+            hosted.fail(why)
+            self._wake(now_us)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
+        """A ``Persist`` is durable, or failed."""
+        if not any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values()) and not ok:
+            self.outbox.report("error", "catalog not written", why=why)
+            if token == self._catalog_token:
+                self._save_catalog()
+        self._wake(now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self._now_us = now_us
+        for peer, session in list(self.sessions.items()):
+            self._spread(now_us, peer, session.tick(now_us))
+        for peer, silent_us in list(self.clients.items()):
+            if silent_us and now_us - silent_us >= self._link.idle_us:
+                # Its positions stay with the fragments; should it come back it says Hello again.
+                del self.sessions[peer], self.clients[peer]
+                self.outbox.append(Cut(peer=peer))
+        for hosted in self.fragments.values():
+            hosted.tick(now_us)
+        self.commands.coordinator.tick(now_us)
+        self.commands.rates.tick(now_us, self.fragments.values())
+        self._wake(now_us)
+
+    def _wake(self, now_us: int) -> None:
+        times = [session.wake_at_us(now_us) for session in self.sessions.values()]
+        times += [hosted.wake_at_us() for hosted in self.fragments.values()]
+        times.append(self.commands.coordinator.wake_at_us())
+        times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
+        self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
+
+    # --- streams ------------------------------------------------------------------------------------
+
+    def _to_output(self, now_us: int, peer: str, message: Attach | Ack | Detach) -> None:
+        try:
+            fragment, sink = self.catalog.sink(message.stream)
+        except LinkError as error:
+            if isinstance(message, Attach):
+                self._refuse(peer, error, message.stream, message.epoch)
+            return
+        self.fragments[fragment].outputs[sink].sender.receive(now_us, peer, message)
+
+    def _offer(self, now_us: int, peer: str, message: Offer) -> None:
+        if peer not in self.clients:
+            raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
+        try:
+            fragment, source = self.catalog.entry(message.stream)
+            self.fragments[fragment].offer(now_us, peer, source, message.schema)
+        except (LinkError, RemoteProtocolError) as error:
+            self._refuse(peer, error, message.stream, 0)
+
+    def _refuse(self, peer: str, error: MedusaError, stream: str, epoch: int) -> None:
+        text, hint = error.message[: limits.TEXT_CHARS_MAX], error.hint[: limits.TEXT_CHARS_MAX]
+        self.outbox.send(peer, Refuse(code=error.code, text=text, hint=hint, stream=stream, epoch=epoch))
+
+    def _refused(self, now_us: int, peer: str, message: Refuse) -> None:
+        if not message.stream:
+            self.outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
+            self.outbox.append(Cut(peer=peer))
+            return
+        for hosted in self.fragments.values():
+            if (input := hosted.input_of(message.stream, peer)) is not None:
+                hosted.receive(now_us, input, message, None)
+            for output in hosted.outputs.values():
+                if output.stream == message.stream:
+                    output.sender.receive(now_us, peer, message)

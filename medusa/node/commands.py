@@ -1,0 +1,225 @@
+"""Commands to a node: deploy, undeploy, install, remove, status. Each is answered once, or refused whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from medusa.errors import QueryError, RemoteProtocolError
+from medusa.node.catalog import Catalog
+from medusa.node.deploying import Coordinator
+from medusa.node.hosting import Hosted
+from medusa.node.placement import cut
+from medusa.node.settings import Settings
+from medusa.node.spec import Fragment, fragment_from
+from medusa.node.status import Rates, fragment_status, totals
+from medusa.ports import Buffer
+from medusa.query.boxes import Source
+from medusa.query.codec import graph_from_msgpack
+from medusa.query.suggest import did_you_mean
+from medusa.wire import limits
+from medusa.wire.messages import Deploy, Install, Message, Remove, Reply, StatusRequest
+from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox, Send
+
+__all__ = ["Commands"]
+
+FRAGMENTS_MAX = 1000
+
+
+class Commands:
+    """Answers commands; keeps the fragments of the node.
+
+    Args:
+        host: makes the mind of a fragment.
+        save: makes the catalog durable and gives the token.
+
+    Attributes:
+        fragments: what runs here, by name.
+        engine: what the driver last said of each fragment's boxes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        host: Callable[[Fragment], Hosted],
+        save: Callable[[], int],
+    ) -> None:
+        self.fragments: dict[str, Hosted] = {}
+        self.engine: dict[str, Mapping[str, Any]] = {}
+        self.rates = Rates()
+        self._settings = settings
+        self._catalog = catalog
+        self._outbox = outbox
+        self._host = host
+        self._save = save
+        self.coordinator = Coordinator(
+            catalog,
+            outbox=outbox,
+            timeout_us=settings.limits.deploy_timeout_us,
+            save=save,
+            install=self._install,
+            remove=self._remove,
+        )
+
+    def receive(
+        self, now_us: int, peer: str, message: Message, payload: Buffer | None, *, client: bool
+    ) -> None:
+        """Take a command.
+
+        Args:
+            client: ``peer`` is a client, not a node.
+
+        Raises:
+            RemoteProtocolError: who sent it may not say that.
+        """
+        match message:
+            case Reply() if not client:
+                self.coordinator.reply(now_us, peer, message)
+            case Install() if not client and payload is not None:
+                self._reply(peer, self._install_from(message, payload, peer))
+            case Remove() if not client:
+                self._reply(peer, self._remove(message.request, message.query))
+            case Remove():
+                self._undeploy(now_us, peer, message)
+            case Deploy() if client and payload is not None:
+                self._deploy(now_us, peer, message, payload)
+            case StatusRequest():
+                self._outbox.send(peer, Reply(request=message.request), self._status(now_us))
+            case _:
+                what = type(message).__name__
+                raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
+
+    def _reply(self, peer: str, reply: Reply) -> None:
+        """After the catalog is durable, so that what was promised survives."""
+        self._outbox.append(Send(peer=peer, message=reply, after=None if reply.code else self._save()))
+
+    # --- queries of clients -------------------------------------------------------------------
+
+    def _deploy(self, now_us: int, client: str, message: Deploy, payload: Buffer) -> None:
+        nodes = [self._settings.name, *self._settings.peers]
+        try:
+            at: dict[str, tuple[str, ...]] = {}
+            for node, boxes in message.at:
+                if node in at:
+                    raise QueryError(f"node {node!r} is named twice", code="query.placement")
+                at[node] = boxes
+            plan = cut(graph_from_msgpack(bytes(payload)), at, nodes=nodes)
+        except QueryError as error:
+            self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
+            return
+        self.coordinator.deploy(now_us, client, message.request, plan)
+
+    def _undeploy(self, now_us: int, client: str, message: Remove) -> None:
+        query = message.query
+        if query in self._catalog.deployments:
+            self.coordinator.undeploy(now_us, client, message.request, query)
+            return
+        owner = self._catalog.owners.get(query)
+        if owner is not None and owner != self._settings.name:
+            text, hint = f"query {query!r} was deployed at node {owner!r}", "undeploy it there"
+        else:
+            text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
+            hint = did_you_mean(query, self._catalog.deployments)
+        self._outbox.send(client, _refusal(message.request, "E_QUERY", text, hint))
+
+    # --- fragments ------------------------------------------------------------------------------
+
+    def _install_from(self, message: Install, payload: Buffer, owner: str) -> Reply:
+        try:
+            fragment = fragment_from(payload)
+            if (fragment.name, fragment.query) != (message.fragment, message.query):
+                raise QueryError(f"the spec is of {fragment.name!r}", code="query.placement")
+        except QueryError as error:
+            return _refusal(message.request, error.code, error.message, error.hint)
+        return self._install(message.request, fragment, owner)
+
+    def _install(self, request: int, fragment: Fragment, owner: str) -> Reply:
+        """Install a checked fragment; the same one twice is no error. Refused, nothing changed."""
+        me, known = self._settings.name, self._catalog.fragments.get(fragment.name)
+        if known is not None and known == fragment and self._catalog.owners[fragment.query] == owner:
+            return Reply(request=request)
+        others = [feed.node for feed in fragment.feeds]
+        others += [node for nodes in fragment.readers.values() for node in nodes]
+        stranger = next((node for node in others if node not in self._settings.peers), None)
+        if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
+            where = self._catalog.owners[fragment.query]
+            text, hint = (
+                f"query {fragment.query!r} is there already, from node {where!r}",
+                "undeploy it first",
+            )
+            return _refusal(request, "E_DEPLOYED", text, hint)
+        if fragment.node != me:
+            return _refusal(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
+        if stranger is not None:
+            text = f"{stranger!r}, which fragment {fragment.name!r} is linked with, is no peer of {me!r}"
+            return _refusal(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
+        if len(self.fragments) >= FRAGMENTS_MAX:
+            return _refusal(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
+        self.fragments[fragment.name] = self._host(fragment)
+        self._catalog.add(fragment, owner)
+        self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
+        self._save()
+        return Reply(request=request)
+
+    def _remove(self, request: int, query: str) -> Reply:
+        """Forget a query's fragments here, if there are any."""
+        gone = self._catalog.remove(query)
+        for name in gone:
+            hosted = self.fragments.pop(name)
+            self.engine.pop(name, None)
+            hosted.close(f"query {query!r} was removed")
+            self._outbox.append(CloseFragment(fragment=name))
+        if gone:
+            self._save()
+        return Reply(request=request)
+
+    # --- status ---------------------------------------------------------------------------------
+
+    def _status(self, now_us: int) -> bytes:
+        fragments = [
+            fragment_status(hosted, self.rates, now_us, self.engine.get(name, {}))
+            for name, hosted in self.fragments.items()
+        ]
+        status = {
+            "node": self._settings.name,
+            **totals(fragments),
+            "fragments": fragments,
+            "sources": self._sources(),
+            "streams": self._catalog.stream_names(),
+            "elsewhere": {
+                stream: node
+                for deployment in self._catalog.deployments.values()
+                for stream, node in deployment.streams
+                if node != self._settings.name
+            },
+            "queries": {
+                each.query: {"state": each.state, "nodes": each.nodes}
+                for each in self._catalog.deployments.values()
+            },
+        }
+        return msgspec.json.encode(status)
+
+    def _sources(self) -> dict[str, Any]:
+        """What clients can publish into: columns and the time."""
+        found: dict[str, Any] = {}
+        for fragment in self._catalog.fragments.values():
+            boxes = {box.id: box for box in fragment.graph.boxes if isinstance(box, Source)}
+            for source, name in fragment.entries.items():
+                box = boxes[source]
+                found[name] = {
+                    "columns": [[field.name, field.type] for field in box.schema],
+                    "time": box.time,
+                    "unit": box.unit,
+                    "slack_us": box.slack_us,
+                }
+        return found
+
+
+def _refusal(request: int, code: str, text: str, hint: str) -> Reply:
+    most = limits.TEXT_CHARS_MAX
+    return Reply(request=request, code=code, text=text[:most], hint=hint[:most])

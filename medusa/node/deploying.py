@@ -1,0 +1,262 @@
+"""A deployment: all nodes take their fragments, or none keeps one.
+
+    deploying --every node said yes--> running --Remove--> removing --every node said so--> (gone)
+        |                                                     ^
+        +---------- one refused, or did not answer in time ---+
+
+The state is on disk before the first word goes out, so a coordinator that dies in between removes
+what it began when it comes back. Asking twice is harmless: installing what is installed, and
+removing what isn't there, succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from medusa.node.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
+from medusa.node.placement import Plan
+from medusa.node.spec import Fragment, fragment_to
+from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.outbox import Outbox, Send
+
+__all__ = ["Coordinator"]
+
+ASK_AGAIN_US = 1_000_000
+"""An unanswered question is asked again after this."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Question:
+    """A message to a node that needs an answer."""
+
+    query: str
+    node: str
+    message: Install | Remove
+    payload: bytes | None
+    asked_at_us: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """A deployment or removal whose outcome a client waits for."""
+
+    client: str
+    request: int
+    deadline_us: int
+    refusal: Reply | None = None
+    installs: dict[int, _Question] = field(default_factory=dict)
+
+
+class Coordinator:
+    """Deployments taken from clients of this node.
+
+    Args:
+        catalog: where deployments are written; ``save`` makes it durable and gives the token.
+        install, remove: do it on this node, as if asked by itself; give a Reply.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        timeout_us: int,
+        save: Callable[[], int],
+        install: Callable[[int, Fragment, str], Reply],
+        remove: Callable[[int, str], Reply],
+    ) -> None:
+        self._catalog = catalog
+        self._outbox = outbox
+        self._timeout_us = timeout_us
+        self._save = save
+        self._install = install
+        self._remove = remove
+        self._attempts: dict[str, _Attempt] = {}
+        self._questions: dict[int, _Question] = {}
+        self._request = 0
+
+    def resume(self, now_us: int) -> None:
+        """After a start: undo what was not finished, finish what was being removed."""
+        for deployment in self._catalog.deployments.values():
+            if deployment.state != RUNNING:
+                self._begin_removal(now_us, deployment)
+
+    # --- what clients ask -----------------------------------------------------------------------
+
+    def deploy(self, now_us: int, client: str, request: int, plan: Plan) -> None:
+        """Spread a plan over its nodes; the client hears once, when it is done or undone."""
+        known = self._catalog.deployments.get(plan.query)
+        if known is not None:
+            if (known.client, known.request) == (client, request) and known.state == RUNNING:
+                self._answer(client, Reply(request=request))
+            elif (known.client, known.request) != (client, request):
+                what = "being removed" if known.state == REMOVING else "deployed already"
+                self._answer(
+                    client,
+                    Reply(
+                        request=request,
+                        code="E_DEPLOYED",
+                        text=f"query {plan.query!r} is {what}",
+                        hint="undeploy it first, or give the query another name",
+                    ),
+                )
+            return
+        streams = tuple(
+            (name, fragment.node)
+            for fragment in plan.fragments
+            for name in (*fragment.entries.values(), *fragment.streams.values())
+        )
+        self._catalog.deployments[plan.query] = Deployment(
+            query=plan.query,
+            nodes=plan.nodes(),
+            state=DEPLOYING,
+            client=client,
+            request=request,
+            streams=streams,
+        )
+        token = self._save()
+        attempt = _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        self._attempts[plan.query] = attempt
+        for fragment in plan.fragments:
+            self._request += 1
+            question = _Question(
+                query=plan.query,
+                node=fragment.node,
+                message=Install(request=self._request, query=plan.query, fragment=fragment.name),
+                payload=fragment_to(fragment),
+                asked_at_us=now_us,
+            )
+            self._questions[self._request] = attempt.installs[self._request] = question
+            if fragment.node != self._catalog.node:
+                self._ask(question, after=token)
+        for number, fragment in zip(list(attempt.installs), plan.fragments, strict=True):
+            if fragment.node == self._catalog.node and number in self._questions:
+                self.reply(now_us, fragment.node, self._install(number, fragment, fragment.node))
+
+    def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
+        """Remove a query from all its nodes; the client hears when every node has forgotten it."""
+        deployment = self._catalog.deployments[query]
+        attempt = self._attempts.setdefault(
+            query, _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        )
+        if deployment.state == DEPLOYING:
+            self._answer(
+                client,
+                Reply(
+                    request=request,
+                    code="E_DEPLOYED",
+                    text=f"query {query!r} is being deployed",
+                    hint="try again in a moment",
+                ),
+            )
+            return
+        attempt.client, attempt.request = client, request
+        attempt.deadline_us = now_us + self._timeout_us
+        if deployment.state == RUNNING:
+            self._begin_removal(now_us, deployment)
+
+    # --- what nodes answer ----------------------------------------------------------------------
+
+    def reply(self, now_us: int, node: str, reply: Reply) -> None:
+        """A node answered one of our questions; others' answers are dropped."""
+        question = self._questions.get(reply.request)
+        if question is None or question.node != node:
+            return
+        del self._questions[reply.request]
+        deployment = self._catalog.deployments.get(question.query)
+        attempt = self._attempts.get(question.query)
+        if deployment is None:
+            return
+        if isinstance(question.message, Install):
+            if attempt is None or deployment.state != DEPLOYING:
+                return
+            attempt.installs.pop(reply.request, None)
+            if reply.code:
+                self._undo(now_us, deployment, attempt, _from_node(reply, node))
+            elif not attempt.installs:
+                deployment.state = RUNNING
+                del self._attempts[deployment.query]
+                self._answer(attempt.client, Reply(request=attempt.request), after=self._save())
+        elif not self._open(deployment.query):
+            self._removed(deployment)
+
+    def _undo(self, now_us: int, deployment: Deployment, attempt: _Attempt, why: Reply) -> None:
+        """All or nothing: what was installed goes; the client hears why."""
+        attempt.refusal = Reply(request=attempt.request, code=why.code, text=why.text, hint=why.hint)
+        self._answer(attempt.client, attempt.refusal)
+        del self._attempts[deployment.query]
+        self._begin_removal(now_us, deployment)
+
+    def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
+        query = deployment.query
+        self._questions = {n: q for n, q in self._questions.items() if q.query != query}
+        deployment.state = REMOVING
+        token = self._save()
+        for node in deployment.nodes:
+            self._request += 1
+            message = Remove(request=self._request, query=query)
+            question = _Question(query=query, node=node, message=message, payload=None, asked_at_us=now_us)
+            self._questions[self._request] = question
+            if node != self._catalog.node:
+                self._ask(question, after=token)
+        for number, question in list(self._questions.items()):
+            if question.query == query and question.node == self._catalog.node:
+                self.reply(now_us, question.node, self._remove(number, query))
+
+    def _removed(self, deployment: Deployment) -> None:
+        self._catalog.deployments.pop(deployment.query)
+        token = self._save()
+        attempt = self._attempts.pop(deployment.query, None)
+        if attempt is not None:
+            self._answer(attempt.client, Reply(request=attempt.request), after=token)
+
+    def _open(self, query: str) -> bool:
+        return any(question.query == query for question in self._questions.values())
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask again; give up what took too long."""
+        for query, attempt in list(self._attempts.items()):
+            if now_us < attempt.deadline_us:
+                continue
+            deployment = self._catalog.deployments[query]
+            silent = [q.node for q in self._questions.values() if q.query == query]
+            nodes = ", ".join(repr(node) for node in dict.fromkeys(silent))
+            why = Reply(
+                request=attempt.request,
+                code="E_TIMEOUT",
+                text=f"no answer from {nodes} in {self._timeout_us / 1e6:g} s",
+                hint="check that the node runs and that both list each other in [peers]",
+            )
+            if deployment.state == DEPLOYING:
+                self._undo(now_us, deployment, attempt, why)
+            else:
+                # The removal goes on; only the client stops waiting.
+                del self._attempts[query]
+                self._answer(attempt.client, why)
+        for question in self._questions.values():
+            if now_us - question.asked_at_us >= ASK_AGAIN_US:
+                question.asked_at_us = now_us
+                self._ask(question)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [attempt.deadline_us for attempt in self._attempts.values()]
+        times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
+        return min(times, default=None)
+
+    def _ask(self, question: _Question, after: int | None = None) -> None:
+        self._outbox.append(
+            Send(peer=question.node, message=question.message, payload=question.payload, after=after)
+        )
+
+    def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:
+        self._outbox.append(Send(peer=client, message=reply, after=after))
+
+
+def _from_node(reply: Reply, node: str) -> Reply:
+    return Reply(
+        request=reply.request, code=reply.code, text=f"node {node!r}: {reply.text}"[:2000], hint=reply.hint
+    )
