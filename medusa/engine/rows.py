@@ -56,7 +56,7 @@ def _unpack(bits: pa.Buffer, offset: int, rows: int) -> npt.NDArray[np.bool_]:
 
 def all_true(mask: pa.Array) -> bool:
     """Whether every value is true (none false, none null)."""
-    return mask.null_count == 0 and mask.true_count == len(mask)
+    return bool(mask.null_count == 0 and mask.true_count == len(mask))
 
 
 def invert(mask: pa.Array) -> pa.Array:

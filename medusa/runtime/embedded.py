@@ -119,7 +119,7 @@ def start(
     every_us = None
     if checkpoint_every is not None:
         every_us = duration_us(checkpoint_every, what="checkpoint_every", minimum_us=1)
-    settings = {
+    settings: dict[str, Any] = {
         "memory_bytes": byte_count(memory, what="memory"),
         "on_error": on_error,
         "checkpoint_every_us": every_us,

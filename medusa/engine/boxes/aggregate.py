@@ -204,7 +204,7 @@ class CombineBox(Operator):
 
     @staticmethod
     def input_us_of(state: BoxState) -> int:
-        return min(state.meta["inputs_us"])
+        return int(min(state.meta["inputs_us"]))
 
 
 def _argument_type(name: str, function: str, states: dict[str, str]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ class Operator:
         inputs_us: the last boundary of each input.
     """
 
-    kind: ClassVar[str] = ""
+    kind: str = ""
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id

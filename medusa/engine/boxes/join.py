@@ -86,7 +86,7 @@ class JoinBox(Operator):
     """An interval join; a window join is one with ``within_us`` 0 on window_start, window_end and the keys.
 
     Args:
-        keys: fields of the key columns of the output, in order, of the type common to both sides.
+        keys: (left, right, type common to both sides) of each key column of the output, in order.
         sides: schemas of the inputs.
         schema: columns of the output.
     """
@@ -107,17 +107,16 @@ class JoinBox(Operator):
         self._schema = schema_to_arrow(schema)
         self._key_types = [type for _, _, type in keys]
         self._key_count = len(keys)
+        sides_keys = ([ours for ours, _, _ in keys], [theirs for _, theirs, _ in keys])
         self._sides = tuple(
             _Side(
-                Columns(self, letters, [key[side] for key in keys], sides[side]),
+                Columns(self, letters, sides_keys[side], sides[side]),
                 schema_to_arrow(sides[side]),
                 self._key_types,
             )
             for side in (_LEFT, _RIGHT)
         )
-        self._others = tuple(
-            _other_columns(sides[side], [key[side] for key in keys]) for side in (_LEFT, _RIGHT)
-        )
+        self._others = tuple(_other_columns(sides[side], sides_keys[side]) for side in (_LEFT, _RIGHT))
         self._ids = Keys([native_type(type) for type in self._key_types])
         self._where: Columns | None = None
         if spec.where is not None:
