@@ -53,7 +53,7 @@ def source_shape(box: Source, label: str, port: str) -> Shape:
             code="query.port",
         )
     if port:
-        return Shape(f"{label}.late", box.schema, timed=False)
+        return Shape(f"source {box.id + '.late'!r}", box.schema, timed=False)
     return Shape(label, box.schema, timed=box.timed, window=_window_of(box, types, label))
 
 

@@ -99,7 +99,7 @@ def _window_result(box: Aggregate, columns: Schema, label: str) -> Shape:
 def need_time(row: Shape, label: str, what: str) -> None:
     """Raises QueryError for a stream without time."""
     if not row.timed:
-        late = row.box.endswith(".late")
+        late = row.box.endswith(".late'")
         raise QueryError(
             f"{label}: {what} needs a time, and the rows of {row.box} have none",
             hint="late rows pass filter, select, with_columns, union and sinks only"

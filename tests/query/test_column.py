@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -176,14 +177,10 @@ def test_slips_are_told(wrong: Callable[[], object], says: str) -> None:
 
 
 def test_size_is_bounded_while_writing() -> None:
-    grown = a
     with pytest.raises(md.QueryError, match=r"at most 64 deep and has 20,000 parts"):
-        for _ in range(80):
-            grown = grown + grown
-    deep = a
+        reduce(lambda grown, _: grown + grown, range(80), a)
     with pytest.raises(md.QueryError, match=r"at most 64 deep"):
-        for _ in range(80):
-            deep = deep - 1
+        reduce(lambda deep, _: deep - 1, range(80), a)
     chained = a
     for _ in range(5_000):
         chained = chained + 1
