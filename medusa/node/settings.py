@@ -96,24 +96,26 @@ _SIZES = {
 _FIELDS = ("name", "listen", "data", "store", "participant", "peers", "limits")
 
 
-def parse(text: str, *, where: str = "node.toml") -> Settings:
+def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
     """Read the configuration of a node.
 
     Args:
         text: TOML.
         where: what to call it in messages.
+        folder: what a relative ``data`` is relative to.
 
     Raises:
         ConfigError: no TOML, an unknown field, a missing one, or a value that is not allowed; the
             message begins with ``where`` and the line.
     """
-    return _Reader(text, where).settings()
+    return _Reader(text, where, folder).settings()
 
 
 class _Reader:
     """One reading of one text; knows the lines of the fields for its messages."""
 
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, text: str, where: str, folder: str) -> None:
+        self._folder = folder
         self._lines = text.splitlines()
         self._where = where
         try:
@@ -130,6 +132,8 @@ class _Reader:
         data = self._text("data")
         if not data.strip() or "\0" in data:
             raise self._error("data", "data is empty", hint='a folder: data = "state/edge-1"')
+        if self._folder and not data.startswith("/"):
+            data = f"{self._folder}/{data}"
         listen = self._address("", "listen", self._text("listen"), bind=True)
         participant = self._name("participant") if "participant" in self._root else "local"
         return Settings(

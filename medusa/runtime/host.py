@@ -1,0 +1,270 @@
+"""Runs fragments and writes checkpoints beside the loop, so that heartbeats go on meanwhile.
+
+One thread runs the engine, one writes to disk. Both take their work in the order in which it was
+given; what came of it is fetched with ``finished``. A fragment so has one owner at a time, and its
+state in a checkpoint is that between two elements.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from medusa.elements import Element
+from medusa.engine.checkpoint import seal
+from medusa.engine.fragment import Fragment
+from medusa.errors import DataError, MedusaError, StateError
+from medusa.ports import Buffer, Clock, Store
+from medusa.query.boxes import Graph
+from medusa.wire.outbox import Persist, RunFragment
+
+__all__ = ["Failed", "FragmentHost", "Persisted", "Ran", "Stats", "group_name", "group_token"]
+
+STATS_EVERY_US = 200_000
+NODE_GROUP = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An element was fed; (sink, element) came out. ``refused``: why nothing of it was taken."""
+
+    fragment: str
+    outputs: list[tuple[str, Element]]
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What the boxes of a fragment have counted."""
+
+    fragment: str
+    counts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A fragment can't go on."""
+
+    fragment: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """A group is on disk, or not."""
+
+    token: int
+    ok: bool
+    why: str = ""
+
+
+Done: TypeAlias = Ran | Stats | Failed | Persisted
+
+
+@dataclass(slots=True)
+class _Running:
+    """A fragment and what is known of its groups on disk; the engine's thread owns it."""
+
+    fragment: Fragment | None
+    life: int
+    failed: bool = False
+    stats_at_us: int = 0
+    needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Token of a durable group -> tokens of the groups it refers to; the last two."""
+
+
+def group_name(fragment: str, token: int) -> str:
+    """The group of a checkpoint; empty ``fragment``: of the node itself. Safe for any name."""
+    owner = blake2b(fragment.encode(), digest_size=12).hexdigest() if fragment else NODE_GROUP
+    return f"{owner}-{token:012d}"
+
+
+def group_token(fragment: str, name: str) -> int | None:
+    """The token in the name of a group of this fragment; None: it is another's."""
+    found = re.fullmatch(re.escape(group_name(fragment, 0)[:-12]) + r"(\d{12})", name)
+    return int(found[1]) if found else None
+
+
+class FragmentHost:
+    """Does ``OpenFragment``, ``RunFragment``, ``Persist`` and ``CloseFragment``.
+
+    Args:
+        wake: called from another thread when something has finished.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._wake = wake
+        self._running: dict[str, _Running] = {"": _Running(None, 0)}
+        self._lives: dict[str, int] = {}
+        self._done: deque[tuple[str, int, Done]] = deque()
+        self._engine = _Worker("medusa-engine")
+        self._disk = _Worker("medusa-disk")
+
+    # --- the loop's side ------------------------------------------------------------------------
+
+    def resume(self, name: str, fragment: Fragment, needed: Mapping[int, tuple[int, ...]]) -> None:
+        """Take over a restored fragment, before anything else is given."""
+        self._running[name] = _Running(fragment, self._new_life(name), needed=dict(needed))
+
+    def open(self, name: str, graph: Graph) -> None:
+        life = self._new_life(name)
+        self._engine.give(lambda: self._open(name, life, graph))
+
+    def run(self, effect: RunFragment) -> None:
+        self._engine.give(lambda: self._run(effect))
+
+    def persist(self, effect: Persist) -> None:
+        self._engine.give(lambda: self._persist(effect))
+
+    def close(self, name: str) -> None:
+        """Stop it and delete its groups; what it still has under way is never reported."""
+        self._new_life(name)
+        self._engine.give(lambda: self._close(name))
+
+    def _new_life(self, name: str) -> int:
+        self._lives[name] = self._lives.get(name, 0) + 1
+        return self._lives[name]
+
+    def finished(self) -> list[Done]:
+        """What has come to an end since the last call, in order per fragment."""
+        out: list[Done] = []
+        while self._done:
+            name, life, done = self._done.popleft()
+            if self._lives.get(name, 0) == life or isinstance(done, Persisted):
+                out.append(done)
+        return out
+
+    def stop(self) -> None:
+        """Finish what was given, then end the threads."""
+        self._engine.stop()
+        self._disk.stop()
+
+    # --- the engine's thread ----------------------------------------------------------------------
+
+    def _tell(self, name: str, life: int, done: Done) -> None:
+        self._done.append((name, life, done))
+        if len(self._done) == 1:
+            self._wake()  # Who finds more than one has been woken for the first.
+
+    def _open(self, name: str, life: int, graph: Graph) -> None:
+        try:
+            self._running[name] = _Running(Fragment(graph, clock=self._clock), life)
+        except MedusaError as error:
+            self._running[name] = _Running(None, life, failed=True)
+            self._tell(name, life, Failed(name, str(error)))
+
+    def _run(self, effect: RunFragment) -> None:
+        name = effect.fragment
+        running = self._running.get(name)
+        if running is None or running.failed or running.fragment is None:
+            return
+        fragment, refused = running.fragment, ""
+        try:
+            try:
+                fragment.feed(effect.stream, effect.element)
+            except DataError as error:
+                refused = str(error)
+            outputs = [(sink, element) for sink in fragment.sinks for element in fragment.drain(sink)]
+        except Exception as error:
+            # A broken invariant stops this fragment; the node and its other fragments live on.
+            running.failed = True
+            self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
+            return
+        self._tell(name, running.life, Ran(name, outputs, refused))
+        now_us = self._clock.monotonic_us()
+        if self._engine.idle or now_us - running.stats_at_us >= STATS_EVERY_US:
+            running.stats_at_us = now_us
+            self._tell(name, running.life, Stats(name, _counts(fragment)))
+
+    def _persist(self, effect: Persist) -> None:
+        running = self._running.get(effect.fragment)
+        if running is None:
+            return
+        try:
+            if running.failed:
+                raise StateError("the fragment has failed", code="state.failed")
+            state = running.fragment.snapshot() if running.fragment is not None else {}
+        except Exception as error:
+            self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
+            return
+        files: dict[str, Buffer] = {**state, **effect.files}
+        self._disk.give(lambda: self._write(running, effect, files))
+
+    def _close(self, name: str) -> None:
+        self._running.pop(name, None)
+        self._disk.give(lambda: self._forget(name))
+
+    # --- the disk's thread ------------------------------------------------------------------------
+
+    def _write(self, running: _Running, effect: Persist, files: Mapping[str, Buffer]) -> None:
+        facts = {"fragment": effect.fragment, "token": effect.token}
+        try:
+            self._store.write(group_name(effect.fragment, effect.token), seal(files, facts))
+        except StateError as error:
+            self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
+            return
+        self._tell(effect.fragment, running.life, Persisted(effect.token, True))
+        running.needed[effect.token] = effect.keep
+        for old in sorted(running.needed)[:-2]:
+            del running.needed[old]
+        kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
+        self._sweep(effect.fragment, kept)
+
+    def _forget(self, name: str) -> None:
+        self._sweep(name, set())
+
+    def _sweep(self, fragment: str, kept: set[int]) -> None:
+        """Delete the groups of a fragment that nothing refers to. One that stays does no harm."""
+        try:
+            for name in self._store.names():
+                token = group_token(fragment, name)
+                if token is not None and token not in kept:
+                    self._store.delete(name)
+        except StateError:
+            return
+
+
+def _counts(fragment: Fragment) -> dict[str, Any]:
+    boxes = fragment.boxes.values()
+    return {
+        "late": sum(box.late for box in fragment.sources.values()),
+        "dead": sum(box.dead for box in boxes),
+        "state_bytes": sum(box.state_bytes() for box in boxes),
+        "boxes": {
+            box.id: {"rows_in": box.rows_in, "rows_out": box.rows_out, "late": box.late, "dead": box.dead}
+            for box in boxes
+        },
+    }
+
+
+class _Worker:
+    """A thread that does what it is given, in order."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits."""
+        return self._jobs.empty()
+
+    def give(self, job: Callable[[], None]) -> None:
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()

@@ -1,0 +1,220 @@
+"""The driver of a node: wait, bring what came to the brain, do what it wants. It decides nothing.
+
+Only this file knows which connection belongs to which peer. A node that we call is reached by our
+connection to it; who calls us is whoever its first message, checked by the brain, says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from medusa.errors import RemoteProtocolError
+from medusa.node.brain import Brain
+from medusa.ports import Clock
+from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
+from medusa.runtime.zeromq import Arrival, LinkDown, LinkUp, Transport
+from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.messages import Hello, Message, Refuse
+from medusa.wire.outbox import (
+    CloseFragment,
+    Cut,
+    Effect,
+    OpenFragment,
+    Persist,
+    Report,
+    RunFragment,
+    Send,
+    WakeAt,
+)
+
+__all__ = ["NodeLoop"]
+
+WAIT_MAX_MS = 1000
+
+
+class NodeLoop:
+    """Drives one brain until it is stopped.
+
+    Args:
+        say: takes a report.
+
+    Attributes:
+        refused: frames that broke a rule, and links that never said who they are.
+    """
+
+    def __init__(
+        self,
+        brain: Brain,
+        transport: Transport,
+        host: FragmentHost,
+        clock: Clock,
+        *,
+        say: Callable[[Report], None],
+    ) -> None:
+        self._brain = brain
+        self._transport = transport
+        self._host = host
+        self._clock = clock
+        self._say = say
+        self._names: dict[str, str] = {}
+        """Link of a caller -> who it is."""
+        self._links: dict[str, str] = {}
+        """Who called -> the link by which it did last."""
+        self._unsynced: set[int] = set()
+        self._held: list[Send] = []
+        self._wake_at_us = 0
+        self._stopping = False
+        self.refused = 0
+
+    def stop(self) -> None:
+        """Write last checkpoints, then end; from any thread or a signal handler."""
+        self._stopping = True
+        self._transport.wake()
+
+    def run(self, *, stop_timeout_us: int) -> bool:
+        """Until ``stop``; whether everything was on disk in time."""
+        self._brain.start(self._clock.monotonic_us())
+        self._perform()
+        while not self._stopping:
+            self._turn()
+        self._brain.stop(self._clock.monotonic_us())
+        self._perform()
+        deadline_us = self._clock.monotonic_us() + stop_timeout_us
+        while not self._brain.stopped and self._clock.monotonic_us() < deadline_us:
+            self._turn()
+        return self._brain.stopped
+
+    def _turn(self) -> None:
+        left_us = self._wake_at_us - self._clock.monotonic_us()
+        for event in self._transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS))):
+            match event:
+                case Arrival():
+                    self._arrived(event)
+                case LinkDown():
+                    self._lost(event.link)
+                case LinkUp():
+                    pass
+            self._perform()
+        for done in self._host.finished():
+            self._finished(done)
+            self._perform()
+        now_us = self._clock.monotonic_us()
+        if now_us >= self._wake_at_us:
+            self._brain.tick(now_us)
+            self._perform()
+
+    # --- what comes -------------------------------------------------------------------------------
+
+    def _arrived(self, event: Arrival) -> None:
+        link = event.link
+        peer = link if self._transport.calls(link) else self._names.get(link, "")
+        try:
+            message, payload = decode_frame(event.frames, peer=peer)
+            if not self._transport.calls(link):
+                if isinstance(message, Hello):
+                    peer = self._admit(link, message)
+                elif not peer:
+                    self.refused += 1
+                    self._transport.cut(link, shun=False)
+                    return
+            self._brain.receive(self._clock.monotonic_us(), peer, message, payload)
+        except RemoteProtocolError as error:
+            self._broke_a_rule(link, error, known=bool(peer))
+
+    def _admit(self, link: str, hello: Hello) -> str:
+        """Bind a caller's link to its name."""
+        try:
+            self._brain.admit(hello)
+        except RemoteProtocolError as error:
+            # It says properly who it is, so it gets to know why it can't be here.
+            self._tell(link, error)
+            raise
+        name = hello.node
+        if self._names.setdefault(link, name) != name:
+            raise RemoteProtocolError(f"calls itself {name!r}", peer=self._names[link], code="E_IDENTITY")
+        before = self._links.get(name)
+        if before not in (None, link):
+            self._forget(before, shun=True)
+        self._links[name] = link
+        return name
+
+    def _broke_a_rule(self, link: str, error: RemoteProtocolError, *, known: bool) -> None:
+        """Drop that link and keep the node."""
+        self.refused += 1
+        self._say(Report(level="warning", what="link dropped", fields={"link": link, "why": str(error)}))
+        if known:
+            self._tell(link, error)
+        self._lost(link)
+        self._forget(link, shun=True)
+
+    def _tell(self, link: str, error: RemoteProtocolError) -> None:
+        refusal = Refuse(code=error.code, text=error.message[:2000], hint=error.hint[:2000])
+        self._transport.send(link, encode_frame(refusal))
+
+    def _lost(self, link: str) -> None:
+        peer = link if self._transport.calls(link) else self._names.get(link, "")
+        if peer and self._links.get(peer, link) == link:
+            self._brain.lost(self._clock.monotonic_us(), peer)
+
+    def _forget(self, link: str | None, *, shun: bool) -> None:
+        if link is None:
+            return
+        name = self._names.pop(link, None)
+        if name is not None and self._links.get(name) == link:
+            del self._links[name]
+        self._transport.cut(link, shun=shun)
+
+    def _finished(self, done: object) -> None:
+        now_us = self._clock.monotonic_us()
+        match done:
+            case Ran():
+                self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused)
+            case Stats():
+                self._brain.fragment_stats(done.fragment, done.counts)
+            case Failed():
+                self._brain.fragment_failed(now_us, done.fragment, done.why)
+            case Persisted():
+                self._unsynced.discard(done.token)
+                waiting = [send for send in self._held if send.after == done.token]
+                self._held = [send for send in self._held if send.after != done.token]
+                for send in waiting if done.ok else []:
+                    self._send(send.peer, send)
+                self._brain.persisted(now_us, done.token, done.ok, done.why)
+
+    # --- what is wanted -----------------------------------------------------------------------------
+
+    def _perform(self) -> None:
+        while effects := self._brain.outbox.take():
+            for effect in effects:
+                self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send(after=after) if after is not None and after in self._unsynced:
+                self._held.append(effect)
+            case Send():
+                self._send(effect.peer, effect)
+            case RunFragment():
+                self._host.run(effect)
+            case Persist():
+                self._unsynced.add(effect.token)
+                self._host.persist(effect)
+            case WakeAt():
+                self._wake_at_us = effect.at_us
+            case OpenFragment():
+                self._host.open(effect.fragment, effect.graph)
+            case CloseFragment():
+                self._host.close(effect.fragment)
+            case Cut():
+                self._forget(self._link(effect.peer), shun=False)
+            case Report():
+                self._say(effect)
+
+    def _link(self, peer: str) -> str | None:
+        return peer if self._transport.calls(peer) else self._links.get(peer)
+
+    def _send(self, peer: str, effect: Send) -> None:
+        message: Message = effect.message
+        link = self._link(peer)
+        if link is not None:
+            self._transport.send(link, encode_frame(message, effect.payload))

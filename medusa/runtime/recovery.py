@@ -1,0 +1,122 @@
+"""What a node finds in its data folder when it starts: the catalog, and each fragment's last state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from medusa.engine.checkpoint import unseal
+from medusa.engine.fragment import Fragment
+from medusa.errors import QueryError, StateError
+from medusa.node.catalog import CATALOG, Catalog
+from medusa.node.hosting import Saved
+from medusa.node.record import LOG, RECORD, read_record
+from medusa.node.spec import Fragment as Spec
+from medusa.ports import Buffer, Clock, Store
+from medusa.runtime.host import group_name, group_token
+
+__all__ = ["Found", "recover"]
+
+LIFE = re.compile(r"life-(\d{12})")
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """The state of a node at its start.
+
+    Attributes:
+        incarnation: of this life.
+        first_token: no group on disk has it or a larger one.
+        catalog: empty where there was none.
+        saved: per fragment with a whole checkpoint, what the mind needs.
+        fragments: every installed fragment: restored, or from nothing.
+        needed: per fragment, the groups on which its checkpoint depends.
+    """
+
+    incarnation: int
+    first_token: int
+    catalog: Catalog
+    saved: dict[str, Saved] = field(default_factory=dict)
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+    needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+
+
+def recover(store: Store, clock: Clock, *, node: str, warn: Callable[[str], None]) -> Found:
+    """Read the newest whole state; what is damaged is told to ``warn`` and the one before used.
+
+    Raises:
+        StateError: the folder belongs to another node, all its catalogs are damaged, or it can't be
+            read or written.
+    """
+    names = store.names()
+    tokens = [int(name[-12:]) for name in names if re.fullmatch(r"[a-z0-9]+-\d{12}", name)]
+    found = Found(
+        incarnation=_next_life(store, names, clock),
+        first_token=max(tokens, default=0) + 1,
+        catalog=_catalog(store, names, node, warn),
+    )
+    for spec in found.catalog.fragments.values():
+        _fragment(store, names, clock, spec, found, warn)
+    return found
+
+
+def _next_life(store: Store, names: list[str], clock: Clock) -> int:
+    """A number larger than that of any life before, also where the folder was lost in between."""
+    old = [name for name in names if LIFE.fullmatch(name)]
+    life = max([int(name[-12:]) + 1 for name in old] + [clock.now_us() // 1_000_000])
+    store.write(f"life-{life:012d}", {})
+    for name in old:
+        store.delete(name)
+    return life
+
+
+def _read(store: Store, name: str) -> dict[str, Buffer]:
+    return unseal(store.read(name), store.where(name))[1]
+
+
+def _catalog(store: Store, names: list[str], node: str, warn: Callable[[str], None]) -> Catalog:
+    groups = [name for name in names if group_token("", name) is not None]
+    for name in reversed(groups):
+        try:
+            data = _read(store, name).get(CATALOG, b"")
+            return Catalog.from_bytes(data, node=node, where=store.where(name, CATALOG))
+        except StateError as error:
+            if error.code == "state.node":
+                raise
+            warn(f"{error}; trying the one before")
+    if groups:
+        raise StateError(
+            f"{store.where('')}: no catalog there is whole, so what ran here can't be known",
+            hint="move the folder away to start from nothing",
+            code="state.catalog",
+        )
+    return Catalog(node)
+
+
+def _fragment(
+    store: Store, names: list[str], clock: Clock, spec: Spec, found: Found, warn: Callable[[str], None]
+) -> None:
+    groups = [name for name in names if group_token(spec.name, name) is not None]
+    for name in reversed(groups):
+        try:
+            files = _read(store, name)
+            record = read_record(files.pop(RECORD, b""), where=store.where(name, RECORD))
+            own = files.pop(LOG, b"")
+            logs: Mapping[int, Buffer] = {
+                token: own if token == record.token else _log(store, spec.name, token)
+                for token in record.tokens()
+            }
+            found.fragments[spec.name] = Fragment.restore(spec.graph, files, clock=clock)
+            found.saved[spec.name] = Saved(record=record, logs=logs)
+            found.needed[spec.name] = {record.token: record.tokens()}
+            return
+        except (StateError, QueryError) as error:
+            warn(f"fragment {spec.name}: {error}; trying the one before")
+    if groups:
+        warn(f"fragment {spec.name}: no checkpoint is whole; it begins anew, and tells what rows it misses")
+    found.fragments[spec.name] = Fragment(spec.graph, clock=clock)
+
+
+def _log(store: Store, fragment: str, token: int) -> Buffer:
+    return _read(store, group_name(fragment, token)).get(LOG, b"")
