@@ -52,7 +52,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]{1,60}(\.[0-9]{0,60})?|\.[0-9]{1,60})", re.AS
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?"
+    r"(?:[ T]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?)?"
     r"(?:(Z)|([+-])([0-9]{2}):?([0-9]{2})?)?)?",
     re.ASCII,
 )
@@ -94,7 +94,7 @@ def read_date(text: str) -> int | None:
 
 
 def read_timestamp(text: str) -> int | None:
-    """``YYYY-MM-DD[( |T)hh:mm[:ss[.f]][Z|+hh:mm]]`` as microseconds since 1970 in UTC.
+    """``YYYY-MM-DD[( |T)hh[:mm[:ss[.f]]][Z|+hh:mm]]`` as microseconds since 1970 in UTC.
 
     ``f`` has 1 to 6 digits; without an offset the time is UTC. None: not a timestamp.
     """
