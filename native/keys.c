@@ -4,6 +4,7 @@
 #include "keys_block.h"
 #include "md_alloc.h"
 
+#define AHEAD 16           /* slots asked for before they are probed: about as many misses as a core keeps open */
 #define GROUPS_MAX (INT64_C(1) << 30)
 #define DIRECT_FIRST 1024  /* smallest direct table */
 #define DIRECT_LIMIT 16384 /* a direct table may have this many entries, or 8 per group */
@@ -153,9 +154,10 @@ static MD_NOINLINE int64_t append_group(md_keys *keys, const block *b, int64_t i
 MD_INLINE md_rc map_block(md_keys *keys, block *b, int64_t n, bool insert, bool one_word, int32_t *ids) {
     block_tags(keys, b, n);
     const uint64_t *words = b->words[0];
-    for (int64_t i = 0; i < n; i++) MD_PREFETCH(&keys->slots[b->tags[i] >> (32 - keys->bits)]);
+    for (int64_t i = 0; i < n && i < AHEAD; i++) MD_PREFETCH_WRITE(&keys->slots[b->tags[i] >> (32 - keys->bits)]);
     for (int64_t i = 0; i < n; i++) {
         uint32_t tag = b->tags[i];
+        if (i + AHEAD < n) MD_PREFETCH_WRITE(&keys->slots[b->tags[i + AHEAD] >> (32 - keys->bits)]);
         size_t mask = ((size_t)1 << keys->bits) - 1, at = tag >> (32 - keys->bits);
         for (;; at = (at + 1) & mask) {
             uint64_t slot = keys->slots[at];
