@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,12 +44,10 @@ def compile_c(sources: Sequence[Path], out: Path, flags: Sequence[str]) -> Path:
 
 def library(out: Path, flags: Sequence[str]) -> list[Path]:
     """The objects of ``native/`` in folder ``out``."""
-    objects = []
-    for source in sorted((ROOT / "native").glob("*.c")):
-        target = out / f"{source.stem}.o"
-        compile_c([source], target, [*flags, "-c"])
-        objects.append(target)
-    return objects
+    sources = sorted((ROOT / "native").glob("*.c"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(lambda source: compile_c([source], out / f"{source.stem}.o", [*flags, "-c"]), sources)
+        return list(made)
 
 
 def c_tests() -> list[Path]:
