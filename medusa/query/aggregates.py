@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,13 @@ __all__ = [
     "AggregateSpec",
     "aggregate_call",
     "avg",
+    "combined",
     "count",
     "count_distinct",
     "max",
     "min",
     "result_type",
     "state_fields",
-    "state_result_type",
     "sum",
     "variance",
 ]
@@ -184,8 +185,8 @@ def state_fields(call: AggregateCall, arg_type: str | None) -> tuple[Field, ...]
     return tuple(Field(f"{call.name}.{suffix}", type) for suffix, type in parts)
 
 
-def state_result_type(call: AggregateCall, states: dict[str, str], *, box: str) -> str:
-    """The type of an aggregate's column, told by its state columns: what ``combine`` gives.
+def combined(call: AggregateCall, states: Mapping[str, str], *, box: str) -> tuple[str, tuple[Field, ...]]:
+    """The type of an aggregate's column where ``combine`` gives it, and the state columns it reads.
 
     Args:
         states: column name -> type, of the stream of partial results.
@@ -201,7 +202,7 @@ def state_result_type(call: AggregateCall, states: dict[str, str], *, box: str) 
     for arg_type in candidates:
         fields = state_fields(call, arg_type)
         if all(states.get(field.name) == field.type for field in fields):
-            return result_type(call, arg_type, box=box)
+            return result_type(call, arg_type, box=box), fields
     expected = ", ".join(field.name for field in state_fields(call, "int64"))
     raise QueryError(
         f"{box}: aggregate {call.name!r}: the input doesn't have its state columns {expected}",

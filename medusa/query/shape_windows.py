@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from medusa.errors import QueryError
-from medusa.query.aggregates import result_type, state_fields, state_result_type
+from medusa.query.aggregates import combined, result_type, state_fields
 from medusa.query.boxes import Aggregate, AggregateCall, Field, Join, Schema, WindowJoin
 from medusa.query.check import infer
 from medusa.query.expression import Call, Column, Expression, Named
@@ -55,14 +55,17 @@ def combine_shape(box: Aggregate, inputs: Sequence[Shape], label: str) -> Shape:
                 f"{label}: {first.box} and {other.box} send different columns", code="query.combine"
             )
     types = types_of(first.schema)
-    head = [*WINDOW_COLUMNS, *(key.name for key in box.keys)]
-    states = {name: type for name, type in types.items() if name not in head}
-    if list(types)[: len(head)] != head or any(types[name] != TIMESTAMP for name in WINDOW_COLUMNS):
+    results, states = [], []
+    for call in box.aggregates:
+        result, fields = combined(call, types, box=label)
+        results.append(Field(call.name, result))
+        states += [field.name for field in fields]
+    expected = [*WINDOW_COLUMNS, *(key.name for key in box.keys), *states]
+    if list(types) != expected or any(types[name] != TIMESTAMP for name in WINDOW_COLUMNS):
         raise QueryError(
-            f"{label}: expected the columns {', '.join(head)} first, got {', '.join(types)}",
+            f"{label}: expected the columns {', '.join(expected)}, got {', '.join(types)}",
             code="query.combine",
         )
-    results = [Field(call.name, state_result_type(call, states, box=label)) for call in box.aggregates]
     keys = [Field(key.name, types[key.name]) for key in box.keys]
     return _window_result(box, (*WINDOW_FIELDS, *keys, *results), label)
 
