@@ -18,7 +18,8 @@ md_rc md_rows_put_keys(md_rows *rows, int32_t column, const md_keys *keys, const
                 rc = md_rows_put_bytes(rows, column + k, i, c->data + c->offsets[id],
                                        (size_t)(c->offsets[id + 1] - c->offsets[id]));
             }
-            if (rc == MD_OK && valid != NULL && memchr(valid, 0, (size_t)n) != NULL) rc = md_rows_nullable(rows, column + k);
+            if (rc == MD_OK && valid != NULL && n > 0 && memchr(valid, 0, (size_t)n) != NULL)
+                rc = md_rows_nullable(rows, column + k);
             for (int64_t i = 0; rc == MD_OK && rows->columns[column + k].validity != NULL && i < n; i++)
                 md_rows_set_valid(rows, column + k, i, valid == NULL || valid[i]);
         } else {
