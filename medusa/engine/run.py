@@ -27,7 +27,7 @@ from medusa.ports import Clock
 from medusa.query.convert import read_timestamp
 from medusa.units import size_text
 
-__all__ = ["Run", "to_table"]
+__all__ = ["Run", "boundary_time_us", "to_table"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -106,7 +106,7 @@ class Run:
         """
         with self._turn():
             box = self._fragment.source(source)
-            time_us = _time_us(time, source)
+            time_us = boundary_time_us(time, source)
             box.check_promise(time_us)
             self._refuse_full()
             self._fragment.promise(source, time_us)
@@ -336,7 +336,12 @@ def _from_first(
     return kept
 
 
-def _time_us(time: object, source: str) -> int:
+def boundary_time_us(time: object, source: str) -> int:
+    """The time of an explicit boundary in microseconds; whole ones, a datetime or text.
+
+    Raises:
+        DataError: it is no time.
+    """
     found: int | None = None
     if isinstance(time, bool):
         pass
