@@ -55,7 +55,7 @@ class _Writing:
     """A checkpoint under way: what becomes true once it is durable."""
 
     token: int
-    positions: list[tuple[Input, int]]
+    positions: list[tuple[Input, int, int]]
     held: list[tuple[Output, int]]
     places: list[tuple[Output, dict[int, tuple[int, int]]]]
     mixed: bool
@@ -322,7 +322,7 @@ class Hosted:
         )
         self._writing = _Writing(
             token=token,
-            positions=[(input, input.fed_seq) for input in self.inputs.values()],
+            positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
             held=[(output, output.held) for output in self.outputs.values()],
             places=places,
             mixed=self.mixed,
@@ -354,8 +354,9 @@ class Hosted:
                 output.stored(where)
             for output, count in writing.held:
                 output.release(now_us, count)
-            for input, seq in writing.positions:
+            for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
+                input.durable_us = boundary_us
             if writing.mixed:
                 self._mixed_durable = True
                 self._admit_newcomers(now_us)

@@ -44,6 +44,7 @@ class Input:
         source: id of the source box.
         judged: the rows come from another node of ours, else from a publisher.
         fed_seq, fed_us: where the fragment stands: the next row, the last promise.
+        durable_us: the last promise that a checkpoint holds.
         rows: fed since the process started.
         refused_rows: rows that could not be taken.
     """
@@ -64,6 +65,7 @@ class Input:
         self.peer = peer
         self.fed_seq = record.next_seq if record else 0
         self.fed_us = record.boundary_us if record else int(START_US)
+        self.durable_us = self.fed_us
         self.rows = self.refused_rows = 0
         self.silent_since_us: int | None = None
         timed = source.judged and source.timed

@@ -133,6 +133,7 @@ def _input_status(input: Input) -> dict[str, Any]:
         "refused_rows": input.refused_rows,
         "queue_bytes": receiver.held_bytes,
         "boundary_us": _point(input.fed_us),
+        "durable_boundary_us": input.durable_us,
         "attachments": receiver.attachments,
         "duplicates": receiver.duplicates,
     }

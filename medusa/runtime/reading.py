@@ -1,0 +1,162 @@
+"""Reading a stream of a node: trains, in order, each row once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from medusa.elements import END_US, START_US, Train
+from medusa.errors import LinkError, RemoteProtocolError
+from medusa.units import Duration, duration_us
+from medusa.wire.client import Subscription as Mind
+from medusa.wire.codec import TrainCodec
+from medusa.wire.receiver import Lost, Promise, Rows
+
+if TYPE_CHECKING:
+    from medusa.runtime.client import Federation
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """A stream being read; ``Federation.subscribe`` makes it.
+
+    Iterating gives trains until the stream ends. A node that is killed and comes back loses and
+    repeats nothing; what it could no longer deliver is counted in ``lost_rows``.
+
+    Attributes:
+        schema: of the rows, as Arrow.
+        boundary_us: no later row has a time below it.
+        lost_rows: rows that the node did not keep until we took them.
+    """
+
+    def __init__(self, client: Federation, name: str, start: int, timeout_us: int | None) -> None:
+        self.name = name
+        self.boundary_us: int = START_US
+        self.lost_rows = 0
+        self._client = client
+        self._timeout_us = timeout_us
+        self._closed = False
+        with client._locked() as mind:
+            self._mind: Mind = mind.subscribe(_now_us(), name, start)
+        try:
+            client._wait(self._attached, f"node {client.node!r} to send {name!r}", client._timeout_us)
+        except BaseException:
+            self.close()
+            raise
+        receiver = self._mind.receiver
+        assert receiver.schema is not None
+        assert receiver.timed is not None
+        self._codec = TrainCodec(receiver.schema, timed=receiver.timed)
+        self.schema: pa.Schema = self._codec.schema
+
+    def _attached(self) -> bool:
+        self._check()
+        return self._mind.receiver.schema is not None
+
+    def _check(self) -> None:
+        refusal = self._mind.receiver.refusal
+        if refusal is not None:
+            raise LinkError(
+                f"node {self._client.node!r} refused {self.name!r}: {refusal.text}",
+                hint=refusal.hint or f"rows up to {self._mind.receiver.next_seq} were received",
+                code=refusal.code,
+            )
+
+    @property
+    def next_row(self) -> int:
+        """The number of the next row that will be taken."""
+        first = next((each for each in self._mind.waiting if isinstance(each, Rows)), None)
+        return first.seq if first is not None else self._mind.receiver.next_seq
+
+    @property
+    def ended(self) -> bool:
+        """The end of the stream was reached."""
+        return self.boundary_us >= END_US
+
+    def next(self, timeout: Duration | None = None) -> Train | None:
+        """The next train; None at the end of the stream.
+
+        Raises:
+            LinkError: nothing came in time (``link.timeout``; try again), or the node refused.
+        """
+        wait_us = self._timeout_us
+        if timeout is not None:
+            wait_us = duration_us(timeout, what="next: timeout", error=LinkError)
+        end_us = None if wait_us is None else _now_us() + wait_us
+        while not self.ended:
+            if self._closed:
+                raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
+            left_us = None if end_us is None else max(end_us - _now_us(), 0)
+            with self._client._changed:
+                self._client._wait_locked(self._ready, f"rows of {self.name!r}", left_us)
+                with self._client._locked():
+                    delivery = self._mind.take(_now_us())
+            match delivery:
+                case Rows():
+                    return self._decode(delivery)
+                case Lost():
+                    self.lost_rows += delivery.to_seq - delivery.from_seq
+                case Promise():
+                    self.boundary_us = delivery.time_us
+        return None
+
+    def _ready(self) -> bool:
+        if self._mind.waiting:
+            return True
+        self._check()
+        return self._closed
+
+    def _decode(self, rows: Rows) -> Train:
+        try:
+            train = self._codec.decode(rows.message, rows.payload, peer=self._client.node, skip=rows.skip)
+        except RemoteProtocolError as error:
+            raise LinkError(f"{self.name!r}: {error.message}", code=error.code) from None
+        return train
+
+    def table(self, timeout: Duration | None = None) -> pa.Table:
+        """All rows to the end of the stream, as one table.
+
+        Raises:
+            LinkError: it didn't end in time.
+        """
+        wait_us = None if timeout is None else duration_us(timeout, what="table: timeout", error=LinkError)
+        end_us = None if wait_us is None else _now_us() + wait_us
+        batches: list[pa.RecordBatch] = []
+        while True:
+            train = self.next(None if end_us is None else max(end_us - _now_us(), 0))
+            if train is None:
+                return pa.Table.from_batches(batches, self.schema)
+            batches.append(train.batch)
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._closed:
+            return
+        self._closed = True
+        client = self._client
+        with client._changed:
+            if client._mind is not None and client._mind.subscriptions.get(self.name) is self._mind:
+                client._mind.unsubscribe(_now_us(), self.name)
+                client._transport.wake()
+            client._changed.notify_all()
+
+    def __iter__(self) -> Iterator[Train]:
+        while (train := self.next()) is not None:
+            yield train
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
