@@ -1,0 +1,340 @@
+"""A query, computed slowly and obviously: the rules of semantics 1 to 3 on lists of rows.
+
+Every box is a function from whole streams to a whole stream. There are no boundaries, no batches
+and no state: what the engine must give once all sources have ended. Nothing here is shared with
+the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from medusa.query.boxes import (
+    Aggregate,
+    Box,
+    Filter,
+    Graph,
+    Input,
+    Join,
+    Select,
+    Sink,
+    Source,
+    Union,
+    WindowJoin,
+    WithColumns,
+)
+from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
+
+
+@dataclass(frozen=True)
+class Push:
+    """Rows given to a source at one go, in their order; the time column holds microseconds."""
+
+    source: str
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """An explicit boundary."""
+
+    source: str
+    time: int
+
+
+@dataclass
+class Row:
+    """A row on its way; ``moment`` is the number of the push that it is part of."""
+
+    values: dict[str, Any]
+    time: int | None
+    late: bool = False
+    moment: int = 0
+
+
+@dataclass
+class Answer:
+    """Rows of every sink in order, and how many rows each source judged late."""
+
+    sinks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+
+
+def answer(graph: Graph, events: list[Push | Promise]) -> Answer:
+    """What comes out of all sinks when these events are followed by the end of all sources."""
+    streams: dict[Input, list[Row]] = {}
+    found = Answer()
+    places = {box.id: place for place, box in enumerate(graph.boxes)}
+    for box in graph.boxes:
+        inputs = [streams[arc] for arc in box.inputs]
+        if isinstance(box, Source):
+            rows = judged(box, events)
+            streams[Input(box.id, "late")] = [
+                Row(row.values, None, moment=row.moment) for row in rows if row.late
+            ]
+            found.late[box.id] = sum(row.late for row in rows)
+        elif isinstance(box, Sink):
+            found.sinks[box.id] = [row.values for row in inputs[0]]
+            rows = inputs[0]
+        elif isinstance(box, Union):
+            rows = united(box, inputs, places)
+        else:
+            rows = outcome(box, inputs)
+        streams[Input(box.id)] = rows
+    return found
+
+
+def judged(box: Source, events: list[Push | Promise]) -> list[Row]:
+    """Row by row: late if below (largest earlier time - slack) or below an explicit boundary."""
+    largest: int | None = None
+    promised: int | None = None
+    rows = []
+    for moment, event in enumerate(events):
+        if event.source != box.id:
+            continue
+        if isinstance(event, Promise):
+            promised = event.time
+            continue
+        for values in event.rows:
+            time = values[box.time] if box.time else None
+            late = False
+            if time is not None:
+                late = largest is not None and time < largest - (box.slack_us or 0)
+                late = late or (promised is not None and time < promised)
+                largest = time if largest is None else max(largest, time)
+            rows.append(Row(values, time, late, moment))
+    return rows
+
+
+def united(box: Union, inputs: list[list[Row]], places: dict[str, int]) -> list[Row]:
+    """Arrival order: by push; within a push the branch whose box stands earlier comes first."""
+    order = sorted(range(len(inputs)), key=lambda i: places[box.inputs[i].box])
+    moments = sorted({row.moment for rows in inputs for row in rows})
+    return [row for m in moments for i in order for row in inputs[i] if row.moment == m]
+
+
+def outcome(box: Box, inputs: list[list[Row]]) -> list[Row]:
+    match box:
+        case Filter():
+            return [row for row in inputs[0] if value(box.predicate, row) is True]
+        case Select():
+            return [
+                Row({n.name: value(n.expression, row) for n in box.columns}, row.time, row.late, row.moment)
+                for row in inputs[0]
+            ]
+        case WithColumns():
+            return [
+                Row(
+                    row.values | {n.name: value(n.expression, row) for n in box.columns},
+                    row.time,
+                    row.late,
+                    row.moment,
+                )
+                for row in inputs[0]
+            ]
+        case Aggregate():
+            return windows(box, on_time(inputs[0]))
+        case Join():
+            return joined(box, on_time(inputs[0]), on_time(inputs[1]))
+        case WindowJoin():
+            return window_joined(box, on_time(inputs[0]), on_time(inputs[1]))
+    raise AssertionError(box)
+
+
+def on_time(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if not row.late]
+
+
+# Windows
+
+
+def windows(box: Aggregate, rows: list[Row]) -> list[Row]:
+    """Windows [start, start + size) with start a multiple of advance; a result's time is end - 1."""
+    groups: dict[tuple[int, int], dict[tuple[Any, ...], tuple[list[Any], list[Row]]]] = {}
+    for row in rows:
+        assert row.time is not None
+        keys = [value(key.expression, row) for key in box.keys]
+        start = row.time // box.advance_us * box.advance_us
+        while start > row.time - box.size_us:
+            window = groups.setdefault((start + box.size_us, start), {})
+            window.setdefault(tuple(map(same, keys)), (keys, []))[1].append(row)
+            start -= box.advance_us
+    made = []
+    for (end, start), window in sorted(groups.items()):
+        for keys, members in window.values():
+            values: dict[str, Any] = {"window_start": start, "window_end": end}
+            values |= {key.name: k for key, k in zip(box.keys, keys, strict=True)}
+            for call in box.aggregates:
+                args = members if call.arg is None else [value(call.arg, row) for row in members]
+                values[call.name] = aggregate(call.function, [a for a in args if a is not None])
+            made.append(Row(values, end - 1))
+    return made
+
+
+def aggregate(function: str, args: list[Any]) -> Any:
+    if function == "count":
+        return len(args)
+    if function == "count_distinct":
+        return len({same(a) for a in args})
+    if not args or (function == "variance" and len(args) < 2):
+        return None
+    if function == "sum":
+        return sum(args)
+    if function == "avg":
+        return float(sum(args)) / len(args)
+    if function == "variance":
+        mean = sum(args) / len(args)
+        return sum((a - mean) ** 2 for a in args) / (len(args) - 1)
+    # NaN is the greatest.
+    ordered = sorted(args, key=lambda a: (is_nan(a), 0 if is_nan(a) else a))
+    return ordered[0] if function == "min" else ordered[-1]
+
+
+# Joins
+
+
+def joined(box: Join, left: list[Row], right: list[Row]) -> list[Row]:
+    """Every pair of equal keys at most ``within`` apart, by (later time, left, right position)."""
+    pairs = []
+    for i, ours in enumerate(left):
+        for j, theirs in enumerate(right):
+            assert ours.time is not None
+            assert theirs.time is not None
+            if abs(ours.time - theirs.time) <= box.within_us and keys_match(box, ours, theirs):
+                pairs.append((max(ours.time, theirs.time), i, j))
+    return paired(box, left, right, pairs, ())
+
+
+def window_joined(box: WindowJoin, left: list[Row], right: list[Row]) -> list[Row]:
+    bounds = ("window_start", "window_end")
+    pairs = []
+    for i, ours in enumerate(left):
+        for j, theirs in enumerate(right):
+            equal = all(ours.values[name] == theirs.values[name] for name in bounds)
+            if equal and keys_match(box, ours, theirs):
+                assert ours.time is not None
+                assert theirs.time is not None
+                pairs.append((max(ours.time, theirs.time), i, j))
+    return paired(box, left, right, pairs, bounds)
+
+
+def keys_match(box: Join | WindowJoin, ours: Row, theirs: Row) -> bool:
+    """Null matches nothing; NaN matches NaN."""
+    for left_key, right_key in zip(box.left_keys, box.right_keys, strict=True):
+        a, b = value(left_key.expression, ours), value(right_key.expression, theirs)
+        if a is None or b is None or same(a) != same(b):
+            return False
+    return True
+
+
+def paired(
+    box: Join | WindowJoin,
+    left: list[Row],
+    right: list[Row],
+    pairs: list[tuple[int, int, int]],
+    bounds: tuple[str, ...],
+) -> list[Row]:
+    made = []
+    for release, i, j in sorted(pairs):
+        ours, theirs = left[i], right[j]
+        if box.where is not None:
+            both = {f"left.{name}": v for name, v in ours.values.items()}
+            both |= {f"right.{name}": v for name, v in theirs.values.items()}
+            if value(box.where, Row(both, None)) is not True:
+                continue
+        made.append(Row(columns(box, ours, theirs, bounds), release))
+    return made
+
+
+def columns(box: Join | WindowJoin, ours: Row, theirs: Row, bounds: tuple[str, ...]) -> dict[str, Any]:
+    """Window bounds, keys, other left columns, other right columns; suffixes where names clash."""
+    head = {name: ours.values[name] for name in bounds}
+    head |= {key.name: value(key.expression, ours) for key in box.left_keys}
+    plain = [
+        {k.expression.name for k in keys if isinstance(k.expression, Column)}
+        for keys in (box.left_keys, box.right_keys)
+    ]
+    left = {n: v for n, v in ours.values.items() if n not in plain[0] and n not in bounds}
+    right = {n: v for n, v in theirs.values.items() if n not in plain[1] and n not in bounds}
+    made = dict(head)
+    for name, v in left.items():
+        made[name + box.suffixes[0] if name in right else name] = v
+    for name, v in right.items():
+        made[name + box.suffixes[1] if name in left or name in head else name] = v
+    return made
+
+
+# Expressions: as much as the tests write
+
+
+def value(expression: Expression, row: Row) -> Any:
+    match expression:
+        case Column(name):
+            return row.values[name]
+        case Literal():
+            return expression.value
+        case Call(function, args):
+            if function == "tuple_time":
+                return row.time
+            return call(function, [value(arg, row) for arg in args])
+        case Cast() | Case():
+            raise NotImplementedError("the oracle knows no casts and cases")
+    raise AssertionError(expression)
+
+
+def call(function: str, args: list[Any]) -> Any:
+    if function == "is_null":
+        return args[0] is None
+    if function == "is_not_null":
+        return args[0] is not None
+    if function == "and":
+        return False if False in args else None if None in args else True
+    if function == "or":
+        return True if True in args else None if None in args else False
+    if any(arg is None for arg in args):
+        return None
+    match function:
+        case "epoch_us":
+            return args[0]
+        case "not":
+            return not args[0]
+        case "add":
+            return sum(args[1:], args[0])
+        case "sub":
+            return args[0] - args[1]
+        case "mul":
+            return math.prod(args)
+        case "mod":
+            return int(math.fmod(args[0], args[1]))
+        case "eq":
+            return same(args[0]) == same(args[1])
+        case "ne":
+            return same(args[0]) != same(args[1])
+        case "lt" | "le" | "gt" | "ge":
+            a, b = ((is_nan(x), 0 if is_nan(x) else x) for x in args)
+            return {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[function]
+    raise NotImplementedError(f"the oracle doesn't know {function}")
+
+
+def is_nan(x: Any) -> bool:
+    return isinstance(x, float) and math.isnan(x)
+
+
+def same(x: Any) -> Any:
+    """Equal for values that count as equal: one NaN, -0.0 is 0.0, null is itself."""
+    return "nan" if is_nan(x) else x
+
+
+# Comparing
+
+
+def is_ascending(numbers: list[int]) -> bool:
+    return all(a <= b for a, b in pairwise(numbers))
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows that ``==`` compares as semantics 3 does."""
+    return [{name: same(v) for name, v in row.items()} for row in rows]
