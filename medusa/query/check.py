@@ -73,7 +73,8 @@ def infer(expression: Expression, schema: Mapping[str, str], *, box: str, timed:
 
     Raises:
         QueryError: an unknown column or function, arguments of wrong number or types, a bare
-            NULL, a literal that isn't of its type, a tree deeper than 64 or larger than 10,000.
+            NULL, a literal that isn't of its type, a tree that is too deep or too
+            large (``tree.check_limits``).
     """
     return analyse([expression], schema, box=box, timed=timed).types[0]
 
@@ -247,8 +248,11 @@ class _Builder:
         return self.emit(Step(node.function, signature.result, tuple(converted), source=node))
 
     def check_pattern(self, node: Call) -> None:
-        texts = [arg.value for arg in node.args[1:3] if isinstance(arg, Literal)]
-        replacement = str(texts[1]) if node.function == "regexp_replace" else None
-        wrong = check_regex(str(texts[0]), replacement)
+        constants = [arg.value for arg in node.args[1:] if isinstance(arg, Literal)]
+        replacement = str(constants[1]) if node.function == "regexp_replace" else None
+        group = 0 if node.function == "regexp_extract" else None
+        if group is not None and len(constants) == 2:
+            group = int(constants[1] or 0)
+        wrong = check_regex(str(constants[0]), replacement, group)
         if wrong:
             raise QueryError(f"{self.box}: {show(node)}: {wrong}", code="query.pattern")

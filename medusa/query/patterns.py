@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LikeKind", "check_regex", "group_names", "like_parts", "like_regex"]
+__all__ = ["LikeKind", "check_regex", "group_names", "like_parts", "like_regex", "whole_group"]
 
 LikeKind = str
 """How a LIKE pattern can be matched: ``equal``, ``prefix``, ``suffix``, ``infix`` or ``regex``."""
@@ -40,6 +40,9 @@ def group_names(pattern: str) -> tuple[str, list[str]]:
     The engine's kernel extracts named groups only. Groups that have a name keep it.
     """
     names: list[str] = []
+    prefix = "group_"
+    while prefix in pattern:
+        prefix += "_"
 
     def name(found: re.Match[str]) -> str:
         if found[0] != "(":
@@ -49,15 +52,24 @@ def group_names(pattern: str) -> tuple[str, list[str]]:
         if given:
             names.append(given[1])
         elif not after.startswith("?"):
-            names.append(f"g{len(names) + 1}_")
+            names.append(f"{prefix}{len(names) + 1}")
             return f"(?P<{names[-1]}>"
         return "("
 
     return _OPENS.sub(name, pattern), names
 
 
-def check_regex(pattern: str, replacement: str | None = None) -> str:
-    """What RE2 has against a pattern or a replacement (``\\1`` ...); empty where nothing."""
+def whole_group(pattern: str) -> tuple[str, list[str]]:
+    """As ``group_names``, with a group around all of it before the others."""
+    named, names = group_names(pattern)
+    whole = "whole_"
+    while whole in named:
+        whole += "_"
+    return f"(?P<{whole}>{named})", [whole, *names]
+
+
+def check_regex(pattern: str, replacement: str | None = None, group: int | None = None) -> str:
+    """What RE2 has against a pattern, a replacement (``\\1``) or a group number; empty: nothing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -66,6 +78,11 @@ def check_regex(pattern: str, replacement: str | None = None) -> str:
         pc.match_substring_regex(sample, pattern)
         if replacement is not None:
             pc.replace_substring_regex(sample, pattern=pattern, replacement=replacement)
+        if group is not None:
+            extracted, names = whole_group(pattern)
+            found = pc.extract_regex(sample, extracted)
+            if found.type.num_fields != len(names) or group >= len(names):
+                return f"there is no group {group}: the pattern has {found.type.num_fields - 1}"
     except pa.ArrowInvalid as error:
         return str(error)
     return ""

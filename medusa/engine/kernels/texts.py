@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa.engine.kernels.base import Kernel, Maker, Site, Value, as_array, call, function, valid_rows
-from medusa.query.patterns import group_names, like_parts
+from medusa.query.patterns import like_parts, whole_group
 
 __all__ = ["TEXTS"]
 
@@ -95,16 +95,13 @@ def _regexp_replace(site: Site) -> Kernel:
 
 def _regexp_extract(site: Site) -> Kernel:
     group = site.integer(2) if len(site.types) == 3 else 0
-    pattern, names = group_names(site.text(1))
-    if group == 0:
-        pattern, names = f"(?P<whole_>{pattern})", ["whole_", *names]
-    index = names.index("whole_") if group == 0 else group - 1
+    pattern, _ = whole_group(site.text(1))
     run = function("extract_regex")
     options = pc.ExtractRegexOptions(pattern)
 
     def kernel(rows: int, args: Sequence[Value]) -> pa.Array:
         text = as_array(args[0], rows)
-        found = _coalesce([run([text], options).flatten()[index], _EMPTY])
+        found = _coalesce([run([text], options).flatten()[group], _EMPTY])
         return _if_else([_is_null([text]), _NO_TEXT, found]) if text.null_count else found
 
     return kernel
