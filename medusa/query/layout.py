@@ -63,7 +63,7 @@ def layered(
         corner is at 0, 0. ``ways[i]`` are the nodes that arc i passes, both ends included.
     """
     nodes = [Node(width, height) for width, height in sizes]
-    for origin, target in arcs:
+    for origin, target in sorted(arcs, key=lambda arc: arc[1]):
         nodes[target].layer = max(nodes[target].layer, nodes[origin].layer + 1)
     ways = [_way(nodes, origin, target) for origin, target in arcs]
     layers: list[list[int]] = [[] for _ in range(1 + max((node.layer for node in nodes), default=-1))]
