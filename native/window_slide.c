@@ -88,7 +88,7 @@ static bool room_i32(int32_t **block, int64_t n) {
 static md_rc side_room(const md_plan *plan, md_side *side, int64_t from, int64_t to) {
     md_rc rc = full_table(plan, &side->table, to);
     if (rc != MD_OK) return rc;
-    if (!room_i64(&side->first, to) || !room_i32(&side->order, to)) return MD_NOMEM;
+    if (!room_i64(&side->first, to) || !room_i32(&side->order, to + 1)) return MD_NOMEM; /* + 1: merge_orders */
     md_table_clear(plan, &side->table, from, to);
     for (int64_t u = from; u < to; u++) side->first[u] = MD_ABSENT;
     return MD_OK;
@@ -103,7 +103,7 @@ static md_rc slide_room(md_window *w) {
     if (rc == MD_OK) rc = side_room(w->plan, &s->prefix, s->capacity, n);
     if (rc == MD_OK) rc = full_table(w->plan, &s->merged, n);
     if (rc != MD_OK) return rc;
-    if (!room_i64(&s->first, n) || !room_i32(&s->order, n)) return MD_NOMEM;
+    if (!room_i64(&s->first, n) || !room_i32(&s->order, n + 1)) return MD_NOMEM;
     for (int64_t u = s->capacity; u < n; u++) s->first[u] = MD_ABSENT;
     s->capacity = n;
     return MD_OK;
@@ -139,7 +139,8 @@ static md_rc slide_start(md_window *w, int64_t block) {
 }
 
 /* Two lists of groups, each by its own first positions, into one by the smaller: each group at its first
- * encounter. out is neither list. Returns their number. */
+ * encounter. out is neither list, and has room for one more than there are groups: a group met again is
+ * written past the last and not counted. Returns their number. */
 static int64_t merge_orders(int32_t *out, const int32_t *a, int64_t n_a, const int64_t *first_a, const int32_t *b,
                             int64_t n_b, const int64_t *first_b) {
     int64_t n = 0, i = 0, j = 0;
