@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from medusa.node.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.node.placement import Plan
-from medusa.node.spec import Fragment, fragment_to
+from medusa.node.spec import Fragment, fragment_from, fragment_to
 from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.outbox import Outbox, Send
 
@@ -130,9 +130,17 @@ class Coordinator:
             self._questions[self._request] = attempt.installs[self._request] = question
             if fragment.node != self._catalog.node:
                 self._ask(question, after=token)
-        for number, fragment in zip(list(attempt.installs), plan.fragments, strict=True):
-            if fragment.node == self._catalog.node and number in self._questions:
-                self.reply(now_us, fragment.node, self._install(number, fragment, fragment.node))
+        self._install_own(now_us, attempt)
+
+    def _install_own(self, now_us: int, attempt: _Attempt) -> None:
+        """Our own part comes last, when the streams it reads are there."""
+        me = self._catalog.node
+        if any(question.node != me for question in attempt.installs.values()):
+            return
+        for number, question in list(attempt.installs.items()):
+            if number in self._questions:
+                assert question.payload is not None
+                self.reply(now_us, me, self._install(number, fragment_from(question.payload), me))
 
     def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
         """Remove a query from all its nodes; the client hears when every node has forgotten it."""
@@ -178,6 +186,8 @@ class Coordinator:
                 deployment.state = RUNNING
                 del self._attempts[deployment.query]
                 self._answer(attempt.client, Reply(request=attempt.request), after=self._save())
+            elif node != self._catalog.node:
+                self._install_own(now_us, attempt)
         elif not self._open(deployment.query):
             self._removed(deployment)
 

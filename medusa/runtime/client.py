@@ -19,7 +19,7 @@ import msgspec
 from medusa.elements import END_US, Train
 from medusa.engine.ingest import normalise, times_of
 from medusa.engine.run import boundary_time_us
-from medusa.errors import DataError, FullError, LinkError, RemoteProtocolError
+from medusa.errors import DataError, FullError, LinkError, QueryError, RemoteProtocolError
 from medusa.node.settings import check_address
 from medusa.query.boxes import Field, Source
 from medusa.query.codec import graph_to_msgpack
@@ -157,7 +157,8 @@ class Federation:
             finally:
                 mind.give_up(number)
         if reply.code:
-            raise LinkError(reply.text, hint=reply.hint, code=reply.code)
+            kind = QueryError if reply.code.startswith("query") else LinkError
+            raise kind(reply.text, hint=reply.hint, code=reply.code)
         return None if document is None else msgspec.json.decode(document)
 
     # --- publishing ---------------------------------------------------------------------------------
