@@ -21,6 +21,8 @@ TESTS = ROOT / "tests" / "native"
 WARN = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
 SANITIZE += ["-fno-sanitize-recover=undefined"]
+# A block that is too large must give NULL, as malloc does.
+ASAN_OPTIONS = "allocator_may_return_null=1"
 INCLUDE = [f"-I{ROOT / 'native'}", f"-I{TESTS}"]
 
 
@@ -57,7 +59,7 @@ def c_tests() -> list[Path]:
 def build_and_run(source: Path, objects: Sequence[Path], out: Path, flags: Sequence[str]) -> str:
     """Run one test program; its output, or RuntimeError with it when it failed."""
     program = compile_c([source, *objects], out / source.stem, flags)
-    done = run([program])
+    done = run([program], env={**os.environ, "ASAN_OPTIONS": ASAN_OPTIONS})
     if done.returncode != 0:
         raise RuntimeError(f"{source.name} failed ({done.returncode}):\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
         **os.environ,
         "LD_PRELOAD": ":".join(path for path in asked if os.path.isabs(path)),
         "PYTHONMALLOC": "malloc",
-        "ASAN_OPTIONS": f"detect_leaks=0:log_path={LOG}",
+        "ASAN_OPTIONS": f"{run_c.ASAN_OPTIONS}:detect_leaks=0:log_path={LOG}",
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={LOG}",
     }
 
