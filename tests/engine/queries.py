@@ -154,7 +154,5 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def numbers(table: pa.Table) -> list[dict[str, Any]]:
     """Rows as the oracle writes them: times as microseconds."""
-    columns = []
-    for column in table.columns:
-        columns.append(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column)
+    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
     return pa.table(columns, names=table.schema.names).to_pylist()

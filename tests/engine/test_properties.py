@@ -4,6 +4,7 @@ taken out and put back."""
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ class Driver:
             self.fragment.feed(event.source, Boundary(event.time))
             return
         edges = sorted({0, len(event.rows), *(c for c in cuts if c < len(event.rows))})
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             self.fragment.feed(event.source, Train(batch=batch_of(event.rows[start:end])))
 
     def drain(self) -> None:
