@@ -108,16 +108,13 @@ class LocalNodes:
     def _wait(self, name: str, deadline: float) -> None:
         """Until the node listens."""
         node = self._nodes[name]
-        host, _, port = self.addresses[name].removeprefix("tcp://").rpartition(":")
-        while True:
+        while b"listening" not in node.log.read_bytes():
             if node.process.poll() is not None:
                 raise LinkError(
                     f"node {name!r} ended with {node.process.returncode} before it listened: "
                     f"{self._last_word(name)}",
                     code="link.start",
                 )
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-                return
             if time.monotonic() > deadline:
                 raise LinkError(
                     f"node {name!r} doesn't listen at {self.addresses[name]} after {START_TIMEOUT_S:.0f} s",

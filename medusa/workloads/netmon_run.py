@@ -39,7 +39,8 @@ class Replay:
 
     Attributes:
         results: sink -> what came, in order.
-        latencies, samples: what was measured.
+        latencies, samples, seconds: what was measured.
+        late: rows that came too late.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Replay:
         self.latencies: list[Latency] = []
         self.samples: list[Sample] = []
         self.seconds = 0.0
+        self.late = 0
         self._addresses = addresses
         self._deliveries = deliveries
         self._speed = speed
@@ -154,7 +156,7 @@ class Replay:
             rows = rows_of(sink, pa.Table.from_batches([train.batch]))
             last.update((row[0], now) for row in rows)
             self._progress.take(sink, rows)
-        self.results[sink] = pa.Table.from_batches(batches) if batches else None
+        self.results[sink] = pa.Table.from_batches(batches, trains.schema)
         self.latencies += [
             Latency(sink, window, round((at - self._closable.at(window)) * 1e6))
             for window, at in sorted(last.items())
@@ -175,14 +177,18 @@ class Replay:
     def _look(self, addresses: Mapping[str, str]) -> None:
         from medusa.runtime.client import connect
 
+        late: dict[str, int] = {}
         with contextlib.ExitStack() as stack:
             clients = {node: stack.enter_context(connect(at)) for node, at in addresses.items()}
             while True:
                 last_round = self._done.is_set()
                 for node, client in clients.items():
-                    sample = _sample(time.perf_counter() - self._start, node, client.status())
+                    status = client.status()
+                    late[node] = status["late"]
+                    sample = _sample(time.perf_counter() - self._start, node, status)
                     self.samples.append(sample)
                     self._progress.look(sample)
+                self.late = sum(late.values())
                 if last_round:
                     return
                 self._done.wait(LOOK_EVERY_S)
@@ -193,7 +199,8 @@ class Replay:
 
 
 def _sample(at_s: float, node: str, status: Mapping[str, Any]) -> Sample:
-    raise NotImplementedError
+    waiting = status["queue_bytes"] + status["kept_bytes"]
+    return Sample(at_s, node, status["rows_in"], waiting, status["boundary_us"])
 
 
 class _Closable:

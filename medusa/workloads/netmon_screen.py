@@ -89,7 +89,7 @@ class PlainScreen(Screen):
         self._second = -1
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, progress: Progress) -> None:
         at_s = max((sample.at_s for sample in progress.nodes.values()), default=0.0)
@@ -121,7 +121,7 @@ class LiveScreen(Screen):
         self._live.__exit__(None, None, None)
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, progress: Progress) -> None:
         self._live.update(_draw(progress))
