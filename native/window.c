@@ -114,10 +114,9 @@ md_rc md_pane_open(md_window *w, int64_t start, int64_t end, md_pane **out) {
     memmove(w->panes + at + 1, w->panes + at, (size_t)(w->n_panes - at) * sizeof *w->panes);
     w->panes[at] = pane;
     w->n_panes++;
-    /* The last large pane tells how large this one will be. Not having the room yet is no failure. */
-    if (w->groups_hint > 0) (void)md_keys_reserve(pane->keys, w->groups_hint + w->groups_hint / 16);
     *out = w->last = pane;
-    return MD_OK;
+    /* The last large pane tells how large this one will be. */
+    return w->groups_hint > 0 ? md_keys_reserve(pane->keys, w->groups_hint + w->groups_hint / 16) : MD_OK;
 }
 
 void md_pane_bounds(const md_window *w, int64_t t, int64_t *start, int64_t *end) {

@@ -287,7 +287,6 @@ static md_rc emit_large(md_window *w, md_pane *pane) {
     md_rows *rows = NULL;
     int32_t from[2 + MD_KEYS_COLUMNS_MAX + MD_AGGREGATES_MAX];
     md_rc rc = md_window_flush(w);
-    if (rc == MD_OK) rc = md_emission_scratch(w, n);
     if (rc == MD_OK) rc = md_rows_new(w->shared->n_columns, &rows);
     if (rc != MD_OK) return rc;
     for (int32_t c = 0; c < rows->n_columns; c++) {
@@ -318,7 +317,7 @@ static bool may_hand_over(md_window *w, md_pane *pane) {
     for (int32_t g = 0; g < w->plan->n_aggregates; g++)
         if (md_finish_type(w->plan, g) == MD_BOOL) return false;
     md_emission e = {.keys = pane->keys, .table = &pane->table, .n = pane->keys->count};
-    return md_emission_scratch(w, e.n) == MD_OK && !any_failed(w, &e);
+    return !any_failed(w, &e);
 }
 
 static void merge_sort(const md_keys *keys, int32_t *order, int32_t *scratch, int64_t n) {
@@ -335,6 +334,8 @@ static void merge_sort(const md_keys *keys, int32_t *order, int32_t *scratch, in
 }
 
 static md_rc emit_pane(md_window *w, md_pane *pane) {
+    md_rc rc = md_emission_scratch(w, pane->keys->count);
+    if (rc != MD_OK) return rc;
     if (may_hand_over(w, pane)) return emit_large(w, pane);
     int64_t n = pane->keys->count;
     md_emission e = {.start = pane->start, .end = pane->end, .n = n, .keys = pane->keys, .table = &pane->table,
@@ -345,7 +346,7 @@ static md_rc emit_pane(md_window *w, md_pane *pane) {
     for (int64_t k = 0; k < n; k++) order[k] = (int32_t)k;
     merge_sort(pane->keys, order, order + n, n);
     e.key_order = e.table_order = order;
-    md_rc rc = md_emit(w, e);
+    rc = md_emit(w, e);
     md_free(order);
     return rc;
 }
