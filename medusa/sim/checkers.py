@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from medusa.elements import START_US
 from medusa.sim.world import SimulationError
+from medusa.wire.link import ReceiverState
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
 from medusa.wire.sender import Sender
 
@@ -78,7 +79,9 @@ class Delivered:
 
 
 def check_receiver(who: str, receiver: Receiver) -> None:
-    """Held bytes within the window; durable never beyond received."""
+    """Held bytes within the window; durable never beyond received; no rule was broken."""
+    if receiver.state is ReceiverState.REFUSED:
+        raise SimulationError(f"rules: {who} refused its stream, and nobody lies here")
     if not 0 <= receiver.held_bytes <= receiver.settings.window_bytes:
         raise SimulationError(
             f"window: {who} holds {receiver.held_bytes} of {receiver.settings.window_bytes} bytes"
@@ -87,15 +90,17 @@ def check_receiver(who: str, receiver: Receiver) -> None:
         raise SimulationError(f"durable: {who} says {receiver.durable_seq}, received {receiver.next_seq}")
 
 
-def check_sender(who: str, sender: Sender, *, slack_bytes: int) -> None:
+def check_sender(who: str, sender: Sender, *, grew: bool, slack_bytes: int) -> None:
     """Credit is never overdrawn, retention is bounded, the log's count of bytes is true.
 
     Args:
+        grew: the log holds more than after the last event.
         slack_bytes: what one consumed train may give at most.
     """
     log = sender.log
-    if log.nbytes > max(sender.settings.retained_bytes_max, sender.settings.keep_bytes) + slack_bytes:
-        raise SimulationError(f"retained: {who} keeps {log.nbytes} bytes")
+    bound = sender.settings.retained_bytes_max if sender.receivers else sender.settings.keep_bytes
+    if grew and log.nbytes > bound + slack_bytes:
+        raise SimulationError(f"retained: {who} keeps {log.nbytes} bytes and took more")
     if log.nbytes != sum(entry.cost for entry in log.entries()):
         raise SimulationError(f"retained: {who} counts {log.nbytes} bytes wrongly")
     for view in sender.receivers.values():

@@ -106,6 +106,7 @@ class Relay:
         self._busy_until_us = 0
         self._token = 0
         self._saving: tuple[int, int] | None = None
+        self._saved: tuple[object, ...] = ()
         self._checkpoint_at_us = settings.checkpoint_us
         self.sender = self._load(store)
 
@@ -217,7 +218,9 @@ class Relay:
             self.receiver.tick(now_us)
         self._work(now_us)
         if self._saving is None and now_us >= self._checkpoint_at_us:
-            self._checkpoint()
+            self._checkpoint_at_us = now_us + self.settings.checkpoint_us
+            if self._changed() != self._saved:
+                self._checkpoint()
         self._wake(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool) -> None:
@@ -227,6 +230,8 @@ class Relay:
             self.durable_seq = self._saving[1]
             if self.receiver is not None:
                 self.receiver.durable(now_us, self.durable_seq)
+        else:
+            self._saved = ()
         self._saving = None
         self._checkpoint_at_us = now_us + self.settings.checkpoint_us
         self._wake(now_us)
@@ -258,9 +263,14 @@ class Relay:
             case Lost():
                 self.taken_seq = delivery.to_seq
 
+    def _changed(self) -> tuple[object, ...]:
+        """Equal as long as a checkpoint would hold the same."""
+        return (self.taken_seq, self._boundary_us, self._publisher, self.sender.durable_positions())
+
     def _checkpoint(self) -> None:
         self._token += 1
         self._saving = (self._token, self.taken_seq)
+        self._saved = self._changed()
         state = _State(next_seq=self.taken_seq, boundary_us=self._boundary_us, publisher=self._publisher)
         files: dict[str, Buffer] = {
             "state": msgspec.msgpack.encode(state),

@@ -18,7 +18,7 @@ from medusa.wire.link import LinkSettings
 
 __all__ = ["SCENARIOS", "Outcome", "run_scenario"]
 
-EVENTS_MAX = 2_000_000
+EVENTS_MAX = 300_000
 SAFETY_US = 3_000_000
 LIVENESS_US = 60_000_000
 
@@ -129,9 +129,9 @@ def draw_options(random: Random) -> ChainOptions:
     retained = random.choice([1500, 6000, 1 << 20])
     return ChainOptions(
         relays=random.randrange(1, 4),
-        rows=random.randrange(100, 800),
+        rows=random.randrange(100, 600),
         train_rows_max=random.choice([1, 8, 30]),
-        gap_us=random.choice([500, 5000, 20_000]),
+        gap_us=random.choice([5000, 20_000, 60_000]),
         work_us=random.choice([0, 0, 300, 3000]),
         reader_work_us=random.choice([0, 0, 2000]),
         sync_us=random.choice([200, 5000, 60_000]),
@@ -140,6 +140,7 @@ def draw_options(random: Random) -> ChainOptions:
             window_bytes=window,
             frame_bytes_max=500,
             retained_bytes_max=retained,
+            keep_bytes=1 << 20,
             idle_us=10_000_000_000,
         ),
     )
@@ -190,12 +191,12 @@ def forgetful(random: Random) -> ChainOptions:
 def cuts(chain: Chain) -> None:
     """Links are cut one way or both, noticed or not, and healed."""
     world, random = chain.world, chain.world.random
-    for _ in range(random.randrange(1, 6)):
+    for _ in range(random.randrange(1, 8)):
         ways = random.choice(chain.ways())
         both = random.random() < 0.5
         hold = random.random() < 0.3
-        start_us = random.randrange(SAFETY_US)
-        length_us = random.randrange(50_000, 200_000 if hold else 1_500_000)
+        start_us = random.randrange(chain.options.active_us)
+        length_us = random.randrange(50_000, 200_000 if hold else 900_000)
 
         def cut(way: tuple[str, str], both: bool, hold: bool) -> None:
             world.trace("world", f"cut {way[0]} {'-' if both else '>'} {way[1]}{' (short)' if hold else ''}")
@@ -214,14 +215,14 @@ def cuts(chain: Chain) -> None:
 def crashes(chain: Chain) -> None:
     """Relays die and come back; some disks fail; some hosts stand still for a while."""
     world, random = chain.world, chain.world.random
-    for _ in range(random.randrange(1, 6)):
+    for _ in range(random.randrange(1, 8)):
         host = chain.hosts[random.choice(chain.relays)]
-        start_us = random.randrange(SAFETY_US)
+        start_us = random.randrange(chain.options.active_us)
         kind = random.randrange(10)
         if kind < 6:
             world.at(start_us, host.crash)
             world.at(
-                start_us + random.randrange(1000, 800_000),
+                start_us + random.choice([1000, 100_000, 800_000]),
                 lambda host=host: host.start() if host.mind is None else None,  # type: ignore[misc]
             )
         elif kind < 8:
