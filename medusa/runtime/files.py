@@ -202,7 +202,9 @@ class FolderStore:
             folder = os.open(name, _FOLDER, dir_fd=self._folder)
         except FileNotFoundError:
             return
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
             os.unlink(name, dir_fd=self._folder)
             return
         try:

@@ -1,0 +1,190 @@
+"""FolderStore: groups are whole or absent, nothing outside the folder is touched, errors name the path."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import medusa as md
+from medusa.runtime.files import FolderStore
+
+FILES = {"a.arrow": b"alpha" * 1000, "manifest.json": b"{}", "empty": b""}
+
+
+def store(path: Path, **options: Any) -> FolderStore:
+    return FolderStore(path / "state", **options)
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.write("g-1", {**FILES, "view": memoryview(bytearray(b"xy"))})
+    assert one.read("g-1") == {**FILES, "view": b"xy"}
+    assert one.names() == ["g-1"]
+    one.close()
+    assert store(tmp_path).read("g-1")["empty"] == b""
+
+
+def test_names_ascend_and_deleted_groups_are_gone(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    for name in ("b", "a", "c"):
+        one.write(name, FILES)
+    one.delete("a")
+    one.delete("a")
+    assert one.names() == ["b", "c"]
+    assert sorted(os.listdir(tmp_path / "state")) == ["b", "c", "lock"]
+
+
+def test_only_the_owner_can_read(tmp_path: Path) -> None:
+    store(tmp_path).write("g", FILES)
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "state" / "g").stat().st_mode) == 0o700
+    for name in FILES:
+        assert stat.S_IMODE((tmp_path / "state" / "g" / name).stat().st_mode) == 0o600
+
+
+def test_a_folder_is_open_once(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    with pytest.raises(md.StateError, match="in use"):
+        store(tmp_path)
+    one.close()
+    one.close()
+    store(tmp_path)
+
+
+def test_drafts_of_a_killed_writer_are_swept(tmp_path: Path) -> None:
+    store(tmp_path).close()
+    draft = tmp_path / "state" / "checkpoint-000000007.tmp"
+    draft.mkdir()
+    (draft / "half").write_bytes(b"torn")
+    (tmp_path / "state" / "loose.tmp").write_bytes(b"x")
+    one = store(tmp_path)
+    assert one.names() == []
+    assert os.listdir(tmp_path / "state") == ["lock"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a.tmp", "-x", "x" * 200, "a\0b"])
+def test_names_that_are_paths_are_refused(tmp_path: Path, name: str) -> None:
+    one = store(tmp_path)
+    for call in (lambda: one.write(name, FILES), lambda: one.read(name), lambda: one.delete(name)):
+        with pytest.raises(md.StateError):
+            call()
+    assert one.names() == []
+
+
+@pytest.mark.parametrize("file", ["", "..", "a/b", "/etc/passwd", ".hidden"])
+def test_file_names_that_are_paths_are_refused(tmp_path: Path, file: str) -> None:
+    one = store(tmp_path)
+    with pytest.raises(md.StateError):
+        one.write("g", {"good": b"x", file: b"y"})
+    assert os.listdir(tmp_path / "state") == ["lock"]
+
+
+def test_symbolic_links_inside_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"s")
+    one = store(tmp_path)
+    one.write("g", FILES)
+    (tmp_path / "state" / "g" / "linked").symlink_to(secret)
+    with pytest.raises(md.StateError, match="linked"):
+        one.read("g")
+    (tmp_path / "state" / "h").symlink_to(tmp_path)
+    assert one.names() == ["g"]
+    with pytest.raises(md.StateError, match="state/h"):
+        one.read("h")
+    (tmp_path / "state" / "g2.tmp").symlink_to(tmp_path)
+    one.close()
+    store(tmp_path)
+    assert secret.read_bytes() == b"s"
+
+
+def test_a_pipe_in_a_group_does_not_hang_the_reader(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.write("g", FILES)
+    os.mkfifo(tmp_path / "state" / "g" / "pipe")
+    with pytest.raises(md.StateError, match="pipe"):
+        one.read("g")
+
+
+def test_a_group_that_is_there_is_never_written_over(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.write("g", FILES)
+    with pytest.raises(md.StateError, match="there already"):
+        one.write("g", {"other": b""})
+    assert one.read("g") == FILES
+
+
+def test_missing_folders_and_groups_are_named(tmp_path: Path) -> None:
+    with pytest.raises(md.StateError, match="state"):
+        store(tmp_path, create=False)
+    with pytest.raises(md.StateError, match="none"):
+        FolderStore(tmp_path / "none" / "state")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(md.StateError, match="file"):
+        FolderStore(tmp_path / "file")
+    with pytest.raises(md.StateError, match="state/g"):
+        store(tmp_path).read("g")
+
+
+class Failing:
+    """Makes the n-th call of a function of ``os`` fail with an error."""
+
+    def __init__(self, call: Callable[..., Any], at: int, error: int) -> None:
+        self.call, self.left, self.error, self.failed = call, at, error, False
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self.left == 0:
+            self.failed = True
+            self.left -= 1
+            raise OSError(self.error, os.strerror(self.error))
+        self.left -= 1
+        return self.call(*args, **options)
+
+
+@pytest.mark.parametrize("function", ["open", "write", "fsync", "mkdir", "rename"])
+def test_every_failure_of_a_write_leaves_the_old_groups_and_no_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """The k-th call fails, for every k; afterwards the folder works as if nothing had been tried."""
+    one = store(tmp_path)
+    one.write("old", FILES)
+    for at in range(100):
+        failing = Failing(getattr(os, function), at, errno.ENOSPC)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, failing)
+            try:
+                one.write("new", FILES)
+            except md.StateError as error:
+                assert "No space left" in str(error)
+                assert "state" in str(error)
+        if not failing.failed:
+            break
+        assert one.names() == ["old"]
+        assert one.read("old") == FILES
+    else:
+        raise AssertionError("it never succeeded")
+    assert at > 0
+    assert one.read("new") == FILES
+    assert sorted(os.listdir(tmp_path / "state")) == ["lock", "new", "old"]
+
+
+def test_a_write_syncs_every_file_then_renames_then_syncs_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    one = store(tmp_path)
+    for name in ("fsync", "rename"):
+        real = getattr(os, name)
+
+        def spy(*args: Any, _real: Any = real, _name: str = name, **options: Any) -> Any:
+            calls.append(_name)
+            return _real(*args, **options)
+
+        monkeypatch.setattr(os, name, spy)
+    one.write("g", FILES)
+    assert calls == ["fsync"] * (len(FILES) + 1) + ["rename", "fsync"]
