@@ -141,7 +141,7 @@ _READERS: dict[str, Callable[[str], bool | int | float | None]] = {
 def _single(value: float) -> float | None:
     """Rounded to float32; None where a finite value doesn't fit."""
     try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
         return None
 

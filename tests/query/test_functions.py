@@ -137,6 +137,12 @@ def test_halves_go_away_from_zero() -> None:
     assert read_text("1.25", "decimal128(2, 1)") == Decimal("1.3")
 
 
+def test_a_finite_number_does_not_become_infinite() -> None:
+    assert read_text("1E100", "float32") is None
+    assert read_text("-inf", "float32") == float("-inf")
+    assert read_text("1E100", "float64") == 1e100
+
+
 @pytest.mark.parametrize(
     ("literal", "type", "wanted"),
     [
