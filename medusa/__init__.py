@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from medusa.elements import Boundary as Boundary
     from medusa.elements import Kind as Kind
     from medusa.elements import Train as Train
+    from medusa.errors import CheckpointWarning as CheckpointWarning
     from medusa.errors import ContractError as ContractError
     from medusa.errors import DataError as DataError
     from medusa.errors import DeadRowWarning as DeadRowWarning
@@ -46,6 +47,7 @@ _HOMES = {
     **dict.fromkeys(("Boundary", "Kind", "Train"), "medusa.elements"),
     **dict.fromkeys(
         (
+            "CheckpointWarning",
             "ContractError",
             "DataError",
             "DeadRowWarning",
