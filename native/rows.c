@@ -88,7 +88,7 @@ md_rc md_rows_nullable(md_rows *rows, int32_t column) {
 
 md_rc md_rows_put(md_rows *rows, int32_t column, const md_word *words, const uint8_t *valid, int64_t n) {
     md_rows_column *c = &rows->columns[column];
-    if (valid != NULL && c->validity == NULL && memchr(valid, 0, (size_t)n) != NULL) {
+    if (n > 0 && valid != NULL && c->validity == NULL && memchr(valid, 0, (size_t)n) != NULL) {
         md_rc rc = md_rows_nullable(rows, column);
         if (rc != MD_OK) return rc;
     }
@@ -102,7 +102,7 @@ md_rc md_rows_put(md_rows *rows, int32_t column, const md_word *words, const uin
         return MD_OK;
     }
     md_word *to = md_rows_words(rows, column);
-    if (to != words) memcpy(to, words, (size_t)n * sizeof *to);
+    if (n > 0 && to != words) memcpy(to, words, (size_t)n * sizeof *to);
     /* What lies under a null is zero, so that equal answers have equal bytes. */
     for (int64_t i = 0; valid != NULL && c->validity != NULL && i < n; i++)
         if (valid[i] == 0) to[i].u = 0;
