@@ -38,6 +38,7 @@ BINARY = {
     exp.NullSafeNEQ: "is_distinct_from",
 }
 CHAINS = {exp.And: "and", exp.Or: "or", exp.Add: "add", exp.Mul: "mul", exp.DPipe: "concat"}
+ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow, exp.DPipe)
 EXTRACTED = ("year", "month", "day", "hour", "minute", "second")
 TYPE_NAMES = {
     "TINYINT": "int8",
@@ -139,6 +140,7 @@ class _Reader:
         kind = type(node)
         if kind in BINARY:
             self._only(node, "this", "expression", "typed", "safe")
+            self._no_bare_not(node)
             return Call(BINARY[kind], (self.read(node.this), self.read(node.expression)))
         if kind in CHAINS:
             return self._chain(node)
@@ -153,11 +155,17 @@ class _Reader:
             if name not in known and value:
                 raise self.refused(node, f"{_syntax_name(node)} with {name.upper()} is not supported")
 
+    def _no_bare_not(self, node: Any) -> None:
+        """sqlglot lets NOT, which binds weakest, stand in arithmetic, where DuckDB doesn't."""
+        if isinstance(node, ARITHMETIC) and exp.Not in (type(node.this), type(node.expression)):
+            raise self.refused(node, "NOT and IS NOT NULL need brackets here")
+
     def _chain(self, node: Any) -> Expression:
         """A chain is left-deep in sqlglot's tree and may be thousands long: no recursion."""
         function, operands = CHAINS[type(node)], []
         while type(node) in CHAINS and CHAINS[type(node)] == function:
             self._only(node, "this", "expression", "safe")
+            self._no_bare_not(node)
             operands.append(node.expression)
             node = node.this
             while isinstance(node, exp.Paren):
