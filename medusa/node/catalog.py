@@ -105,10 +105,19 @@ class Catalog:
         """Streams here that can be read."""
         return [name for fragment in self.fragments.values() for name in fragment.streams.values()]
 
+    def elsewhere(self) -> dict[str, list[str]]:
+        """Streams and sources of queries that we coordinate, and the other nodes that have them."""
+        found: dict[str, dict[str, None]] = {}
+        for deployment in self.deployments.values():
+            for stream, node in deployment.streams:
+                if node != self.node:
+                    found.setdefault(stream, {})[node] = None
+        return {stream: list(nodes) for stream, nodes in found.items()}
+
     def _unknown(self, what: str, name: str, here: Iterable[str]) -> LinkError:
-        elsewhere = [node for d in self.deployments.values() for stream, node in d.streams if stream == name]
+        elsewhere = self.elsewhere().get(name)
         if elsewhere:
-            nodes = " and ".join(repr(node) for node in dict.fromkeys(elsewhere))
+            nodes = " and ".join(repr(node) for node in elsewhere)
             return LinkError(
                 f"{what} {name[:100]!r} is not at node {self.node!r} but at {nodes}",
                 hint="connect to that node",

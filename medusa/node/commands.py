@@ -191,12 +191,7 @@ class Commands:
             "fragments": fragments,
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),
-            "elsewhere": {
-                stream: node
-                for deployment in self._catalog.deployments.values()
-                for stream, node in deployment.streams
-                if node != self._settings.name
-            },
+            "elsewhere": self._catalog.elsewhere(),
             "queries": {
                 each.query: {"state": each.state, "nodes": each.nodes}
                 for each in self._catalog.deployments.values()

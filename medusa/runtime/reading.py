@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
 from medusa.errors import LinkError, RemoteProtocolError
+from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.units import Duration, duration_us
 from medusa.wire.client import Subscription as Mind
 from medusa.wire.codec import TrainCodec
 from medusa.wire.receiver import Lost, Promise, Rows
 
-if TYPE_CHECKING:
-    from medusa.runtime.client import Federation
-
 __all__ = ["Subscription"]
 
 
 class Subscription:
-    """A stream being read; ``Federation.subscribe`` makes it.
+    """A stream being read; ``Federation.subscribe`` makes it; one thread reads it.
 
     Iterating gives trains until the stream ends. A node that is killed and comes back loses and
     repeats nothing; what it could no longer deliver is counted in ``lost_rows``.
@@ -34,17 +31,17 @@ class Subscription:
         lost_rows: rows that the node did not keep until we took them.
     """
 
-    def __init__(self, client: Federation, name: str, start: int, timeout_us: int | None) -> None:
+    def __init__(self, loop: ClientLoop, name: str, start: int, timeout_us: int | None) -> None:
         self.name = name
         self.boundary_us: int = START_US
         self.lost_rows = 0
-        self._client = client
+        self._loop = loop
         self._timeout_us = timeout_us
         self._closed = False
-        with client._locked() as mind:
-            self._mind: Mind = mind.subscribe(_now_us(), name, start)
+        with loop.mind() as mind:
+            self._mind: Mind = mind.subscribe(now_us(), name, start)
         try:
-            client._wait(self._attached, f"node {client.node!r} to send {name!r}", client._timeout_us)
+            loop.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
         except BaseException:
             self.close()
             raise
@@ -62,7 +59,7 @@ class Subscription:
         refusal = self._mind.receiver.refusal
         if refusal is not None:
             raise LinkError(
-                f"node {self._client.node!r} refused {self.name!r}: {refusal.text}",
+                f"node {self._loop.node!r} refused {self.name!r}: {refusal.text}",
                 hint=refusal.hint or f"rows up to {self._mind.receiver.next_seq} were received",
                 code=refusal.code,
             )
@@ -87,15 +84,14 @@ class Subscription:
         wait_us = self._timeout_us
         if timeout is not None:
             wait_us = duration_us(timeout, what="next: timeout", error=LinkError)
-        end_us = None if wait_us is None else _now_us() + wait_us
+        end_us = None if wait_us is None else now_us() + wait_us
         while not self.ended:
             if self._closed:
                 raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
-            left_us = None if end_us is None else max(end_us - _now_us(), 0)
-            with self._client._changed:
-                self._client._wait_locked(self._ready, f"rows of {self.name!r}", left_us)
-                with self._client._locked():
-                    delivery = self._mind.take(_now_us())
+            left_us = None if end_us is None else max(end_us - now_us(), 0)
+            self._loop.wait(self._ready, f"rows of {self.name!r}", left_us)
+            with self._loop.mind():
+                delivery = self._mind.take(now_us())
             match delivery:
                 case Rows():
                     return self._decode(delivery)
@@ -113,7 +109,7 @@ class Subscription:
 
     def _decode(self, rows: Rows) -> Train:
         try:
-            train = self._codec.decode(rows.message, rows.payload, peer=self._client.node, skip=rows.skip)
+            train = self._codec.decode(rows.message, rows.payload, peer=self._loop.node, skip=rows.skip)
         except RemoteProtocolError as error:
             raise LinkError(f"{self.name!r}: {error.message}", code=error.code) from None
         return train
@@ -125,10 +121,10 @@ class Subscription:
             LinkError: it didn't end in time.
         """
         wait_us = None if timeout is None else duration_us(timeout, what="table: timeout", error=LinkError)
-        end_us = None if wait_us is None else _now_us() + wait_us
+        end_us = None if wait_us is None else now_us() + wait_us
         batches: list[pa.RecordBatch] = []
         while True:
-            train = self.next(None if end_us is None else max(end_us - _now_us(), 0))
+            train = self.next(None if end_us is None else max(end_us - now_us(), 0))
             if train is None:
                 return pa.Table.from_batches(batches, self.schema)
             batches.append(train.batch)
@@ -138,12 +134,10 @@ class Subscription:
         if self._closed:
             return
         self._closed = True
-        client = self._client
-        with client._changed:
-            if client._mind is not None and client._mind.subscriptions.get(self.name) is self._mind:
-                client._mind.unsubscribe(_now_us(), self.name)
-                client._transport.wake()
-            client._changed.notify_all()
+        # Where the connection is closed there is nothing to end.
+        with contextlib.suppress(LinkError), self._loop.mind() as mind:
+            if mind.subscriptions.get(self.name) is self._mind:
+                mind.unsubscribe(now_us(), self.name)
 
     def __iter__(self) -> Iterator[Train]:
         while (train := self.next()) is not None:
@@ -156,7 +150,3 @@ class Subscription:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1000

@@ -1,0 +1,137 @@
+"""Publishing into a source of a deployed query: rows are checked here, numbered, and kept until the
+node holds them durably."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from medusa.elements import END_US, START_US, Train
+from medusa.engine.ingest import normalise, times_of
+from medusa.errors import DataError, FullError, LinkError
+from medusa.query.boxes import Field, Source
+from medusa.query.suggest import did_you_mean
+from medusa.runtime.client_loop import ClientLoop, now_us
+from medusa.units import duration_text
+from medusa.wire.codec import TrainCodec
+
+__all__ = ["Publisher", "source_from"]
+
+
+class Publisher:
+    """One stream that this client publishes. Any thread may call.
+
+    Args:
+        source: what the node says of it (``source_from``).
+
+    Raises:
+        LinkError: the node has refused it, or didn't answer.
+    """
+
+    def __init__(self, loop: ClientLoop, source: Source) -> None:
+        self.name = source.id
+        self.boundary_us: int = START_US
+        self._loop = loop
+        self._source = source
+        self._codec = TrainCodec(source.schema, timed=False)
+        self._order = threading.Lock()
+        with loop.mind() as mind:
+            self._mind = mind.publish(now_us(), self.name, source.schema, timed=False)
+        try:
+            self._wait(lambda: self._mind.attached, f"node {loop.node!r} to take {self.name!r}")
+        except BaseException:
+            with loop.mind() as mind:
+                mind.publications.pop(self.name, None)
+            raise
+
+    def _wait(self, done: Callable[[], bool], what: str, timeout_us: int | None = None) -> None:
+        """Until ``done``, or the node refuses."""
+
+        def settled() -> bool:
+            refusal = self._mind.refusal
+            if refusal is not None:
+                text = f"node {self._loop.node!r} refused {self.name!r}: {refusal.text}"
+                raise LinkError(text, hint=refusal.hint, code=refusal.code)
+            return done()
+
+        self._loop.wait(settled, what, self._loop.timeout_us if timeout_us is None else timeout_us)
+
+    def publish(self, data: Any) -> None:
+        """Take rows, all or none of them.
+
+        Raises:
+            DataError: they don't fit.
+            FullError: too much is kept already, for the whole timeout.
+            LinkError: the node has refused the stream.
+        """
+        with self._order:
+            if self.boundary_us >= END_US:
+                raise DataError(f"source {self.name!r} was finished by this client", code="data.finished")
+            pieces: list[tuple[Any, int, bool]] = []
+            for batch in normalise(data, self._source.schema, source=self.name):
+                times_of(batch, self._source)
+                pieces += self._codec.encode(Train(batch=batch))
+            self._await_room()
+            with self._loop.mind():
+                for payload, rows, late in pieces:
+                    self._mind.sender.train(now_us(), memoryview(payload), rows, late=late)
+
+    def _await_room(self) -> None:
+        try:
+            self._wait(lambda: not self._mind.sender.full, "room")
+        except LinkError as error:
+            if error.code != "link.timeout":
+                raise
+            raise FullError(
+                f"{self.name!r}: node {self._loop.node!r} has not taken {self._mind.sender.log.nbytes:,} "
+                f"bytes for {duration_text(self._loop.timeout_us)}",
+                hint="it is slow or away: publish again later",
+            ) from None
+
+    def promise(self, time_us: int) -> None:
+        """No later row of this client has a time below this.
+
+        Raises:
+            DataError: an earlier promise was higher.
+        """
+        with self._order:
+            if time_us < self.boundary_us:
+                last = "the end" if self.boundary_us >= END_US else f"{self.boundary_us} us"
+                raise DataError(
+                    f"source {self.name!r}: boundary {time_us} us is below the last one, {last}",
+                    hint="boundaries of a source never decrease",
+                    code="data.boundary",
+                )
+            self.boundary_us = time_us
+            with self._loop.mind():
+                self._mind.sender.boundary(now_us(), time_us)
+
+    def await_durable(self, timeout_us: int) -> None:
+        """Until the node holds all rows durably. (Boundaries: see ``Federation.flush``.)"""
+        what = f"node {self._loop.node!r} to hold what was published into {self.name!r} durably"
+        self._wait(lambda: self._mind.durable, what, timeout_us)
+
+
+def source_from(name: str, status: Mapping[str, Any]) -> Source:
+    """A source as a node's status describes it.
+
+    Raises:
+        LinkError: it isn't there; with the node where it is, or the nearest name.
+    """
+    node, found = status["node"], status["sources"].get(name)
+    if found is None:
+        there = status["elsewhere"].get(name)
+        if there:
+            text = f"source {name!r} is not at node {node!r} but at {' and '.join(map(repr, there))}"
+            raise LinkError(text, hint="connect to that node", code="E_STREAM")
+        hint = did_you_mean(name, status["sources"]) or "nothing that takes rows is deployed here"
+        raise LinkError(f"node {node!r} has no source {name!r}", hint=hint, code="E_STREAM")
+    return Source(
+        id=name,
+        schema=tuple(Field(column, type) for column, type in found["columns"]),
+        time=found["time"],
+        unit=found["unit"],
+        slack_us=found["slack_us"],
+        timed=found["time"] is not None,
+    )
