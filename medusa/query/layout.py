@@ -14,6 +14,8 @@ from itertools import pairwise
 __all__ = ["Layout", "Node", "layered"]
 
 SWEEPS = 12
+BENDS_MAX = 20_000
+"""In a drawing that would need more, long arcs go straight and may pass behind boxes."""
 
 
 @dataclass(slots=True)
@@ -65,7 +67,8 @@ def layered(
     nodes = [Node(width, height) for width, height in sizes]
     for origin, target in sorted(arcs, key=lambda arc: arc[1]):
         nodes[target].layer = max(nodes[target].layer, nodes[origin].layer + 1)
-    ways = [_way(nodes, origin, target) for origin, target in arcs]
+    bends = sum(nodes[target].layer - nodes[origin].layer - 1 for origin, target in arcs)
+    ways = [_way(nodes, origin, target, straight=bends > BENDS_MAX) for origin, target in arcs]
     layers: list[list[int]] = [[] for _ in range(1 + max((node.layer for node in nodes), default=-1))]
     for index, node in enumerate(nodes):
         layers[node.layer].append(index)
@@ -75,9 +78,12 @@ def layered(
     return Layout(nodes, ways, width, height)
 
 
-def _way(nodes: list[Node], origin: int, target: int) -> list[int]:
+def _way(nodes: list[Node], origin: int, target: int, *, straight: bool) -> list[int]:
+    between = range(nodes[origin].layer + 1, nodes[target].layer)
+    if straight and between:
+        return [origin, target]
     way = [origin]
-    for layer in range(nodes[origin].layer + 1, nodes[target].layer):
+    for layer in between:
         nodes.append(Node(0.0, 6.0, bend=True, layer=layer))
         way.append(len(nodes) - 1)
     way.append(target)

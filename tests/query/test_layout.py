@@ -60,6 +60,15 @@ def test_layout_untangles() -> None:
     assert b.middle == pytest.approx(c.middle)
 
 
+def test_layout_of_very_many_long_arcs_ends() -> None:
+    count = 400
+    chain = [(index, index + 1) for index in range(count - 1)]
+    made = layered([(10, 10)] * count, chain + [(index, count - 1) for index in range(count - 2)])
+    assert len(made.nodes) == count
+    assert all(len(way) == 2 for way in made.ways)
+    assert [node.layer for node in made.nodes] == list(range(count))
+
+
 def test_layout_of_nothing() -> None:
     made = layered([], [])
     assert (made.width, made.height, made.nodes) == (0.0, 0.0, [])
