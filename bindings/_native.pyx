@@ -12,15 +12,8 @@ include "partition.pxi"
 include "queue.pxi"
 
 
-cdef extern from *:
-    """
-    #if defined(__x86_64__) && defined(__GNUC__)
-    static int md_has_avx2(void) { return __builtin_cpu_supports("avx2"); }
-    #else
-    static int md_has_avx2(void) { return 0; }
-    #endif
-    """
-    int md_has_avx2() nogil
+cdef extern from "kernels.h" nogil:
+    const char *md_kernels()
 
 
 def abi_version():
@@ -30,4 +23,4 @@ def abi_version():
 
 def cpu_kernels():
     """Which kernels were chosen at run time: ``baseline`` or ``avx2``."""
-    return "avx2" if md_has_avx2() else "baseline"
+    return md_kernels().decode()

@@ -2,6 +2,8 @@
  * serves, so that a row's id and value are loaded once for all of them. */
 #include "accumulate.h"
 
+#include "kernels.h"
+
 typedef struct targets {
     md_word *rows, *lo, *hi, *min, *max; /* lo: the sum of floats too */
 } targets;
@@ -93,17 +95,8 @@ MD_INLINE void loop_integer(const int32_t *ids, const uint8_t *values, int64_t n
     default: LOOP(ids, values, n, t, 15, ONE, LAST); break;                             \
     }
 
-static bool any_nan(const uint8_t *values, int64_t n) {
-    bool nan = false;
-    for (int64_t i = 0; i < n; i++) {
-        double v = load(values, i).f;
-        nan |= v != v;
-    }
-    return nan;
-}
-
 static void run_f64(const int32_t *ids, const uint8_t *values, int64_t n, targets t, int what, bool one) {
-    if (what & (MIN | MAX) && any_nan(values, n)) {
+    if (what & (MIN | MAX) && md_any_nan(values, n)) {
         if (one) CASES(loop_f64, true, true)
         else CASES(loop_f64, false, true)
     } else if (one) {

@@ -1,5 +1,6 @@
 #include "window.h"
 
+#include "kernels.h"
 #include "md_alloc.h"
 #include "window_private.h"
 
@@ -223,19 +224,6 @@ static md_rc split_chunk(md_window *w, const md_column *time, const md_column *k
     return MD_OK;
 }
 
-/* Whether all n times lie in [low, high), both within +-2^61. The sign bit of t - low or of high - 1 - t is
- * set for a t outside: at most one of them can wrap, and then the other is negative. So the disjunction over
- * all rows tells, without a compare (which SSE2 lacks for 64 bits). */
-static bool all_within(const md_column *time, int64_t start, int64_t n, int64_t low, int64_t high) {
-    uint64_t outside = 0;
-    const uint8_t *values = time->values + 8 * start;
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t t = md_load_u64(values + 8 * i);
-        outside |= (t - (uint64_t)low) | ((uint64_t)(high - 1) - t);
-    }
-    return (int64_t)outside >= 0;
-}
-
 static md_rc check_times(const md_window *w, const md_column *time, int64_t n, md_error *err) {
     int64_t low = w->boundary > -MD_TIME_LIMIT ? w->boundary : -MD_TIME_LIMIT;
     for (int64_t i = 0; i < n; i++) {
@@ -256,7 +244,7 @@ static md_rc prepare_rows(md_window *w, const md_column *views, int64_t n) {
         int64_t m = n - start < MD_CHUNK ? n - start : MD_CHUNK, low, high;
         md_pane_bounds(w, md_column_i64(&views[0], start), &low, &high);
         md_rc rc;
-        if (all_within(&views[0], start, m, low, high)) {
+        if (md_all_within(views[0].values + 8 * start, m, low, high)) {
             md_segment s = {.start = start, .at = start, .n = m};
             rc = md_pane_open(w, low, high, &s.pane);
             if (rc == MD_OK) rc = add_segment(w, s, keys);
@@ -284,7 +272,7 @@ static md_rc prepare_rows(md_window *w, const md_column *views, int64_t n) {
 static md_rc add_rows(md_window *w, const md_column *views, int64_t n, md_error *err) {
     int64_t low = w->boundary > -MD_TIME_LIMIT ? w->boundary : -MD_TIME_LIMIT;
     if (md_column_nulls(&views[0]) != 0) return md_fail(err, MD_BADARG, "a time is null");
-    md_rc rc = low < MD_TIME_LIMIT && all_within(&views[0], 0, n, low, MD_TIME_LIMIT) ? MD_OK : MD_BADARG;
+    md_rc rc = low < MD_TIME_LIMIT && md_all_within(views[0].values, n, low, MD_TIME_LIMIT) ? MD_OK : MD_BADARG;
     if (rc != MD_OK && (rc = check_times(w, &views[0], n, err)) != MD_OK) return rc;
     if (n > UINT32_MAX) return md_fail(err, MD_BADARG, "more than 2^32 rows at once");
     int64_t capacity = w->rows_capacity;
