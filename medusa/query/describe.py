@@ -75,7 +75,8 @@ def columns_text(schema: Schema) -> str:
 
 def _source(box: Source) -> str:
     if box.judged:
-        return "from another fragment, " + ("lateness judged there" if box.timed else "without time")
+        text = "from another fragment, " + ("lateness judged there" if box.timed else "without time")
+        return f"{text}, results of {WindowKind(*box.window_us)}" if box.window_us else text
     if box.time is None:
         return "without time"
     unit = f" ({box.unit})" if box.unit else ""

@@ -12,6 +12,7 @@ from medusa.query.explain import explain
 from medusa.query.expression import Column, Literal, Named
 from tests.query.queries import queries
 
+TS = "timestamp[us, UTC]"
 GOLDEN = """\
 query tolls: 15 boxes, 4 of them sinks
 
@@ -97,6 +98,9 @@ def test_fragments_explained() -> None:
     assert "aggregate w: partials of tumbling windows of 1s by k: n = count(*)" in text
     assert "gives window_start timestamp[us, UTC], window_end timestamp[us, UTC], k int64, n.n int64" in text
     assert "source in: from another fragment, lateness judged there" in text
+    results = (Field("window_start", TS), Field("window_end", TS))
+    windows = Source(id="in", schema=results, judged=True, window_us=(2_000_000, 1_000_000))
+    assert "judged there, results of windows of 2s every 1s\n" in explain(Graph(name="f", boxes=(windows,)))
 
 
 def test_wide_schemas_are_cut() -> None:
