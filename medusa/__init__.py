@@ -5,9 +5,8 @@ Names load on first use, so that ``import medusa`` stays light.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# Not from typing, whose import takes longer than all the rest of this file.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from medusa.elements import Boundary as Boundary
     from medusa.elements import Kind as Kind
@@ -72,18 +71,23 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        from medusa.query.suggest import did_you_mean
+if not TYPE_CHECKING:  # or type checkers would take any name
 
-        hint = did_you_mean(name, _HOMES) if not name.startswith("_") else ""
-        raise AttributeError(
-            f"module 'medusa' has no attribute {name!r}" + (f" ({hint})" if hint.startswith("did") else "")
-        )
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            from medusa.query.suggest import did_you_mean
+
+            hint = did_you_mean(name, _HOMES) if not name.startswith("_") else ""
+            raise AttributeError(
+                f"module 'medusa' has no attribute {name!r}"
+                + (f" ({hint})" if hint.startswith("did") else "")
+            )
+        from importlib import import_module
+
+        value: object = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
