@@ -101,7 +101,7 @@ def batches(draw: st.DrawFn) -> tuple[pa.RecordBatch, list[list[object]]]:
     return batch.slice(start), [list(row) for row in list(zip(*columns, strict=True))[start:]]
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(batches())
 def test_any_rows_hash_as_the_canonical_bytes_say(case: tuple[pa.RecordBatch, list[list[object]]]) -> None:
     batch, rows = case
