@@ -33,7 +33,12 @@ def rows(*seconds: float, vid: int = 1, speed: float = 2.0) -> dict[str, Any]:
 
 
 def all_of(run: md.Run) -> tuple[Any, ...]:  # type: ignore[name-defined]
-    return run.positions(), run.explain(), run.taken("fast"), run.stats().drop_columns(["busy_us"]).to_pylist()
+    return (
+        run.positions(),
+        run.explain(),
+        run.taken("fast"),
+        run.stats().drop_columns(["busy_us"]).to_pylist(),
+    )
 
 
 class TestPush:

@@ -23,8 +23,10 @@ def query(*, slack: Any = 5) -> md.Query:
     cars = q.source("cars", CARS, time="ts", slack=slack)
     vans = q.source("vans", CARS, time="ts", slack=slack)
     known = cars.filter("speed // (vid - 7) >= 0 or true", name="known")
-    w = known.window(10, advance=5).group_by("vid").aggregate(
-        n=md.count(), v=md.avg("speed"), d=md.count_distinct("speed")
+    w = (
+        known.window(10, advance=5)
+        .group_by("vid")
+        .aggregate(n=md.count(), v=md.avg("speed"), d=md.count_distinct("speed"))
     )
     q.sink("windows", w)
     q.sink("again", w.window(20).aggregate(m=md.sum("n")))
@@ -161,7 +163,9 @@ class TestCheckpoints:
             before = run.stats().drop_columns(["busy_us", "state_bytes"]).to_pylist()
         with md.restore(tmp_path / "s") as run:
             assert run.stats().drop_columns(["busy_us", "state_bytes"]).to_pylist() == before
-            run.push("cars", {"ts": pa.array([2], pa.timestamp("us")), "vid": [1], "speed": [1]})  # warned before
+            run.push(
+                "cars", {"ts": pa.array([2], pa.timestamp("us")), "vid": [1], "speed": [1]}
+            )  # warned before
 
     def test_checkpoints_fall_due_and_two_are_kept(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -247,10 +251,9 @@ class TestCheckpoints:
             run.push("cars", rows(40), first=40)
 
     def test_closing_after_an_error_keeps_the_error(self, tmp_path: Path) -> None:
-        with pytest.raises(ZeroDivisionError):
-            with md.start(query(), checkpoint=tmp_path / "s") as run:
-                run.push("cars", rows(0))
-                1 / 0  # noqa: B018
+        with pytest.raises(ZeroDivisionError), md.start(query(), checkpoint=tmp_path / "s") as run:
+            run.push("cars", rows(0))
+            1 / 0  # noqa: B018
         with md.restore(tmp_path / "s") as run:
             assert run.positions()["cars"] == 40
 

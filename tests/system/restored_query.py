@@ -16,8 +16,16 @@ def query() -> md.Query:
     q = md.Query("restored")
     a = q.source("a", SCHEMA, time="ts", slack="20ms")
     b = q.source("b", SCHEMA, time="ts", slack="20ms")
-    w = a.window("100ms", advance="30ms").group_by("k").aggregate(
-        n=md.count(), total=md.sum("v"), mean=md.avg("v"), spread=md.variance("v"), d=md.count_distinct("v")
+    w = (
+        a.window("100ms", advance="30ms")
+        .group_by("k")
+        .aggregate(
+            n=md.count(),
+            total=md.sum("v"),
+            mean=md.avg("v"),
+            spread=md.variance("v"),
+            d=md.count_distinct("v"),
+        )
     )
     q.sink("per_key", w)
     q.sink("again", w.window("1s").group_by("k").aggregate(n=md.sum("n"), top=md.max("total")))

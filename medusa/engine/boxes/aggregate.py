@@ -128,13 +128,12 @@ class CombineBox(Operator):
         arguments: list[str] = []
         calls: list[tuple[str, int]] = []
         for call in spec.aggregates:
-            type = _argument_type(call.name, call.function, states)
-            if type is None:
+            if call.arg is None:
                 calls.append((call.function, -1))
             else:
                 # One input each: the state columns of an aggregate stand alone.
                 calls.append((call.function, len(arguments)))
-                arguments.append(native_type(type))
+                arguments.append(native_type(_argument_type(call.name, call.function, states)))
         self._results = Results(spec, output, letters, timed=timed)
         self._input_schema = pa.schema(
             [pa.field(f.name, TIME if i < 2 else native_arrow(f.type)) for i, f in enumerate(input)]
@@ -207,10 +206,8 @@ class CombineBox(Operator):
         return int(min(state.meta["inputs_us"]))
 
 
-def _argument_type(name: str, function: str, states: dict[str, str]) -> str | None:
-    """The type of an aggregate's argument, told by its state columns."""
-    if function == "count":
-        return None
+def _argument_type(name: str, function: str, states: dict[str, str]) -> str:
+    """The type of an aggregate's argument, as far as its state columns tell and its state needs."""
     if function in ("min", "max"):
         return states[f"{name}.value"]
     if function == "variance" or f"{name}.sum" in states:
