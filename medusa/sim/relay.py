@@ -37,7 +37,7 @@ from medusa.wire.messages import (
 )
 from medusa.wire.outbox import Outbox, Persist
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
-from medusa.wire.saved import load_sender, save_sender
+from medusa.sim.saved import load_sender, save_sender
 from medusa.wire.sender import Sender
 from medusa.wire.session import Session
 

@@ -25,7 +25,7 @@ from enum import Enum
 from medusa.errors import LocalProtocolError
 from medusa.wire import limits
 
-__all__ = ["RECEIVER", "SENDER", "LinkEvent", "LinkSettings", "ReceiverState", "SenderState"]
+__all__ = ["PEER_EVENTS", "RECEIVER", "SENDER", "LinkEvent", "LinkSettings", "ReceiverState", "SenderState"]
 
 
 class ReceiverState(Enum):
@@ -63,6 +63,9 @@ class LinkEvent(Enum):
     DETACH = "Detach"
     CUT_OFF = "cut off"
 
+
+PEER_EVENTS = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)
+"""What ``session.Session`` tells; every state of either side has a move for each."""
 
 _R, _S, _E = ReceiverState, SenderState, LinkEvent
 

@@ -15,7 +15,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
-from medusa.wire.link import RECEIVER, LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.link import PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
 from medusa.wire.outbox import Outbox, Report
 
@@ -130,9 +130,9 @@ class Receiver:
 
     def peer_event(self, now_us: int, event: LinkEvent) -> None:
         """The peer came, went or restarted (``session.Session`` says so)."""
-        target = RECEIVER[self.state].get(event)
-        if target is None or event not in _OF_PEER:
-            raise LocalProtocolError(f"{event.value!r} is no event of a peer in {self.state.value}")
+        if event not in PEER_EVENTS:
+            raise LocalProtocolError(f"{event.value!r} is no event of a peer")
+        target = RECEIVER[self.state][event]
         before, self.state = self.state, target
         if target is ReceiverState.ATTACHING and (
             before is not ReceiverState.ATTACHING or event is LinkEvent.PEER_RESTARTED
@@ -425,4 +425,3 @@ class Receiver:
 
 _LISTENING = (ReceiverState.ATTACHING, ReceiverState.FLOWING)
 _FORGOTTEN = ("E_DETACHED", "E_STREAM")
-_OF_PEER = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)

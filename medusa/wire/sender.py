@@ -14,7 +14,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
-from medusa.wire.link import SENDER, LinkEvent, LinkSettings, SenderState
+from medusa.wire.link import PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
 from medusa.wire.log import Entry, OutputLog
 from medusa.wire.messages import (
     NOW,
@@ -173,9 +173,9 @@ class Sender:
         view = self.receivers.get(peer)
         if view is None:
             return
-        target = SENDER[view.state].get(event)
-        if target is None:
-            raise LocalProtocolError(f"{event.value!r} is no event of a peer in {view.state.value}")
+        if event not in PEER_EVENTS:
+            raise LocalProtocolError(f"{event.value!r} is no event of a peer")
+        target = SENDER[view.state][event]
         resumed = view.state is SenderState.PAUSED and target is SenderState.FLOWING
         view.state = target
         view.moved_at_us = now_us
@@ -195,13 +195,14 @@ class Sender:
             return
         view = self.receivers.get(peer)
         event = _EVENTS[type(message)]
-        if view is None or (view.state is SenderState.DETACHED and message.epoch >= view.epoch):
-            if isinstance(message, Ack):
-                # It believes to be attached; it hears that it isn't, and asks anew.
-                text = "not attached"
-                self._outbox.send(
-                    peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=message.epoch)
-                )
+        if isinstance(message, Ack) and (
+            view is None or (view.state is SenderState.DETACHED and message.epoch >= view.epoch)
+        ):
+            # It believes to be attached; it hears that it isn't, and asks anew.
+            refusal = Refuse(code="E_DETACHED", text="not attached", stream=self.stream, epoch=message.epoch)
+            self._outbox.send(peer, refusal)
+            return
+        if view is None:
             return
         target = SENDER[view.state].get(event)
         if target is not None and message.epoch > view.epoch and isinstance(message, Ack):

@@ -6,7 +6,7 @@ from medusa.sim.actors import SubscriberActor
 from medusa.sim.chain import Parts
 from medusa.sim.relay import Relay
 from medusa.wire.receiver import Lost, Promise, Receiver, Rows
-from medusa.wire.saved import save_sender
+from medusa.sim.saved import save_sender
 from medusa.wire.sender import Sender
 
 

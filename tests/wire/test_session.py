@@ -1,0 +1,102 @@
+"""Is the peer there, and is it the same one."""
+
+from __future__ import annotations
+
+import pytest
+
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Heartbeat, Hello, StatusRequest
+from medusa.wire.outbox import Outbox
+from medusa.wire.session import PeerState, Session, SessionSettings
+from tests.wire.pair import sends
+
+KNOBS = SessionSettings()
+
+
+def hello(node="b", incarnation=1, **changes):
+    return Hello(**{"version": PROTOCOL_VERSION, "node": node, "incarnation": incarnation} | changes)
+
+
+def session(calls=True):
+    outbox = Outbox()
+    return Session(hello("a"), "b", outbox=outbox, calls=calls), outbox
+
+
+def said(outbox):
+    return [message for message, _ in sends(outbox)]
+
+
+def test_a_caller_repeats_its_hello_until_it_is_answered():
+    caller, outbox = session()
+    for now_us in (0, KNOBS.hello_us, 2 * KNOBS.hello_us):
+        assert caller.wake_at_us(now_us) == now_us
+        assert caller.tick(now_us) is None
+        assert said(outbox) == [hello("a", answer=True)]
+    assert caller.receive(500_000, hello()) is LinkEvent.PEER_UP
+    assert caller.state is PeerState.UP
+
+
+def test_who_is_called_waits_and_answers():
+    called, outbox = session(calls=False)
+    called.tick(0)
+    assert said(outbox) == []
+    assert called.wake_at_us(0) is None
+    assert called.receive(5, hello(answer=True)) is LinkEvent.PEER_UP
+    assert said(outbox) == [hello("a")]
+
+
+def test_silence_is_noticed_after_the_timeout_and_any_word_ends_it():
+    one, outbox = session()
+    one.receive(0, hello())
+    for now_us in range(0, KNOBS.timeout_us, KNOBS.heartbeat_us):
+        assert one.tick(now_us) is None
+    assert said(outbox) == [Heartbeat(incarnation=1)] * 3
+    assert one.tick(KNOBS.timeout_us) is LinkEvent.PEER_DOWN
+    assert one.receive(400_000, StatusRequest(request=1)) is LinkEvent.PEER_UP
+    assert one.receive(400_000, StatusRequest(request=1)) is None
+
+
+def test_a_new_incarnation_is_a_restart_and_an_old_one_is_left_over():
+    one, _ = session()
+    one.receive(0, hello(incarnation=5))
+    assert one.receive(1, hello(incarnation=5)) is None
+    assert one.receive(2, hello(incarnation=6)) is LinkEvent.PEER_RESTARTED
+    assert one.receive(3, hello(incarnation=5)) is None
+    assert one.incarnation == 6
+
+
+def test_a_heartbeat_of_somebody_else_makes_us_ask():
+    one, outbox = session()
+    one.receive(0, hello(incarnation=5))
+    assert one.receive(1, Heartbeat(incarnation=6)) is None
+    assert said(outbox) == [hello("a", answer=True)]
+    # Not at each heartbeat.
+    assert one.receive(2, Heartbeat(incarnation=6)) is None
+    assert said(outbox) == []
+
+
+def test_a_broken_connection_is_silence_at_once():
+    one, _ = session()
+    assert one.lost() is None
+    one.receive(0, hello())
+    assert one.lost() is LinkEvent.PEER_DOWN
+    assert one.receive(1, hello()) is LinkEvent.PEER_UP
+
+
+@pytest.mark.parametrize(
+    ("message", "code"), [(hello(version=99), "E_VERSION"), (hello("eve"), "E_IDENTITY")]
+)
+def test_another_version_or_name_is_refused_and_changes_nothing(message, code):
+    one, outbox = session()
+    with pytest.raises(RemoteProtocolError) as error:
+        one.receive(0, message)
+    assert error.value.code == code
+    assert one.state is PeerState.SILENT
+    assert said(outbox) == []
+
+
+def test_knobs_are_checked():
+    with pytest.raises(LocalProtocolError, match="timeout"):
+        SessionSettings(heartbeat_us=300_000, timeout_us=300_000)
