@@ -78,8 +78,8 @@ def decimal_of(operand: Operand) -> tuple[int, int] | None:
         for scale in range(19):
             exact = convert_literal(literal, f"decimal128(38, {scale})")
             if exact is not None:
-                digits = str(exact.value).lstrip("-").replace(".", "").lstrip("0")
-                return max(len(digits), scale, 1), scale
+                shown = str(exact.value).lstrip("-").replace(".", "").lstrip("0")
+                return max(len(shown), scale, 1), scale
         return None
     if is_integer(operand.type):
         digits = 20 if operand.type == "uint64" else _INTEGER_DIGITS["int" + operand.type.lstrip("uint")]
@@ -121,8 +121,9 @@ def unify(operands: Sequence[Operand]) -> str | None:
     typed = [operand for operand in operands if operand.type != NULL]
     if not typed:
         return NULL
-    columns = [operand for operand in typed if operand.literal is None]
-    literals = [operand for operand in typed if operand.literal is not None]
+    # A NULL that was given a type keeps it.
+    literals = [each for each in typed if each.literal is not None and each.literal.value is not None]
+    columns = [each for each in typed if each.literal is None or each.literal.value is None]
     if not columns:
         # Among constants a text next to a time is that time.
         columns = [operand for operand in literals if operand.type != "utf8"] or literals

@@ -291,6 +291,23 @@ def test_a_constant_is_as_long_as_the_batch() -> None:
     assert run("TRUE", {"a": "int64"}, a=[]) == ([], [])
 
 
+def test_a_text_does_not_grow_without_bound() -> None:
+    bomb = "s"
+    for _ in range(9):
+        bomb = f"replace({bomb}, 'a', '{'a' * 900}')"
+    values, errors = run(bomb, {"s": "utf8"}, s=["b", "a", None])
+    assert values == ["b", None, None]
+    assert errors[1] is not None
+    assert errors[1].startswith("a text of more than 1,048,576 bytes")
+    assert not errors[0]
+    half = 1 << 19
+    values, errors = run("s || s", {"s": "utf8"}, s=["a" * half, "a" * half + "b"])
+    assert [value and len(value) for value in values] == [1 << 20, None]
+    values, errors = run(r"regexp_replace(s, '', '\0xy', 'g')", {"s": "utf8"}, s=["ab", "a" * half])
+    assert values == ["xyaxybxy", None]
+    assert [bool(error) for error in errors] == [False, True]
+
+
 def test_tuple_time_is_the_hidden_time() -> None:
     batch = pa.record_batch({"a": pa.array([1, 2])})
     times = pa.array([5, 6]).view(to_arrow(TIMESTAMP))

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa.engine.kernels.base import Kernel, Maker, Site, Value, as_array, call, function, valid_rows
+from medusa.engine.kernels.base import (
+    Faulty,
+    Kernel,
+    Maker,
+    Site,
+    Value,
+    as_array,
+    call,
+    function,
+    raw,
+    strike,
+    valid_rows,
+)
 from medusa.query.patterns import like_parts, whole_group
 
-__all__ = ["TEXTS"]
+__all__ = ["TEXTS", "TEXT_BYTES_MAX"]
+
+TEXT_BYTES_MAX = 1 << 20
+"""The longest text that a function makes of shorter ones."""
 
 _cast = function("cast")
 _coalesce = function("coalesce")
@@ -19,7 +35,9 @@ _if_else = function("if_else")
 _is_null = function("is_null")
 _take = function("take")
 _TO_INT = pc.CastOptions.unsafe(pa.int64())
+_binary_length = function("binary_length")
 _EMPTY = pa.scalar("")
+_ZERO = pa.scalar(0, pa.int32())
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
@@ -47,10 +65,48 @@ def _like(site: Site) -> Kernel:
     return _search(_LIKE[kind], pattern)
 
 
+Lengths: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+"""Bytes; in floats, so that no estimate overflows."""
+
+
+def _lengths(text: pa.Array) -> Lengths:
+    """Bytes of each text; 0 for null."""
+    return raw(_coalesce([_binary_length([text]), _ZERO])).astype(np.float64)
+
+
+def _limited(kernel: Kernel, bounds: Callable[[list[pa.Array]], Lengths]) -> Kernel:
+    """A kernel whose texts may grow: a row where they would pass the limit fails.
+
+    Without it a few nested replacements make of one letter more than any machine holds.
+    """
+
+    def run(rows: int, args: Sequence[Value]) -> pa.Array | Faulty:
+        arrays = [as_array(arg, rows) for arg in args]
+        long = bounds(arrays) > TEXT_BYTES_MAX
+        if not long.any():
+            return kernel(rows, args)
+        for array in arrays:
+            long &= valid_rows(array)
+        return Faulty(
+            kernel(rows, [strike(arrays[0], long), *arrays[1:]]),
+            long,
+            lambda row: f"a text of more than {TEXT_BYTES_MAX:,} bytes",
+        )
+
+    return run
+
+
 def _concat(site: Site) -> Kernel:
     run = function("binary_join_element_wise")
     options = pc.JoinOptions(null_handling="emit_null")
-    return lambda rows, args: as_array(run([*args, _EMPTY], options), rows)
+
+    def bounds(arrays: list[pa.Array]) -> Lengths:
+        total = np.zeros(len(arrays[0]))
+        for array in arrays:
+            total += _lengths(array)
+        return total
+
+    return _limited(lambda rows, args: as_array(run([*args, _EMPTY], options), rows), bounds)
 
 
 def _length(site: Site) -> Kernel:
@@ -82,15 +138,45 @@ def _trim(name: str) -> Maker:
 
 
 def _replace(site: Site) -> Kernel:
-    if not site.text(1):
+    old, new = site.text(1), site.text(2)
+    if not old:
         return lambda rows, args: as_array(args[0], rows)
-    return _call_first("replace_substring", pc.ReplaceSubstringOptions(site.text(1), site.text(2)))
+    grows = len(new.encode()) - len(old.encode())
+    kernel = _call_first("replace_substring", pc.ReplaceSubstringOptions(old, new))
+    return _growing(kernel, "count_substring", old, lambda lengths: np.full_like(lengths, grows))
 
 
 def _regexp_replace(site: Site) -> Kernel:
+    pattern, new = site.text(1), site.text(2)
     count = -1 if len(site.types) == 4 else 1
-    options = pc.ReplaceSubstringOptions(site.text(1), site.text(2), max_replacements=count)
-    return _call_first("replace_substring_regex", options)
+    options = pc.ReplaceSubstringOptions(pattern, new, max_replacements=count)
+    kernel = _call_first("replace_substring_regex", options)
+    groups = new.count("\\")
+    size = len(new.encode())
+
+    def grows(lengths: Lengths) -> Lengths:
+        grown: Lengths = size + groups * lengths
+        return grown
+
+    return _growing(kernel, "count_substring_regex", pattern, grows)
+
+
+def _growing(kernel: Kernel, count: str, pattern: str, grows: Callable[[Lengths], Lengths]) -> Kernel:
+    """The limit for a replacement that adds at most ``grows`` bytes at each match."""
+    find = function(count)
+    options = pc.MatchSubstringOptions(pattern)
+
+    def bounds(arrays: list[pa.Array]) -> Lengths:
+        lengths = _lengths(arrays[0])
+        most = np.maximum(grows(lengths), 0)
+        # A match for each byte, and one at the end, is the most there can be.
+        if not len(lengths) or (lengths + (lengths + 1) * most).max() <= TEXT_BYTES_MAX:
+            return lengths
+        matches = raw(_coalesce([find([arrays[0]], options), _ZERO]))
+        longest: Lengths = lengths + matches * most
+        return longest
+
+    return _limited(kernel, bounds)
 
 
 def _regexp_extract(site: Site) -> Kernel:
