@@ -47,7 +47,8 @@ md_rc md_distinct_add(md_distinct *set, const int32_t *ids, const md_column *col
     return md_keys_map(set->keys, columns, scratch->rows, 0, m, 0, true, scratch->entries);
 }
 
-md_rc md_distinct_merge(md_distinct *set, const md_distinct *other, const int32_t *map, md_distinct_scratch *scratch) {
+md_rc md_distinct_merge(md_distinct *set, const md_distinct *other, const int32_t *map, int32_t *entries,
+                        md_distinct_scratch *scratch) {
     const md_keys *from = other->keys;
     const md_key_column *values = &from->columns[1];
     int64_t before = set->keys->count;
@@ -68,7 +69,8 @@ md_rc md_distinct_merge(md_distinct *set, const md_distinct *other, const int32_
         } else {
             columns[1].values = (const uint8_t *)(values->words + start);
         }
-        md_rc rc = md_keys_map(set->keys, columns, NULL, 0, n, 0, true, scratch->entries);
+        md_rc rc = md_keys_map(set->keys, columns, NULL, 0, n, 0, true,
+                               entries != NULL ? entries + start : scratch->entries);
         if (rc != MD_OK) {
             md_keys_truncate(set->keys, before);
             return rc;

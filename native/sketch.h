@@ -35,8 +35,10 @@ typedef struct md_distinct_scratch {
 md_rc md_distinct_add(md_distinct *set, const int32_t *ids, const md_column *column, const uint32_t *rows,
                       int64_t start, int64_t n, md_distinct_scratch *scratch);
 
-/* Take all entries of another set of the same type, its group g being ours map[g]. */
-md_rc md_distinct_merge(md_distinct *set, const md_distinct *other, const int32_t *map, md_distinct_scratch *scratch);
+/* Take all entries of another set of the same type, its group g being ours map[g]. entries[e], unless NULL,
+ * gets what its entry e is in ours. On failure the set is as before. */
+md_rc md_distinct_merge(md_distinct *set, const md_distinct *other, const int32_t *map, int32_t *entries,
+                        md_distinct_scratch *scratch);
 
 /* Take a packed set into a group. MD_BADDATA: not a packed set of this type, or (fresh) a value twice.
  * Values that the group holds already are skipped unless `fresh`. On failure as before. */

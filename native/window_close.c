@@ -67,11 +67,16 @@ static md_rc put_aggregates(md_rows *rows, int32_t column, md_window *w, const m
         md_aggregate a = w->plan->aggregates[g];
         md_rc rc;
         if (a.function == MD_COUNT_DISTINCT) {
-            md_word *counts = md_malloc((size_t)e->keys->count * sizeof *counts);
-            if (counts == NULL) return MD_NOMEM;
-            md_distinct_count(e->sets[w->plan->inputs[a.input].distinct], e->keys->count, counts);
+            int32_t d = w->plan->inputs[a.input].distinct;
+            md_word *counted = NULL;
+            if (e->trackers == NULL) {
+                counted = md_malloc((size_t)e->keys->count * sizeof *counted);
+                if (counted == NULL) return MD_NOMEM;
+                md_distinct_count(e->sets[d], e->keys->count, counted);
+            }
+            const md_word *counts = counted != NULL ? counted : e->trackers[d].counts;
             for (int64_t k = 0; k < e->n; k++) w->words[k] = counts[e->key_order != NULL ? e->key_order[k] : k];
-            md_free(counts);
+            md_free(counted);
             rc = md_rows_put(rows, column + g, w->words, NULL, e->n);
         } else {
             md_word *out = md_finish_type(w->plan, g) == MD_BOOL ? w->words : md_rows_words(rows, column + g);

@@ -22,6 +22,10 @@ typedef struct md_undo {
     int64_t *first;     /* and their first positions; MD_ABSENT: not there */
     int32_t *order;     /* those that were there, by first position */
     int64_t n_order;
+    struct md_owned {   /* suffix panes, per distinct input: the values whose last pane in the suffix this is, */
+        int32_t *entries; /* as entries of the slide's tracker */
+        int64_t n;
+    } *owned;
 } md_undo;
 
 typedef struct md_pane {
@@ -51,6 +55,14 @@ typedef struct md_side { /* of a slide: the suffix or the prefix, per group of t
     int64_t n_order;
 } md_side;
 
+/* Distinct values of the window under way, per distinct input (slide_sets.c). */
+typedef struct md_tracker {
+    md_distinct *set;   /* of both blocks, by universe */
+    uint8_t *held;      /* per entry: 1 in the suffix, 2 in the prefix */
+    int64_t held_capacity;
+    md_word *counts;    /* per group of the universe: entries held by either */
+} md_tracker;
+
 typedef struct md_slide {
     bool valid;            /* false: build anew from the panes */
     int64_t block;         /* start of the suffix's block */
@@ -61,7 +73,8 @@ typedef struct md_slide {
     int64_t *first;        /* scratch, MD_ABSENT everywhere between uses */
     int32_t *order;        /* scratch */
     md_table merged;       /* of the window being emitted */
-    md_distinct **sets;    /* likewise */
+    md_tracker *trackers;
+    md_distinct **sets;    /* partial stage: of the window being emitted */
 } md_slide;
 
 typedef struct md_ready {
@@ -117,6 +130,7 @@ typedef struct md_emission {
     const md_keys *keys;
     const md_table *table;
     md_distinct *const *sets;
+    const md_tracker *trackers; /* NULL: count the sets */
     const int32_t *key_order, *table_order;
 } md_emission;
 
@@ -155,6 +169,15 @@ md_rc md_slide_close(md_window *w, int64_t boundary);
 void md_slide_forget(md_window *w);
 void md_slide_free(md_window *w);
 void md_undo_free(const md_plan *plan, md_undo *undo);
+
+/* distinct values of sliding windows (slide_sets.c); the pane's groups are numbered in the universe */
+md_rc md_trackers_start(md_window *w);
+md_rc md_trackers_room(md_window *w, int64_t from, int64_t to);
+md_rc md_trackers_suffix(md_window *w, md_pane *pane);
+md_rc md_trackers_prefix(md_window *w, md_pane *pane);
+void md_trackers_pop(md_window *w, md_pane *pane);
+void md_trackers_free(md_window *w);
+size_t md_trackers_nbytes(const md_window *w);
 size_t md_slide_nbytes(const md_window *w);
 
 #endif

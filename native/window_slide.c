@@ -25,6 +25,8 @@ void md_undo_free(const md_plan *plan, md_undo *undo) {
     md_free(undo->first);
     md_free(undo->order);
     md_table_free(plan, &undo->before);
+    for (int32_t d = 0; undo->owned != NULL && d < plan->n_distinct; d++) md_free(undo->owned[d].entries);
+    md_free(undo->owned);
     *undo = (md_undo){0};
 }
 
@@ -49,6 +51,7 @@ void md_slide_free(md_window *w) {
     md_table_free(w->plan, &s->merged);
     for (int32_t d = 0; s->sets != NULL && d < w->plan->n_distinct; d++) md_distinct_free(s->sets[d]);
     md_free(s->sets);
+    md_trackers_free(w);
     *s = (md_slide){0};
 }
 
@@ -58,7 +61,8 @@ size_t md_slide_nbytes(const md_window *w) {
     size_t n = md_keys_nbytes(s->universe) + (size_t)s->capacity * (3 * 8 + 3 * 4);
     n += md_table_nbytes(w->plan, &s->suffix.table) + md_table_nbytes(w->plan, &s->prefix.table);
     n += md_table_nbytes(w->plan, &s->merged);
-    for (int32_t d = 0; d < w->plan->n_distinct; d++) n += md_keys_nbytes(s->sets[d]->keys);
+    for (int32_t d = 0; s->sets != NULL && d < w->plan->n_distinct; d++) n += md_keys_nbytes(s->sets[d]->keys);
+    n += md_trackers_nbytes(w);
     for (int64_t i = 0; i < w->n_panes; i++)
         if (w->panes[i]->undo.first != NULL) n += md_table_nbytes(w->plan, &w->panes[i]->undo.before);
     return n;
@@ -105,17 +109,14 @@ static md_rc slide_room(md_window *w) {
     if (rc != MD_OK) return rc;
     if (!room_i64(&s->first, n) || !room_i32(&s->order, n + 1)) return MD_NOMEM;
     for (int64_t u = s->capacity; u < n; u++) s->first[u] = MD_ABSENT;
+    rc = md_trackers_room(w, s->capacity, n);
+    if (rc != MD_OK) return rc;
     s->capacity = n;
     return MD_OK;
 }
 
-static md_rc slide_start(md_window *w, int64_t block) {
+static md_rc make_sets(md_window *w) {
     md_slide *s = &w->slide;
-    md_slide_forget(w);
-    if (s->universe == NULL) {
-        md_rc rc = md_keys_new(w->key_types, w->n_keys, w->seed + 2, &s->universe);
-        if (rc != MD_OK) return rc;
-    }
     if (s->sets == NULL && w->plan->n_distinct > 0) {
         s->sets = md_calloc((size_t)w->plan->n_distinct, sizeof *s->sets);
         if (s->sets == NULL) return MD_NOMEM;
@@ -126,6 +127,18 @@ static md_rc slide_start(md_window *w, int64_t block) {
         md_rc rc = md_distinct_new(w->plan->inputs[i].type, w->seed + 3, &s->sets[d]);
         if (rc != MD_OK) return rc;
     }
+    return MD_OK;
+}
+
+static md_rc slide_start(md_window *w, int64_t block) {
+    md_slide *s = &w->slide;
+    md_slide_forget(w);
+    if (s->universe == NULL) {
+        md_rc made = md_keys_new(w->key_types, w->n_keys, w->seed + 2, &s->universe);
+        if (made != MD_OK) return made;
+    }
+    md_rc rc = w->stage == MD_PARTIAL ? make_sets(w) : md_trackers_start(w);
+    if (rc != MD_OK) return rc;
     md_keys_reset(s->universe);
     for (int32_t k = 0; k < 2; k++) {
         md_side *side = k == 0 ? &s->suffix : &s->prefix;
@@ -203,6 +216,8 @@ static md_rc suffix_push(md_window *w, md_pane *pane) {
     undo->first = md_malloc((size_t)n * sizeof *undo->first);
     undo->order = md_malloc((size_t)n * sizeof *undo->order);
     if (undo->first == NULL || undo->order == NULL) return MD_NOMEM;
+    rc = md_trackers_suffix(w, pane);
+    if (rc != MD_OK) return rc;
 
     const int32_t *u = undo->universe;
     md_copy(w->plan, &undo->before, NULL, &side->table, u, n);
@@ -225,6 +240,7 @@ static void suffix_pop(md_window *w, md_pane *pane) {
     md_side *side = &s->suffix;
     md_undo *undo = &pane->undo;
     int64_t n = pane->keys->count, kept = 0, m = 0;
+    md_trackers_pop(w, pane);
     md_copy(w->plan, &side->table, undo->universe, &undo->before, NULL, n);
     for (int64_t k = 0; k < n; k++) side->first[undo->universe[k]] = undo->first[k];
     lay_first(s, pane);
@@ -245,6 +261,7 @@ static md_rc prefix_push(md_window *w, md_pane *pane) {
     md_side *side = &s->prefix;
     int64_t n = pane->keys->count;
     md_rc rc = number_groups(w, pane);
+    if (rc == MD_OK) rc = md_trackers_prefix(w, pane);
     if (rc != MD_OK) return rc;
     const int32_t *u = pane->undo.universe;
     md_merge(w->plan, &side->table, u, &side->table, u, &pane->table, NULL, n);
@@ -280,13 +297,15 @@ static md_rc slide_to(md_window *w, int64_t start) {
     return MD_OK;
 }
 
-/* The sets of the window: those of its panes in time order, in each by first appearance. */
+/* The sets themselves, for the partial stage: those of the window's panes in time order, in each by first
+ * appearance. This does grow with the overlap, as what leaves does. */
 static md_rc merge_sets(md_window *w, int64_t start) {
-    for (int32_t d = 0; d < w->plan->n_distinct; d++) {
+    for (int32_t d = 0; w->stage == MD_PARTIAL && d < w->plan->n_distinct; d++) {
         md_keys_reset(w->slide.sets[d]->keys);
         for (int64_t i = 0; i < w->n_panes && w->panes[i]->start < start + w->size; i++) {
             md_pane *pane = w->panes[i];
-            md_rc rc = md_distinct_merge(w->slide.sets[d], pane->sets[d], pane->undo.universe, w->distinct_scratch);
+            md_rc rc = md_distinct_merge(w->slide.sets[d], pane->sets[d], pane->undo.universe, NULL,
+                                         w->distinct_scratch);
             if (rc != MD_OK) return rc;
         }
     }
@@ -302,7 +321,7 @@ static md_rc slide_emit(md_window *w, int64_t start) {
                              s->prefix.n_order, s->prefix.first);
     md_merge(w->plan, &s->merged, NULL, &s->suffix.table, s->order, &s->prefix.table, s->order, n);
     md_emission e = {.start = start, .end = start + w->size, .n = n, .keys = s->universe, .table = &s->merged,
-                     .sets = s->sets, .key_order = s->order};
+                     .sets = s->sets, .trackers = w->stage == MD_PARTIAL ? NULL : s->trackers, .key_order = s->order};
     return md_emit(w, e);
 }
 

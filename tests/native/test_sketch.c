@@ -49,7 +49,7 @@ static int check_type(md_type type) {
     CHECK(digest(1, &first) == digest(1, &second));
     batch_free(&second);
     static const int32_t there[GROUPS] = {3, 1, 4, 0, 2};
-    CHECK(md_distinct_merge(merged, set, there, &scratch) == MD_OK);
+    CHECK(md_distinct_merge(merged, set, there, NULL, &scratch) == MD_OK);
     CHECK_OK(packed(merged, there, &second));
     CHECK(digest(1, &first) == digest(1, &second));
     batch_free(&first);
