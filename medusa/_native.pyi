@@ -76,21 +76,22 @@ class Window:
         """Groups that failed since the last call: window_start, window_end, keys, aggregate (int32)."""
 
     def next_end_us(self) -> int:
-        """The earliest window_end that is still to be closed, given the last boundary."""
+        """The earliest window_end that is still to be closed, given the last boundary; -2**63 before
+        the first boundary, 2**63 - 1 when no window can follow."""
 
     def oldest_open_us(self) -> int | None:
         """window_start of the oldest window that holds rows; None when there is none."""
 
     def rows_open(self) -> int:
-        """Rows taken that stand in a window not yet closed."""
+        """Rows taken that stand in panes an open window needs (``combine``: groups)."""
 
     def nbytes(self) -> int:
         """Memory held, in bytes."""
 
     def state(self) -> Batch:
-        """Everything held: rows pane_start, pane_end (int64), first (int64: position of the first
-        row of the group), keys, state columns; panes ascending, groups in order of first appearance.
-        The object is unchanged."""
+        """Everything held: pane_start, pane_end (int64), first (int64: position of the group's first
+        row), rows (int64), keys, state columns; panes ascending, groups in order of first appearance.
+        The object is unchanged. Take what ``close`` and ``failed`` give first: it is not in here."""
 
     def position(self) -> tuple[int, int]:
         """(boundary of the last ``close``, rows taken so far): goes beside ``state``."""

@@ -224,7 +224,8 @@ def test_a_sum_that_does_not_fit_fails_its_group_only(seed: int) -> None:
 
 def simple(**changes: Any) -> native.Window:
     options: dict[str, Any] = {
-        "size_us": 10, "advance_us": 10, "keys": "l", "inputs": "g", "aggregates": [("count", -1), ("sum", 0)],
+        "size_us": 10, "advance_us": 10, "keys": "l", "inputs": "g",
+        "aggregates": [("count", -1), ("sum", 0)],
     }  # fmt: skip
     return native.Window(**(options | changes))
 
@@ -298,8 +299,10 @@ def test_large_windows_are_right(kind: str) -> None:
                 (None if number % 97 == 0 else number / 9, i),
             )
         )
-    aggregates = [("count", -1), ("sum", 0), ("min", 0), ("max", 1), ("avg", 1), ("count", 0), ("variance", 0),
-                  ("count_distinct", 1)]  # fmt: skip
+    aggregates = [
+        ("count", -1), ("sum", 0), ("min", 0), ("max", 1), ("avg", 1), ("count", 0), ("variance", 0),
+        ("count_distinct", 1),
+    ]  # fmt: skip
     window = native.Window(size_us=10, advance_us=10, keys=kind + "l", inputs="gl", aggregates=aggregates)
     for at in range(0, len(data), 5000):
         window.add(batch(kind + "lgl", data[at : at + 5000]))
@@ -335,8 +338,9 @@ def test_bad_rows_are_refused_and_change_nothing(bad: pa.RecordBatch) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        {"size_us": 0}, {"advance_us": 11}, {"advance_us": 0}, {"size_us": 2**62, "advance_us": 1}, {"keys": "i"},
-        {"keys": "q"}, {"inputs": "u"}, {"aggregates": [("sum", 1)]}, {"aggregates": [("sum", -1)]},
+        {"size_us": 0}, {"advance_us": 11}, {"advance_us": 0}, {"size_us": 2**62, "advance_us": 1},
+        {"keys": "i"}, {"keys": "q"}, {"inputs": "u"}, {"aggregates": [("sum", 1)]},
+        {"aggregates": [("sum", -1)]},
         {"aggregates": [("median", 0)]}, {"stage": "half"}, {"keys": "l" * 65},
     ],
 )  # fmt: skip
@@ -418,8 +422,8 @@ def test_buffers_may_start_anywhere(shift: int) -> None:
     n = 1000
     times, keys, values = range(n), [k % 17 for k in range(n)], [k / 3 for k in range(n)]
     arrays = []
-    for fmt, data, kind in (("q", times, pa.int64()), ("q", keys, pa.int64()), ("d", values, pa.float64())):
-        raw = bytes(shift) + struct.pack(f"<{n}{fmt}", *data)
+    for fmt, column, kind in (("q", times, pa.int64()), ("q", keys, pa.int64()), ("d", values, pa.float64())):
+        raw = bytes(shift) + struct.pack(f"<{n}{fmt}", *column)
         arrays.append(pa.Array.from_buffers(kind, n, [None, pa.py_buffer(raw).slice(shift)]))
     window = simple(size_us=100, advance_us=100)
     window.add(pa.record_batch(arrays, names=["t", "k", "v"]))

@@ -106,7 +106,7 @@ def aggregate(function: str, rows: Sequence[Row], index: int, start: int, size: 
 def windows(
     rows: Sequence[Row], size: int, advance: int, aggregates: Sequence[tuple[str, int]]
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """(rows out, groups that failed): each (start, end, *keys, *values) and (start, end, *keys, aggregate)."""
+    """(rows out, groups that failed): (start, end, *keys, *values) and (start, end, *keys, aggregate)."""
     out: list[tuple[Any, ...]] = []
     failed: list[tuple[Any, ...]] = []
     starts = {s for t, _, _ in rows for s in range((t - size) // advance * advance + advance, t + 1, advance)}
