@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -115,7 +116,7 @@ def test_results_stand_in_order_of_window_and_first_appearance() -> None:
         while start > row["ts"] - 1_000_000:
             first.setdefault((start, row["k"], row["s"]), place)
             start -= 300_000
-    for a, b in zip(got, got[1:], strict=False):
+    for a, b in pairwise(got):
         if a["window_end"] == b["window_end"]:
             assert first[a["window_start"], a["k"], a["s"]] < first[b["window_start"], b["k"], b["s"]]
 
@@ -139,7 +140,7 @@ def test_the_same_rows_give_the_same_bits(seed: int, advance: str) -> None:
         fragment = Fragment(graph)
         edges = sorted({0, rows.num_rows, *(draw.randrange(rows.num_rows) for _ in range(cuts))})
         got = []
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             fragment.feed("e", Train(batch=rows.slice(start, end - start)))
             if draw.random() < 0.1:
                 fragment = Fragment.restore(graph, fragment.snapshot())

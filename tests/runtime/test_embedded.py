@@ -204,9 +204,8 @@ class TestCheckpoints:
         md.restore(tmp_path / "s").close()
 
     def test_two_runs_do_not_share_a_folder(self, tmp_path: Path) -> None:
-        with md.start(query(), checkpoint=tmp_path / "s"):
-            with pytest.raises(md.StateError, match="in use"):
-                md.restore(tmp_path / "s")
+        with md.start(query(), checkpoint=tmp_path / "s"), pytest.raises(md.StateError, match="in use"):
+            md.restore(tmp_path / "s")
 
     def test_no_checkpoint_no_restore(self, tmp_path: Path) -> None:
         with pytest.raises(md.StateError, match="s"):
@@ -251,9 +250,13 @@ class TestCheckpoints:
             run.push("cars", rows(40), first=40)
 
     def test_closing_after_an_error_keeps_the_error(self, tmp_path: Path) -> None:
-        with pytest.raises(ZeroDivisionError), md.start(query(), checkpoint=tmp_path / "s") as run:
-            run.push("cars", rows(0))
-            1 / 0  # noqa: B018
+        def program() -> None:
+            with md.start(query(), checkpoint=tmp_path / "s") as run:
+                run.push("cars", rows(0))
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            program()
         with md.restore(tmp_path / "s") as run:
             assert run.positions()["cars"] == 40
 

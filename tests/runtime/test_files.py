@@ -146,6 +146,14 @@ class Failing:
         return self.call(*args, **options)
 
 
+def outcome(call: Callable[[], object]) -> md.StateError | None:
+    try:
+        call()
+    except md.StateError as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize("function", ["open", "write", "fsync", "mkdir", "rename"])
 def test_every_failure_of_a_write_leaves_the_old_groups_and_no_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
@@ -157,13 +165,12 @@ def test_every_failure_of_a_write_leaves_the_old_groups_and_no_new_one(
         failing = Failing(getattr(os, function), at, errno.ENOSPC)
         with monkeypatch.context() as patch:
             patch.setattr(os, function, failing)
-            try:
-                one.write("new", FILES)
-            except md.StateError as error:
-                assert "No space left" in str(error)
-                assert "state" in str(error)
+            error = outcome(lambda: one.write("new", FILES))
         if not failing.failed:
             break
+        assert error is not None
+        assert "No space left" in error.message
+        assert "state" in error.message
         assert one.names() == ["old"]
         assert one.read("old") == FILES
     else:

@@ -192,8 +192,8 @@ class JoinBox(Operator):
             self._emit_pairs(pairs)
         for side, rows in zip(self._sides, (left, right), strict=True):
             if rows is not None and self._within_us > 0:
-                oldest = self.input_us - self._within_us
-                side.held.add(Segment(rows), oldest)
+                # Rows still to come, also those of a later half of this step, are no earlier.
+                side.held.add(Segment(rows), int(rows.times.min()) - self._within_us)
 
     def _search(
         self, left: Rows | None, right: Rows | None
