@@ -263,7 +263,7 @@ def _checkpoint(group: Path) -> dict[str, Any]:
         if name.endswith(".arrow"):
             rows = pa.ipc.open_file(pa.py_buffer(content)).read_all().num_rows
         listed.append({"name": name, "bytes": len(content), "rows": rows})
-    query = json.loads(manifest["query"])["name"]
+    query = manifest["query"]["name"]
     positions = manifest["positions"]
     return {"name": group.name, "query": query, "positions": positions, "files": listed, "verdict": "whole"}
 

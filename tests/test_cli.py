@@ -1,0 +1,193 @@
+"""The ``medusa`` command: help with examples, errors in one line, output for scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import medusa as md
+from medusa.cli import main
+from medusa.workloads.local_nodes import LocalNodes
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+@pytest.fixture
+def query() -> md.Query:
+    q = md.Query("counts")
+    clicks = q.source("clicks", {"ts": "int64", "user": "utf8"}, time="ts", unit="us", slack="0s")
+    q.sink("per_user", clicks.window("1 min").group_by("user").aggregate(n=md.count()))
+    return q
+
+
+@pytest.fixture
+def query_file(query: md.Query, tmp_path: Path) -> Path:
+    path = tmp_path / "counts.json"
+    path.write_text(query.to_json())
+    return path
+
+
+@pytest.mark.parametrize("path", [*commands(main)], ids=" ".join)
+def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
+    shown = run(*path, "--help")
+    assert shown.exit_code == 0
+    assert "Example:" in shown.output
+    assert f"medusa {' '.join(path)}" in shown.output
+
+
+def test_help_lists_all_commands() -> None:
+    shown = run("--help")
+    for name in ("demo", "node", "deploy", "status", "tail", "explain", "sim", "checkpoint"):
+        assert f"  {name} " in shown.output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from medusa.cli import main; main(['demo', '--help'], standalone_mode=False); "
+        "heavy = {'pyarrow', 'sqlglot', 'zmq', 'numpy', 'rich', 'duckdb'} & set(sys.modules); "
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_slip_in_a_command_is_answered_with_the_near_one() -> None:
+    shown = run("explan")
+    assert shown.exit_code == 2
+    assert "explain" in shown.stderr
+
+
+def test_explain(query_file: Path, query: md.Query) -> None:
+    assert run("explain", query_file).output.strip() == query.explain().strip()
+    assert run("explain", query_file, "--svg").output.lstrip().startswith("<svg")
+    assert "per_user" in run("explain", query_file, "--mermaid").output
+
+
+def test_a_file_that_is_no_query_is_one_line_and_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text('{"name": 3}')
+    shown = run("explain", path)
+    assert shown.exit_code == 1
+    assert shown.stdout == ""
+    first = shown.stderr.splitlines()[0]
+    assert first.startswith(f"error: {path}")
+
+
+def test_errors_carry_their_hint(query_file: Path) -> None:
+    shown = run("deploy", query_file, "--node", "tcp://192.0.2.1:5555")
+    assert shown.exit_code == 1
+    lines = shown.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+    assert "loopback" in shown.stderr or "192.0.2.1" in shown.stderr
+
+
+@pytest.mark.parametrize("text", ["[]", '{"core": "flows"}', '{"core": [1]}', "nonsense"])
+def test_a_placement_that_is_none_is_refused(query_file: Path, tmp_path: Path, text: str) -> None:
+    at = tmp_path / "at.json"
+    at.write_text(text)
+    shown = run("deploy", query_file, "--node", "tcp://127.0.0.1:1", "--at", at)
+    assert shown.exit_code == 1
+    assert str(at) in shown.stderr
+    assert '{"node": ["box or source", ...]}' in shown.stderr
+
+
+def test_deploy_status_and_tail_against_a_node(query_file: Path, tmp_path: Path) -> None:
+    with LocalNodes(["solo"], tmp_path) as nodes:
+        address = nodes.addresses["solo"]
+        assert json.loads(run("deploy", query_file, "--node", address, "--json").output) == {
+            "deployed": "counts"
+        }
+        with md.connect(address) as fed:
+            fed.publish("counts.clicks", {"ts": [0, 1, 60_000_000], "user": ["a", "a", "b"]})
+            fed.finish("counts.clicks")
+        stream = ("tail", "counts.per_user", "--node", address)
+        first = run(*stream, "--from", "oldest", "--limit", "1")
+        assert first.exit_code == 0, first.stderr
+        assert first.output.rstrip().endswith("user=a  n=2")
+        rest = [json.loads(line) for line in run(*stream, "--from", "1", "--json").output.splitlines()]
+        assert [(row["user"], row["n"]) for row in rest] == [("b", 1)]
+        status = json.loads(run("status", "--node", address, "--json").output)
+        assert status["node"] == "solo"
+        assert status["rows_in"] == 3
+        unknown = run("tail", "counts.per_usr", "--node", address)
+        assert unknown.exit_code == 1
+        assert "per_usr" in unknown.stderr
+
+
+def test_a_node_with_a_wrong_configuration_says_which_line(tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text('name = "a"\nlisten = "tcp://0.0.0.0:5555"\ndata = "state"\n')
+    shown = run("node", config)
+    assert shown.exit_code == 1
+    assert "line 2" in shown.stderr
+    assert "hint:" in shown.stderr
+
+
+def test_checkpoints_are_shown_and_checked(query: md.Query, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with md.start(query, checkpoint=state) as running:
+        running.push("clicks", {"ts": [0, 1, 2], "user": ["a", "b", None]})
+        running.checkpoint()
+        live = json.loads(run("checkpoint", "show", state, "--json").output)
+        assert [each["verdict"] for each in live] == ["whole"]
+    found = json.loads(run("checkpoint", "show", state, "--json").output)
+    assert found[-1]["query"] == "counts"
+    assert found[-1]["positions"] == {"clicks": 3}
+    assert found[-1]["verdict"] == "whole"
+    groups = [file for file in found[-1]["files"] if file["name"].endswith(".groups.arrow")]
+    assert [file["rows"] for file in groups] == [3]
+    text = run("checkpoint", "show", state).output
+    assert "source clicks: 3 rows" in text
+    damaged = sorted(state.glob("checkpoint-*/*.groups.arrow"))[-1]
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    os.chmod(damaged, 0o600)
+    damaged.write_bytes(content)
+    shown = run("checkpoint", "show", state).output
+    assert "damaged" in shown
+    assert damaged.name in shown
+
+
+def test_a_folder_without_checkpoints_is_an_error(tmp_path: Path) -> None:
+    shown = run("checkpoint", "show", tmp_path)
+    assert shown.exit_code == 1
+    assert "holds no checkpoint" in shown.stderr
+
+
+def test_sim_runs_a_seed_and_replays_it() -> None:
+    first, second = run("sim", "cut", "--seed", "3", "--json"), run("sim", "cut", "--seed", "3", "--json")
+    assert first.exit_code == 0, first.output
+    found = json.loads(first.output)
+    assert found["ok"] is True
+    assert found["seed"] == 3
+    assert json.loads(second.output) == found
+
+
+def test_sim_runs_all_scenarios_without_a_name() -> None:
+    shown = run("sim", "--seeds", "1")
+    assert shown.exit_code == 0
+    assert {line.partition(":")[0] for line in shown.output.splitlines()} >= {"cut", "crash", "chaos"}
+
+
+def test_an_unknown_scenario_is_a_usage_error() -> None:
+    shown = run("sim", "crahs")
+    assert shown.exit_code == 2
+    assert "crash" in shown.stderr
