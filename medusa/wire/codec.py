@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa.elements import Kind, Train
+from medusa.elements import END_US, START_US, Kind, Train
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -212,7 +212,7 @@ class TrainCodec:
 
         Raises:
             RemoteProtocolError: not Arrow (``E_ARROW``), more or fewer rows than stated or allowed
-                (``E_LIMIT``), a row below the boundary (``E_BOUNDARY``).
+                (``E_LIMIT``), a time out of range (``E_LIMIT``), a row below the boundary (``E_BOUNDARY``).
         """
         batch = self._read(message, payload, peer)
         names = self.schema.names
@@ -232,8 +232,8 @@ class TrainCodec:
         )
         if skip:
             train = _slice(train, skip, len(train) - skip)
-        if boundary_us is not None and train.times is not None:
-            _check_boundary(train.times, train.late, boundary_us, peer)
+        if train.times is not None:
+            _check_times(train.times, train.late, boundary_us, peer)
         return train
 
     def _read(self, message: Data, payload: Buffer, peer: str) -> pa.RecordBatch:
@@ -261,10 +261,16 @@ class TrainCodec:
         return batch
 
 
-def _check_boundary(times: pa.Array, late: pa.Array | None, boundary_us: int, peer: str) -> None:
-    if late is not None:
-        times = times.filter(pc.invert(late))
-    if len(times) and (lowest := pc.min(times.cast(pa.int64())).as_py()) < boundary_us:
+def _check_times(times: pa.Array, late: pa.Array | None, boundary_us: int | None, peer: str) -> None:
+    """Times lie between the first and the last boundary there can be, and keep the promise."""
+    micros = times.cast(pa.int64())
+    edges = pc.min_max(micros).as_py()
+    if edges["min"] < START_US or edges["max"] >= END_US:
+        raise RemoteProtocolError("a time beyond all boundaries", peer=peer, code="E_LIMIT")
+    if boundary_us is None or edges["min"] >= boundary_us:
+        return
+    lowest = edges["min"] if late is None else pc.min(micros.filter(pc.invert(late))).as_py()
+    if lowest is not None and lowest < boundary_us:
         raise RemoteProtocolError(
             f"a row of time {lowest} below the boundary {boundary_us}", peer=peer, code="E_BOUNDARY"
         )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.elements import Kind, Train
+from medusa.elements import END_US, START_US, Kind, Train
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire import limits
@@ -202,6 +202,14 @@ def test_a_row_below_the_promise_is_refused_unless_it_is_known_to_be_late():
     marked = train_of(late=pa.array([True] + [False] * 99))
     [(payload, rows, late)] = codec.encode(marked)
     codec.decode(header(marked, rows, late), payload, boundary_us=1)
+
+
+@pytest.mark.parametrize("time_us", [START_US - 1, END_US, (1 << 63) - 1, -(1 << 63)])
+def test_a_time_beyond_all_boundaries_is_refused(time_us):
+    codec = TrainCodec((Field("a", "int64"),), timed=True)
+    times = pa.array([5, time_us], pa.int64()).cast(TIME)
+    batch = pa.record_batch([pa.array([1, 2], pa.int64()), times], names=["a", "t"])
+    assert refused(codec, batch.serialize(), rows=2) == "E_LIMIT"
 
 
 def test_a_null_in_a_hidden_column_is_refused():

@@ -1,0 +1,65 @@
+"""Thousands of mutated frames, in a process of their own (reliability B4, D 9 and 11)."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+from medusa.errors import RemoteProtocolError
+from medusa.wire.codec import TrainCodec
+from tests.wire import mutants
+
+
+def run(seed, count):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.wire.mutants", str(seed), str(count)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ, PYTHONFAULTHANDLER="1"),
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    counts = ast.literal_eval(done.stdout)
+    assert sum(counts.values()) == count
+    assert set(counts) <= {"E_FRAME", "E_ARROW", "E_LIMIT", "E_SCHEMA", "E_BOUNDARY", "taken"}
+    # The mutations reach every check, and some are harmless: else the fuzzer is blind.
+    assert {"E_ARROW", "E_FRAME", "E_LIMIT", "taken"} <= set(counts), counts
+    return counts
+
+
+def test_mutated_frames_never_crash_and_only_the_peer_is_blamed():
+    run(0, 3000)
+
+
+@pytest.mark.full
+def test_many_more_mutated_frames():
+    run(1_000_000, 30_000)
+
+
+def test_the_fuzzer_notices_a_decoder_that_checks_nothing(monkeypatch):
+    """A mistake planted where it matters: rows are taken as they come."""
+    import random
+
+    import pyarrow as pa
+
+    def careless(self, message, payload, peer):
+        return pa.ipc.read_record_batch(pa.ipc.read_message(payload), self._wire[message.late])
+
+    monkeypatch.setattr(TrainCodec, "_read", careless)
+    # Flipped lengths only: wilder mutations could end the test run itself.
+    wrong = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        header, payload = mutants.original(rng)
+        cut = payload[: rng.randrange(len(payload))]
+        try:
+            mutants.CODEC.decode(mutants.decode_frame([header, cut])[0], cut)
+        except RemoteProtocolError:
+            continue
+        except Exception:
+            wrong += 1
+    assert wrong > 50
