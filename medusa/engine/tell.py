@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from pathlib import Path
 
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.dead import DeadRow
@@ -13,7 +12,7 @@ from medusa.units import duration_text
 
 __all__ = ["warn_dead", "warn_late", "warn_user"]
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = __file__.rpartition("engine")[0]
 
 
 def warn_late(source: SourceBox) -> None:

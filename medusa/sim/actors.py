@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from medusa.errors import LinkError
@@ -16,7 +17,7 @@ from medusa.wire.receiver import Delivery
 __all__ = ["PublisherActor", "SubscriberActor"]
 
 
-class _Actor:
+class _Actor(ABC):
     """What both have: a client's mind and a wake-up."""
 
     def __init__(self, name: str, node: str, link: LinkSettings) -> None:
@@ -37,8 +38,9 @@ class _Actor:
     def persisted(self, now_us: int, token: int, ok: bool) -> None:
         raise SimulationError("a client has no disk")
 
+    @abstractmethod
     def work(self, now_us: int) -> None:
-        raise NotImplementedError
+        """Do what can be done now."""
 
     def _wake(self, now_us: int, own_us: int | None) -> None:
         times = (self.client.wake_at_us(now_us), own_us)

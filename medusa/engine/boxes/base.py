@@ -7,6 +7,7 @@ output, bit for bit.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ class BoxState:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
 
-class Operator:
+class Operator(ABC):
     """A box of the query, running.
 
     Attributes:
@@ -92,12 +93,13 @@ class Operator:
         """The minimum of the boundaries of the inputs."""
         return min(self.inputs_us)
 
+    @abstractmethod
     def on_train(self, input: int, train: Train) -> None:
-        raise NotImplementedError
+        """Rows came at an input."""
 
+    @abstractmethod
     def on_boundary(self, time_us: int) -> None:
         """The minimum over the inputs grew to ``time_us``."""
-        raise NotImplementedError
 
     def advance(self, time_us: int) -> None:
         """Emit a boundary if it says more than the last one."""
@@ -148,10 +150,10 @@ class Operator:
         self.inputs_us, self.boundary_us = inputs, boundary
         self.rows_in, self.rows_out, self.late, self.dead = counts
 
-    def save_more(self, state: BoxState) -> None:
+    def save_more(self, state: BoxState) -> None:  # noqa: B027  most boxes hold nothing more
         """Add what this kind of box holds besides."""
 
-    def load_more(self, state: BoxState) -> None:
+    def load_more(self, state: BoxState) -> None:  # noqa: B027
         """Take that back."""
 
 
