@@ -232,7 +232,8 @@ class Coordinator:
             if now_us < attempt.deadline_us:
                 continue
             deployment = self._catalog.deployments[query]
-            silent = [q.node for q in self._questions.values() if q.query == query]
+            me = self._catalog.node
+            silent = [q.node for q in self._questions.values() if q.query == query and q.node != me]
             nodes = ", ".join(repr(node) for node in dict.fromkeys(silent))
             why = Reply(
                 request=attempt.request,

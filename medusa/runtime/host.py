@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from medusa.elements import Element
 from medusa.engine.checkpoint import seal
@@ -24,7 +24,7 @@ from medusa.ports import Buffer, Clock, Store
 from medusa.query.boxes import Graph
 from medusa.wire.outbox import Persist, RunFragment
 
-__all__ = ["Failed", "FragmentHost", "Persisted", "Ran", "Stats", "group_name", "group_token"]
+__all__ = ["Failed", "FragmentHost", "Persisted", "Ran", "Stats", "Worker", "group_name", "group_token"]
 
 STATS_EVERY_US = 200_000
 NODE_GROUP = "node"
@@ -64,6 +64,20 @@ class Persisted:
     why: str = ""
 
 
+class Worker(Protocol):
+    """Does what it is given, in order, beside the loop."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits."""
+
+    def give(self, job: Callable[[], None]) -> None:
+        """Do this after everything given before."""
+
+    def stop(self) -> None:
+        """Do what was given, then end."""
+
+
 Done: TypeAlias = Ran | Stats | Failed | Persisted
 
 
@@ -96,17 +110,26 @@ class FragmentHost:
 
     Args:
         wake: called from another thread when something has finished.
+        worker: makes the thread of this name; a simulator gives one in virtual time.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        wake: Callable[[], None],
+        worker: Callable[[str], Worker] | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._wake = wake
         self._running: dict[str, _Running] = {"": _Running(None, 0)}
         self._lives: dict[str, int] = {}
         self._done: deque[tuple[str, int, Done]] = deque()
-        self._engine = _Worker("medusa-engine")
-        self._disk = _Worker("medusa-disk")
+        make = worker or _Thread
+        self._engine: Worker = make("medusa-engine")
+        self._disk: Worker = make("medusa-disk")
 
     # --- the loop's side ------------------------------------------------------------------------
 
@@ -245,8 +268,8 @@ def _counts(fragment: Fragment) -> dict[str, Any]:
     }
 
 
-class _Worker:
-    """A thread that does what it is given, in order."""
+class _Thread:
+    """The worker of a process."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -255,7 +278,6 @@ class _Worker:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits."""
         return self._jobs.empty()
 
     def give(self, job: Callable[[], None]) -> None:

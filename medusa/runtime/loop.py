@@ -6,13 +6,14 @@ connection to it; who calls us is whoever its first message, checked by the brai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from medusa.errors import RemoteProtocolError
 from medusa.node.brain import Brain
-from medusa.ports import Clock
+from medusa.ports import Buffer, Clock
 from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
-from medusa.runtime.zeromq import Arrival, LinkDown, LinkUp, Transport
+from medusa.runtime.zeromq import Arrival, LinkDown, LinkUp
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Hello, Message, Refuse
 from medusa.wire.outbox import (
@@ -32,6 +33,20 @@ __all__ = ["NodeLoop"]
 WAIT_MAX_MS = 1000
 
 
+class Links(Protocol):
+    """What a loop needs of ``Transport``; a simulator has its own."""
+
+    def wait(self, timeout_ms: int) -> list[LinkUp | LinkDown | Arrival]: ...
+
+    def send(self, link: str, frames: Sequence[Buffer]) -> None: ...
+
+    def cut(self, link: str, *, shun: bool = True) -> None: ...
+
+    def calls(self, link: str) -> bool: ...
+
+    def wake(self) -> None: ...
+
+
 class NodeLoop:
     """Drives one brain until it is stopped.
 
@@ -45,7 +60,7 @@ class NodeLoop:
     def __init__(
         self,
         brain: Brain,
-        transport: Transport,
+        transport: Links,
         host: FragmentHost,
         clock: Clock,
         *,
@@ -73,8 +88,7 @@ class NodeLoop:
 
     def run(self, *, stop_timeout_us: int) -> bool:
         """Until ``stop``; whether everything was on disk in time."""
-        self._brain.start(self._clock.monotonic_us())
-        self._perform()
+        self.begin()
         while not self._stopping:
             self._turn()
         self._brain.stop(self._clock.monotonic_us())
@@ -86,7 +100,17 @@ class NodeLoop:
 
     def _turn(self) -> None:
         left_us = self._wake_at_us - self._clock.monotonic_us()
-        for event in self._transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS))):
+        events = self._transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS)))
+        self.turn(events)
+
+    def begin(self) -> None:
+        """Let the brain begin; part of ``run``."""
+        self._brain.start(self._clock.monotonic_us())
+        self._perform()
+
+    def turn(self, events: Iterable[LinkUp | LinkDown | Arrival]) -> int:
+        """Bring what came and what has finished; when to come again at the latest. Never waits."""
+        for event in events:
             match event:
                 case Arrival():
                     self._arrived(event)
@@ -102,6 +126,7 @@ class NodeLoop:
         if now_us >= self._wake_at_us:
             self._brain.tick(now_us)
             self._perform()
+        return self._wake_at_us
 
     # --- what comes -------------------------------------------------------------------------------
 
