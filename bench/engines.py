@@ -5,8 +5,8 @@
 Data: ``bench.data.events``, 10,000,000 rows (1,000,000 with ``--quick``), the same Arrow table for
 all. Each engine has its own process per workload; runs alternate between the engines, so that a
 change of the machine's speed meets all of them; first every answer is compared with numpy's.
-CPU time is that of the whole process. Memory is the highest resident size during a run minus
-the resident size before it, so the input is not in it, the answer is.
+CPU time is that of the whole process. Memory is the highest resident size during a run minus the
+resident size before the first one, so the input is not in it, the answer is.
 
 What it does not show: the cost of reading files or sockets; how batch engines would do if the
 events came one by one (they would have to run again); more than one machine.
@@ -29,7 +29,7 @@ from bench.worker import MODULES
 from bench.workloads import WORKLOADS, Workload, difference, reference
 
 BATCH_PEERS = ("polars", "polars-streaming", "duckdb", "datafusion")
-STREAMING_PEERS = ("streamz", "bytewax", "laminardb", "pyclink", "ubik-sql")
+STREAMING_PEERS = ("streamz", "bytewax", "ubik-sql")
 
 
 class Contestant:
@@ -142,23 +142,36 @@ def main() -> None:
     parser.add_argument("--peers", default=",".join(BATCH_PEERS), help=f"also: {', '.join(STREAMING_PEERS)}")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
-    rows = options.rows or (1_000_000 if options.quick else 10_000_000)
     engines = ["medusa", "medusa-push", *filter(None, options.peers.split(","))]
     if unknown := [engine for engine in engines if engine not in MODULES]:
         parser.error(f"unknown peer {', '.join(unknown)}; there are {', '.join(MODULES)}")
-    found = {"rows": rows, "threads": options.threads, "rounds": options.rounds, **machine.describe()}
-    found["workloads"] = {}
-    for name in options.workloads.split(","):
+    rows = options.rows or (1_000_000 if options.quick else 10_000_000)
+    found = measure(options.workloads.split(","), engines, rows, options.rounds, options.threads)
+    print(write(found, options.out))
+
+
+def measure(
+    workloads: list[str], engines: list[str], rows: int, rounds: int, threads: int = 1
+) -> dict[str, Any]:
+    """All engines on all workloads, one workload after the other."""
+    found = {"rows": rows, "threads": threads, "rounds": rounds, **machine.describe(), "workloads": {}}
+    for name in workloads:
         print(f"{name}: {WORKLOADS[name].title}, {rows:,} events", file=sys.stderr, flush=True)
-        found["workloads"][name] = contest(WORKLOADS[name], engines, rows, options.rounds, options.threads)
+        found["workloads"][name] = contest(WORKLOADS[name], engines, rows, rounds, threads)
+    return found
+
+
+def write(found: dict[str, Any], folder: Path) -> str:
+    """JSON, table and plot into ``folder``; the table."""
+    rows, threads = found["rows"], found["threads"]
     stem = "engines" if rows == 10_000_000 else f"engines-{rows}"
-    stem += f"-{options.threads}threads" if options.threads > 1 else ""
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
+    stem += f"-{threads}threads" if threads > 1 else ""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
     text = report.engines_table(found)
-    (options.out / f"{stem}.md").write_text(text)
-    report.engines_plot(found, options.out / f"{stem}.svg")
-    print(text)
+    (folder / f"{stem}.md").write_text(text)
+    report.engines_plot(found, folder / f"{stem}.svg")
+    return text
 
 
 if __name__ == "__main__":

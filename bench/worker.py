@@ -23,8 +23,6 @@ MODULES = {
     "datafusion": "bench.peers.datafusion_",
     "streamz": "bench.peers.streamz_",
     "bytewax": "bench.peers.bytewax_",
-    "laminardb": "bench.peers.laminardb_",
-    "pyclink": "bench.peers.pyclink_",
     "ubik-sql": "bench.peers.ubik_",
 }
 
@@ -54,6 +52,7 @@ def main() -> None:
     from bench import data
 
     engine = importlib.import_module(MODULES[options.engine]).Engine(data.load(options.data), options.threads)
+    held = memory("VmRSS")  # the input, the interpreter, the engine's library; no run's leavings
     say({"ready": True, "version": engine.version, "supported": options.workload in engine.supports})
     result = None
     for line in sys.stdin:
@@ -61,11 +60,10 @@ def main() -> None:
         if command == "run":
             result = None
             forget_peak()
-            before = memory("VmRSS")
             cpu, wall = time.process_time(), time.perf_counter()
             result = engine.run(options.workload)
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-            say({"cpu": cpu, "wall": wall, "input_bytes": before, "peak_bytes": memory("VmHWM")})
+            say({"cpu": cpu, "wall": wall, "input_bytes": held, "peak_bytes": memory("VmHWM")})
         elif command == "answer":
             data.save(engine.answer(options.workload, result), Path(argument))
             say({"written": argument})

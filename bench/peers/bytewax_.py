@@ -14,6 +14,7 @@ from bytewax.operators.windowing import EventClock, SlidingWindower, TumblingWin
 from bytewax.testing import TestingSink, TestingSource, run_main
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EMPTY = (0, 0.0, 1e300, -1e300)
 FAR = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -47,18 +48,19 @@ class Engine:
         windower: Any = TumblingWindower(align_to=FAR, length=second)
         if workload == "W2":
             windower = SlidingWindower(align_to=FAR, length=10 * second, offset=second)
-        return win.fold_window("fold", events, clock, windower, lambda: (0, 0.0, 1e300, -1e300), _fold, _merge)
+        return win.fold_window("fold", events, clock, windower, lambda: EMPTY, _fold, _merge)
 
     def answer(self, workload: str, result: list[Any]) -> pa.Table:
         if workload == "W3":
             n, x, y = result[0][1]
             return pa.table({"n": [n], "x": [x], "y": [y]})
         base = int(FAR.timestamp()) * 1_000_000
+        names = ("start", "key", "n", "s", "lo", "hi", "mean")
         rows = [
-            {"start": base + window * 1_000_000, "key": int(key), "n": n, "s": s, "lo": lo, "hi": hi, "mean": s / n}
+            (base + window * 1_000_000, int(key), n, s, lo, hi, s / n)
             for key, (window, (n, s, lo, hi)) in result
         ]
-        return pa.Table.from_pylist(rows)
+        return pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _add(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""streamz over pandas batches of 65,536 rows; state and watermark are ours, as streamz has none by event time."""
+"""streamz over pandas batches of 65,536 rows; state and watermark are ours, as it has none by event time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ubik-sql over a file of JSON lines, its input; parsing is in its figure, since it takes nothing else from a host."""
+"""ubik-sql over a file of JSON lines; parsing is in its figure, as it takes nothing else from a host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import polars as pl
 import pyarrow as pa
 import ubik
 
-TUMBLING = """SELECT key, TUMBLE(ts, INTERVAL 1 SECOND) AS w, count(*) AS n, sum(value) AS s, min(value) AS lo,
-    max(value) AS hi, avg(value) AS mean FROM events GROUP BY key, TUMBLE(ts, INTERVAL 1 SECOND)"""
-SLIDING = """SELECT key, HOP(ts, INTERVAL 1 SECOND, INTERVAL 10 SECOND) AS w, count(*) AS n, avg(value) AS mean
-    FROM events GROUP BY key, HOP(ts, INTERVAL 1 SECOND, INTERVAL 10 SECOND)"""
+TUMBLING = """SELECT key, TUMBLE(ts, INTERVAL 1 SECOND) AS w, count(*) AS n, sum(value) AS s,
+    min(value) AS lo, max(value) AS hi, avg(value) AS mean FROM events GROUP BY key, TUMBLE(ts, INTERVAL 1 SECOND)"""
+SLIDING = """SELECT key, HOP(ts, INTERVAL 1 SECOND, INTERVAL 10 SECOND) AS w, count(*) AS n,
+    avg(value) AS mean FROM events GROUP BY key, HOP(ts, INTERVAL 1 SECOND, INTERVAL 10 SECOND)"""
 
 
 class Engine:
