@@ -48,9 +48,7 @@ def test_medusa_pushed(peer: Any, columns: dict[str, Any]) -> None:
 
 def test_medusa_closing(peer: Any, columns: dict[str, Any]) -> None:
     peer.extra_info["rows"] = ROWS
-    batches = [
-        pa.record_batch({"ts": np.full(ROWS, second * SECOND), **columns}) for second in range(10_000)
-    ]
+    batches = [pa.record_batch({"ts": np.full(ROWS, second * SECOND), **columns}) for second in range(10_000)]
     number = itertools.count()
     with md.start(query("1s")) as run:
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import ubik
 
 TUMBLING = """SELECT key, TUMBLE(ts, INTERVAL 1 SECOND) AS w, count(*) AS n, sum(value) AS s,
-    min(value) AS lo, max(value) AS hi, avg(value) AS mean FROM events GROUP BY key, TUMBLE(ts, INTERVAL 1 SECOND)"""
+    min(value) AS lo, max(value) AS hi, avg(value) AS mean
+    FROM events GROUP BY key, TUMBLE(ts, INTERVAL 1 SECOND)"""
 SLIDING = """SELECT key, HOP(ts, INTERVAL 1 SECOND, INTERVAL 10 SECOND) AS w, count(*) AS n,
     avg(value) AS mean FROM events GROUP BY key, HOP(ts, INTERVAL 1 SECOND, INTERVAL 10 SECOND)"""
 
