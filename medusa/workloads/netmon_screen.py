@@ -15,6 +15,7 @@ from medusa.workloads.netmon_outcome import Outcome, Sample
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 __all__ = ["LiveScreen", "PlainScreen", "Screen", "SilentScreen", "show_outcome"]
 
@@ -53,7 +54,12 @@ class Progress:
 def _line(sink: str, row: Row) -> str:
     names = COLUMNS[sink][2:]
     values = " ".join(f"{name}={value:,}" for name, value in zip(names, row[2:], strict=True))
-    return f"{clock(row[0])} {sink:8} {row[1]:<16} {values}"
+    return f"{clock(row[0])} {sink:8} {_plain(row[1]):<16} {values}"
+
+
+def _plain(value: object) -> str:
+    """What came from data, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in str(value))
 
 
 def clock(time_us: int) -> str:
@@ -199,14 +205,21 @@ def _top(name: str, outcome: Outcome) -> Table:
     rows = sorted(outcome.rows[name], key=lambda row: (-row[2], row[0], row[1]))
     table = _table(*COLUMNS[name], title=f"{name}: {len(rows)} rows, the largest {min(TOP_ROWS, len(rows))}")
     for row in rows[:TOP_ROWS]:
-        table.add_row(clock(row[0]), str(row[1]), *(f"{value:,}" for value in row[2:]))
+        table.add_row(clock(row[0]), _cell(row[1]), *(f"{value:,}" for value in row[2:]))
     return table
+
+
+def _cell(value: object) -> Text:
+    """What came from data, as it is: brackets in it are no markup."""
+    from rich.text import Text
+
+    return Text(_plain(value))
 
 
 def _check(outcome: Outcome) -> Table:
     table = _table("result", "rows", "expected", "missing", "too many", "verdict", title="check, row by row")
     for each in outcome.comparisons:
-        verdict = "equal" if each.equal else f"not equal, e.g. {each.example}"
+        verdict = _cell("equal" if each.equal else f"not equal, e.g. {each.example}")
         table.add_row(
             each.name, f"{each.rows:,}", f"{each.expected:,}", str(each.missing), str(each.extra), verdict
         )
