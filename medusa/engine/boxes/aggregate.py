@@ -33,7 +33,7 @@ class AggregateBox(Operator):
         self, spec: Aggregate, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
     ) -> None:
         super().__init__(spec.id, inputs=1)
-        self._letters = letters
+        self._spec = spec
         arguments: list[Named] = []
         calls: list[tuple[str, int]] = []
         for call in spec.aggregates:
@@ -93,19 +93,26 @@ class AggregateBox(Operator):
         )
 
     def save_more(self, state: BoxState) -> None:
-        state.tables["groups"] = pa.Table.from_batches([pa.record_batch(self._window.state())])
+        groups = pa.Table.from_batches([pa.record_batch(self._window.state())])
+        state.tables["groups"] = groups.rename_columns([self._readable(name) for name in groups.schema.names])
         state.meta["position"] = list(self._window.position())
 
     def load_more(self, state: BoxState) -> None:
-        table = state.tables["groups"].combine_chunks()
+        fresh = pa.record_batch(self._window.state())
+        schema = pa.schema([field.with_name(self._readable(field.name)) for field in fresh.schema])
+        columns = expect_table(state.tables, "groups", schema).combine_chunks().columns
+        arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
         boundary, taken = state.meta["position"]
-        if table.num_rows:
-            rows = table.to_batches()[0]
-        else:
-            rows = pa.RecordBatch.from_arrays(
-                [pa.nulls(0, f.type) for f in table.schema], schema=table.schema
-            )
-        self._window.load(rows, boundary, taken)
+        self._window.load(pa.RecordBatch.from_arrays(arrays, schema=fresh.schema), boundary, taken)
+
+    def _readable(self, name: str) -> str:
+        """Names of native state in the words of the query: ``k0`` is a key, ``a0.n`` of an aggregate."""
+        head, dot, suffix = name.partition(".")
+        if dot and head[1:].isdigit():
+            return f"{self._spec.aggregates[int(head[1:])].name}.{suffix}"
+        if head[:1] == "k" and head[1:].isdigit():
+            return f"key.{self._spec.keys[int(head[1:])].name}"
+        return name
 
 
 class CombineBox(Operator):
