@@ -77,7 +77,7 @@ static md_rc enter(md_window *w, md_tracker *t, const md_pane *pane, int32_t d, 
         md_free(entries);
         return rc;
     }
-    memset(t->held + before, 0, (size_t)(t->held_capacity - before));
+    if (t->held_capacity > before) memset(t->held + before, 0, (size_t)(t->held_capacity - before));
     *out = entries;
     return MD_OK;
 }
