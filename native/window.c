@@ -53,9 +53,15 @@ static md_rc pane_new(md_window *w, md_pane **out) {
     return MD_OK;
 }
 
+static size_t pane_nbytes(const md_window *w, const md_pane *pane) {
+    size_t n = sizeof *pane + md_keys_nbytes(pane->keys) + md_table_nbytes(w->plan, &pane->table);
+    for (int32_t d = 0; d < w->plan->n_distinct; d++) n += md_keys_nbytes(pane->sets[d]->keys);
+    return n;
+}
+
 void md_pane_retire(md_window *w, md_pane *pane) {
     if (w->last == pane) w->last = NULL;
-    if (w->n_spare == MD_FREE_PANES) {
+    if (w->n_spare >= (pane_nbytes(w, pane) > 1 << 20 ? 2 : MD_FREE_PANES)) {
         pane_free(w, pane);
         return;
     }
@@ -420,12 +426,6 @@ int64_t md_window_rows_open(const md_window *w) {
 
 int64_t md_window_taken(const md_window *w) { return w->taken; }
 int64_t md_window_boundary(const md_window *w) { return w->boundary; }
-
-static size_t pane_nbytes(const md_window *w, const md_pane *pane) {
-    size_t n = sizeof *pane + md_keys_nbytes(pane->keys) + md_table_nbytes(w->plan, &pane->table);
-    for (int32_t d = 0; d < w->plan->n_distinct; d++) n += md_keys_nbytes(pane->sets[d]->keys);
-    return n;
-}
 
 size_t md_window_nbytes(const md_window *w) {
     size_t n = sizeof *w + sizeof *w->scratch + (w->distinct_scratch != NULL ? sizeof *w->distinct_scratch : 0);

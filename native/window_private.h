@@ -12,7 +12,7 @@
 #define MD_SIZE_LIMIT (INT64_C(1) << 60)
 #define MD_HANDOVER 8192     /* groups from which a window's buffers are handed over, not copied */
 #define MD_SHARED_ROWS 65536 /* rows at which the shared batch is full */
-#define MD_FREE_PANES 8
+#define MD_FREE_PANES 8      /* empty panes kept for their memory; 2 of those above a MiB */
 #define MD_ABSENT INT64_MAX  /* first position of a group that isn't there */
 
 /* Beside a pane that a slide has combined: see window_slide.c. */
