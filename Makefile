@@ -23,7 +23,7 @@ help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | grep -v '^  help' | expand -t 14
 
-demo: $(READY) ## watch three nodes find a botnet in a real trace (under a minute)
+demo: $(READY) $(VENV)/.stamp-extra-plot ## watch three nodes find a botnet in a real trace (under a minute)
 	$(VENV)/bin/medusa demo netmon $(ARGS)
 
 test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
