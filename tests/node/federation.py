@@ -86,7 +86,9 @@ class _Links:
 class Node:
     """One machine: a disk, and a node while it is alive."""
 
-    def __init__(self, world: World, network: Network, settings: Settings, sync_us: int) -> None:
+    def __init__(
+        self, world: World, network: Network, settings: Settings, *, sync_us: int, job_us: int
+    ) -> None:
         self.name = settings.name
         self.settings = settings
         self.world = world
@@ -96,6 +98,7 @@ class Node:
         self.loop: NodeLoop | None = None
         self.reports: list = []
         self._sync_us = sync_us
+        self._job_us = job_us
         self._clock = _Clock(world)
         self._wake_at_us = -1
 
@@ -107,7 +110,7 @@ class Node:
             return self.lives == life and self.loop is not None
 
         def worker(name: str) -> _Worker:
-            return _Worker(self.world, alive, self._sync_us if name == "medusa-disk" else 50)
+            return _Worker(self.world, alive, self._sync_us if name == "medusa-disk" else self._job_us)
 
         found = recover(self.disk, self._clock, node=self.name, warn=self._warn)
         host = FragmentHost(self.disk, self._clock, wake=self.soon, worker=worker)
@@ -249,7 +252,14 @@ class Federation:
     """Nodes that all know each other, and clients."""
 
     def __init__(
-        self, seed: int, names: Sequence[str], *, faults: Faults | None = None, limits: Limits | None = None
+        self,
+        seed: int,
+        names: Sequence[str],
+        *,
+        faults: Faults | None = None,
+        limits: Limits | None = None,
+        sync_us: int = 2000,
+        job_us: int = 50,
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world, faults or Faults(), self._deliver)
@@ -259,7 +269,7 @@ class Federation:
         for name in names:
             peers = {other: f"ipc:///{other}" for other in names if other != name}
             settings = Settings(name=name, listen=f"ipc:///{name}", data=name, peers=peers, limits=limits)
-            self.nodes[name] = Node(self.world, self.network, settings, sync_us=2000)
+            self.nodes[name] = Node(self.world, self.network, settings, sync_us=sync_us, job_us=job_us)
 
     def start(self) -> None:
         for node in self.nodes.values():

@@ -53,9 +53,9 @@ def in_order(table: pa.Table) -> pa.Table:
 class Run:
     """The query over three nodes, publishers at the edges, one reader at the core."""
 
-    def __init__(self, seed: int, *, faults: Faults | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, seed: int, **options) -> None:
         self.random = Random(seed)
-        self.federation = Federation(seed, ["e1", "e2", "core"], faults=faults, limits=limits)
+        self.federation = Federation(seed, ["e1", "e2", "core"], **options)
         self.data = trace(self.random)
         self.federation.start()
         self.reader = self.federation.client("reader", "core")
@@ -100,7 +100,7 @@ def test_without_faults():
 @pytest.mark.parametrize("seed", range(25))
 def test_crashes_cuts_and_a_bad_network(seed):
     """Chaos: loss, repetition and reordering; each node crashes and comes back; links are cut one way
-    or both; a disk write fails now and then.
+    or both; a disk write fails now and then; disk and engine are slow.
     At rest: the reader has the answer of one program, each row once."""
     dice = Random(seed + 1000)
     faults = Faults(
@@ -110,13 +110,15 @@ def test_crashes_cuts_and_a_bad_network(seed):
         duplicate_permille=dice.choice([0, 0, 10]),
         reorder_permille=dice.choice([0, 0, 10]),
     )
-    run = Run(seed)
+    # A slow disk and a slow engine leave much between deciding and having done.
+    run = Run(seed, sync_us=dice.choice([2000, 60_000]), job_us=dice.choice([50, 5000]))
     federation, world = run.federation, run.federation.world
     federation.network.faults = faults
-    run.publish_over(4_000_000)
+    duration_us = dice.choice([100_000, 4_000_000])
+    run.publish_over(duration_us)
     hosts = [*federation.nodes, *federation.clients]
     for _ in range(dice.randrange(1, 7)):
-        at_us = world.now_us + dice.randrange(4_500_000)
+        at_us = world.now_us + dice.randrange(duration_us + 500_000)
         back_us = at_us + dice.choice([20_000, 400_000, 2_000_000])
         kind = dice.choice(["crash", "crash", "cut", "one way", "disk"])
         victim = dice.choice([*federation.nodes])
