@@ -77,7 +77,7 @@ def _operator(box: Box, checked: CheckedGraph, letters: DeadLetters, *, timed: b
     output = checked.shapes[Input(box.id)].schema
     match box:
         case Source():
-            return SourceBox(box)
+            return SourceBox(box, timed=timed)
         case Filter():
             return FilterBox(box, input=inputs[0].schema, letters=letters, timed=inputs[0].timed)
         case Select() | WithColumns():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +25,9 @@ _ARROW = {
 # Every cast here is known to fit, so it is not checked again.
 _CASTS = {kind: pc.CastOptions.unsafe(type) for kind, type in _ARROW.items()}
 _CAST = pc.get_function("cast")
+
+
+_arrow_type = lru_cache(maxsize=256)(to_arrow)
 
 
 def native_type(type: str) -> str:
@@ -52,7 +57,7 @@ def widen(array: pa.Array, type: str) -> pa.Array:
 
 def narrow(array: pa.Array, type: str) -> pa.Array:
     """Back from native: values that came from ``type`` (or, for sums and counts, are of it)."""
-    wanted = to_arrow(type)
+    wanted = _arrow_type(type)
     if array.type == wanted:
         return array
     if type in _VIEWED:

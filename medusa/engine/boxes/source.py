@@ -10,7 +10,7 @@ from medusa._native import Lateness
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
 from medusa.engine.ingest import times_of
-from medusa.engine.rows import as_int64, filter_rows, on_time_rows
+from medusa.engine.rows import filter_rows, least_and_largest, on_time_rows
 from medusa.errors import DataError
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
@@ -25,6 +25,9 @@ TIME_MAX_US = 1 << 60
 class SourceBox(Operator):
     """A source. Rows are checked whole first (``times_of``), then taken (``accept``).
 
+    Args:
+        timed: whether anything reads the times of the rows.
+
     Attributes:
         accepted: rows taken so far, late ones included: where to push from after a restore.
         worst_late_us: how late the latest row was.
@@ -32,13 +35,14 @@ class SourceBox(Operator):
 
     kind = "source"
 
-    def __init__(self, spec: Source) -> None:
+    def __init__(self, spec: Source, *, timed: bool = True) -> None:
         super().__init__(spec.id, inputs=1)
         self.spec = spec
         self.schema = schema_to_arrow(spec.schema)
         self.accepted = 0
         self.worst_late_us = 0
         self._promised_us = int(START_US)
+        self._timed = timed
         self._judges = spec.time is not None and not spec.judged
         self._lateness = self._judge()
 
@@ -74,7 +78,7 @@ class SourceBox(Operator):
         if train.times is None or train.times.null_count or len(train.times) != len(train):
             raise DataError(f"source {self.id!r}: rows without their times", code="data.time")
         times = _in_range(on_time_rows(train).times, self.id)
-        if len(times) and int(as_int64(times).min()) < self.boundary_us:
+        if len(times) and least_and_largest(times)[0] < self.boundary_us:
             raise DataError(
                 f"source {self.id!r}: a row has a time below its boundary {show_time(self.boundary_us)}",
                 code="data.boundary",
@@ -116,7 +120,7 @@ class SourceBox(Operator):
             late = pa.array(mask)
             self.late += late_rows
             self.worst_late_us = max(self.worst_late_us, worst_us)
-        train = Train(batch=batch, times=times, late=late)
+        train = Train(batch=batch, times=times if self._timed else None, late=late)
         self.emit_train(train)
         if late is not None and self.has_readers("late"):
             self.emit(Train(batch=filter_rows(train, late).batch), "late")
@@ -189,8 +193,8 @@ class SourceBox(Operator):
 def _in_range(times: pa.Array, source: str) -> pa.Array:
     """Times as such, or a DataError where arithmetic on windows could overflow."""
     if len(times):
-        numbers = as_int64(times)
-        if int(numbers.min()) < -TIME_MAX_US or int(numbers.max()) > TIME_MAX_US:
+        least, largest = least_and_largest(times)
+        if least < -TIME_MAX_US or largest > TIME_MAX_US:
             raise DataError(
                 f"source {source!r}: a time is out of range (about 36,500 years either way)",
                 code="data.time",
