@@ -310,6 +310,23 @@ def test_large_windows_are_right(kind: str) -> None:
     assert_equal(unpack(window.close(10**6)), want, {-2})
 
 
+@pytest.mark.parametrize(("size", "advance"), [(1000, 1000), (1000, 300), (900, 300)])
+def test_chunks_of_many_rows_that_lie_in_several_panes(size: int, advance: int) -> None:
+    r = random.Random(size + advance)
+    data: list[Row] = [
+        (i // 3 - r.randrange(200) * (r.random() < 0.1), (r.randrange(50),), (r.random(), r.randrange(9)))
+        for i in range(15_000)
+    ]
+    aggregates = [("count", -1), ("sum", 0), ("max", 0), ("count_distinct", 1)]
+    window = native.Window(size_us=size, advance_us=advance, keys="l", inputs="gl", aggregates=aggregates)
+    out = []
+    for at in range(0, len(data), 6000):
+        window.add(batch("lgl", data[at : at + 6000]))
+        out += window.close((at + 6000) // 3 - 200)
+    want, _ = windows(data, size, advance, aggregates)
+    assert_equal(unpack(out + window.close(2**62)), want, set())
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -389,7 +406,7 @@ def test_a_damaged_state_is_refused_or_loads_but_never_crashes(seed: int) -> Non
                 r.randrange(256) for _ in range(3)
             )
         else:
-            columns[column][row] = r.choice([-1, 0, 2**63 - 1, -(2**63), (columns[column][row] or 0) + 1])
+            columns[column][row] = r.choice([-1, 0, 2**63 - 1, -(2**63), (columns[column][row] or 0) ^ 1])
     damaged = pa.RecordBatch.from_arrays(
         [pa.array(c, f.type) for c, f in zip(columns, state.schema, strict=True)], names=state.schema.names
     )
