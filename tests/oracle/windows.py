@@ -5,6 +5,7 @@ A row is (time, key tuple, input tuple); None is null. Restates rules 2 and 3 of
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,7 @@ def same_key(value: Any) -> Any:
     return value
 
 
+@functools.cache
 def pane_of(t: int, size: int, advance: int) -> tuple[int, int]:
     """The pane of a time: cuts at every window start, every window end, every multiple of the size."""
 
