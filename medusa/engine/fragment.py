@@ -119,10 +119,7 @@ class Fragment:
         """
         self._refuse_after_failure()
         box = self.source(source)
-        if box.finished:
-            raise DataError(
-                f"source {source!r} has ended: no rows after the end boundary", code="data.finished"
-            )
+        _refuse_ended(box)
         return [box.times_of(batch) for batch in batches]
 
     def push_rows(
@@ -156,6 +153,7 @@ class Fragment:
             raise DataError(
                 f"source {source!r}: {type(element).__name__} doesn't enter a fragment", code="data.element"
             )
+        _refuse_ended(box)
         box.check_train(element)
         times = self.check_rows(source, [element.batch])
         if box.spec.judged:
@@ -280,6 +278,11 @@ class Fragment:
         made = cls(graph, on_error=on_error, clock=clock, sink_times=sink_times)
         fragment_state.load(graph, made.boxes, files)
         return made
+
+
+def _refuse_ended(box: SourceBox) -> None:
+    if box.finished:
+        raise DataError(f"source {box.id!r} has ended: no rows after the end boundary", code="data.finished")
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:
