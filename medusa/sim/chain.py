@@ -17,7 +17,7 @@ from medusa.sim.checkers import Delivered, check_receiver, check_retention, chec
 from medusa.sim.disk import Disk
 from medusa.sim.host import Host, Mind
 from medusa.sim.network import Faults, Network
-from medusa.sim.relay import SCHEMA, Relay, RelaySettings, pack_rows, unpack_rows
+from medusa.sim.relay import MERGED_ROWS_MAX, SCHEMA, Relay, RelaySettings, pack_rows, unpack_rows
 from medusa.sim.world import SimulationError, World
 from medusa.wire import limits
 from medusa.wire.client import ClientMind
@@ -183,7 +183,7 @@ class Chain:
             check_retention(host.name, mind.publication.sender, self._synced(self.relays[0]))
 
     def _check_sender(self, name: str, sender: Sender) -> None:
-        slack = self.options.train_rows_max * 8 + 3 * limits.ENTRY_BYTES
+        slack = MERGED_ROWS_MAX * 8 + 3 * limits.ENTRY_BYTES
         grew = sender.log.nbytes > self._kept.get(name, 0)
         self._kept[name] = sender.log.nbytes
         check_sender(name, sender, grew=grew, slack_bytes=slack)

@@ -20,8 +20,9 @@ from medusa.elements import START_US
 from medusa.errors import RemoteProtocolError
 from medusa.ports import Buffer, Store
 from medusa.query.boxes import Field
+from medusa.sim.saved import load_sender, save_sender
 from medusa.wire import limits
-from medusa.wire.link import LinkEvent, LinkSettings
+from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import (
     Ack,
     Attach,
@@ -37,12 +38,12 @@ from medusa.wire.messages import (
 )
 from medusa.wire.outbox import Outbox, Persist
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
-from medusa.sim.saved import load_sender, save_sender
 from medusa.wire.sender import Sender
 from medusa.wire.session import Session
 
-__all__ = ["SCHEMA", "Relay", "RelaySettings", "pack_rows", "unpack_rows"]
+__all__ = ["MERGED_ROWS_MAX", "SCHEMA", "Relay", "RelaySettings", "pack_rows", "unpack_rows"]
 
+MERGED_ROWS_MAX = 40
 SCHEMA = (Field("value", "int64"),)
 
 
@@ -192,7 +193,8 @@ class Relay:
             return
         self._publisher = peer
         receiver = self.receiver or self._make_receiver()
-        receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
+        if receiver.state is ReceiverState.IDLE:
+            receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
     def _take(
         self, now_us: int, message: Attached | Data | Boundary | Progress, payload: Buffer | None
@@ -241,27 +243,34 @@ class Relay:
     def _work(self, now_us: int) -> None:
         """Consume while there is room for output."""
         while self._waiting and not self.sender.full and now_us >= self._busy_until_us:
-            delivery = self._waiting.popleft()
-            self._consume(now_us, delivery)
-            assert self.receiver is not None
-            self.receiver.consumed(now_us, delivery.cost)
+            self._consume(now_us)
             self._busy_until_us = now_us + self.settings.work_us
         if self.receiver is not None and self.receiver.pressed and self._saving is None:
             self._checkpoint_at_us = min(self._checkpoint_at_us, now_us)
 
-    def _consume(self, now_us: int, delivery: Delivery) -> None:
-        match delivery:
+    def _consume(self, now_us: int) -> None:
+        """One delivery; or several trains that wait, as one: where output is cut depends on timing."""
+        assert self.receiver is not None
+        first = self._waiting.popleft()
+        cost = first.cost
+        match first:
             case Rows():
-                values = unpack_rows(delivery.payload)[delivery.skip :]
-                self.taken_seq = delivery.seq + len(values)
-                out = self.settings.apply(values)
-                if out:
+                values = unpack_rows(first.payload)[first.skip :]
+                while self._waiting and isinstance(rows := self._waiting[0], Rows):
+                    more = unpack_rows(rows.payload)[rows.skip :]
+                    if len(values) + len(more) > MERGED_ROWS_MAX:
+                        break
+                    values += more
+                    cost += self._waiting.popleft().cost
+                self.taken_seq = first.seq + len(values)
+                if out := self.settings.apply(values):
                     self.sender.train(now_us, pack_rows(out), len(out))
             case Promise():
-                self._boundary_us = delivery.time_us
-                self.sender.boundary(now_us, delivery.time_us)
+                self._boundary_us = first.time_us
+                self.sender.boundary(now_us, first.time_us)
             case Lost():
-                self.taken_seq = delivery.to_seq
+                self.taken_seq = first.to_seq
+        self.receiver.consumed(now_us, cost)
 
     def _changed(self) -> tuple[object, ...]:
         """Equal as long as a checkpoint would hold the same."""

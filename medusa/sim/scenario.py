@@ -20,7 +20,7 @@ __all__ = ["SCENARIOS", "Outcome", "run_scenario"]
 
 EVENTS_MAX = 300_000
 SAFETY_US = 3_000_000
-LIVENESS_US = 60_000_000
+LIVENESS_US = 30_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +131,8 @@ def draw_options(random: Random) -> ChainOptions:
         relays=random.randrange(1, 4),
         rows=random.randrange(100, 600),
         train_rows_max=random.choice([1, 8, 30]),
-        gap_us=random.choice([5000, 20_000, 60_000]),
-        work_us=random.choice([0, 0, 300, 3000]),
+        gap_us=random.choice([1000, 5000, 20_000, 60_000]),
+        work_us=random.choice([0, 300, 5000, 15_000]),
         reader_work_us=random.choice([0, 0, 2000]),
         sync_us=random.choice([200, 5000, 60_000]),
         checkpoint_us=random.choice([30_000, 200_000, 1_000_000]),
@@ -164,7 +164,7 @@ def rough(random: Random) -> ChainOptions:
         delay_us=random.choice([100, 2000, 20_000]),
         jitter_us=random.choice([0, 2000]),
         tail_permille=random.choice([0, 10]),
-        loss_permille=random.choice([0, 10, 50]),
+        loss_permille=random.choice([0, 10, 50, 200]),
         duplicate_permille=random.choice([0, 20]),
         reorder_permille=random.choice([0, 20]),
     )

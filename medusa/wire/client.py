@@ -45,7 +45,7 @@ class Publication:
     Attributes:
         sender: the rows not yet durable at the node.
         refusal: what the node said against it; None while it has said nothing.
-        attached: the node has asked for it since it last came up.
+        attached: the node has asked for it, or acknowledged of it, since it last came up.
     """
 
     def __init__(self, sender: Sender, node: str) -> None:
@@ -214,7 +214,7 @@ class ClientMind:
             case Attach() | Ack() | Detach():
                 if (publication := self.publications.get(message.stream)) is not None:
                     publication.refusal = None
-                    publication.attached = publication.attached or isinstance(message, Attach)
+                    publication.attached = not isinstance(message, Detach)
                     publication.sender.receive(now_us, self.node, message)
             case Attached() | Data() | Boundary() | Progress():
                 self._read(now_us, message, payload)

@@ -360,6 +360,8 @@ class Receiver:
     def durable(self, now_us: int, seq: int) -> None:
         """A synced checkpoint covers the rows below ``seq``; the sender hears it at once.
 
+        Of a plain receiver: they were taken; the sender hears it with the next ``Ack``.
+
         Raises:
             LocalProtocolError: beyond what was received. Nothing changed.
         """
@@ -369,7 +371,9 @@ class Receiver:
             self.durable_seq = seq
             self.undurable_bytes = 0
             self.pressed = False
-            if self.state is ReceiverState.FLOWING:
+            if self.plain:
+                self._ack_soon(now_us)
+            elif self.state is ReceiverState.FLOWING:
                 self._ack(now_us)
 
     def detach(self, now_us: int) -> None:

@@ -354,7 +354,7 @@ class Sender:
     def _pump(self, now_us: int, view: ReceiverView) -> None:
         if view.state is not SenderState.FLOWING:
             return
-        idle = not self._outstanding(view)
+        idle = view.acked_frames == view.frames and view.durable >= view.sent_seq
         while view.cursor < self.log.end:
             entry = self.log[view.cursor]
             if self._had(view, entry):

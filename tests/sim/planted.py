@@ -5,8 +5,8 @@ from __future__ import annotations
 from medusa.sim.actors import SubscriberActor
 from medusa.sim.chain import Parts
 from medusa.sim.relay import Relay
-from medusa.wire.receiver import Lost, Promise, Receiver, Rows
 from medusa.sim.saved import save_sender
+from medusa.wire.receiver import Lost, Promise, Receiver, Rows
 from medusa.wire.sender import Sender
 
 
@@ -175,9 +175,8 @@ PLANTED = {
     "resend from the wrong row": ("cut", relay(sender_type=ResendFromWrongRow)),
     "credit lost on reconnect": ("chaos", relay(sender_type=CreditKeptFromBefore)),
     "credit ignored": ("cut", relay(sender_type=CreditIgnored)),
-    "tail loss not asked for": ("chaos", relay(sender_type=NeverAsks)),
     "epoch forgotten": ("chaos", relay(receiver_type=ForgetTheEpoch)),
-    "duplicate accepted": ("chaos", relay(receiver_type=DuplicateAccepted)),
+    "duplicate accepted": ("crash", relay(receiver_type=DuplicateAccepted)),
     "missing frame accepted": ("chaos", relay(receiver_type=GapInFramesAccepted)),
     "gap not reported": ("gap", Parts(reader=GapHiddenReader)),
 }
