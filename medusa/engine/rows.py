@@ -21,8 +21,10 @@ __all__ = [
     "as_times",
     "filter_rows",
     "invert",
+    "least_and_largest",
     "on_time_rows",
     "take",
+    "take_array",
 ]
 
 TIME = pa.timestamp("us", tz="UTC")

@@ -18,9 +18,9 @@ from medusa.elements import END_US, START_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
-from medusa.engine.matching import Ints, Rows, Segment, Segments, concat, pairs_of, ranges_of
-from medusa.engine.rows import TIME, as_bools, as_int64, as_times, on_time_rows
-from medusa.engine.widen import native_arrow, native_type, widen
+from medusa.engine.matching import Ints, Rows, Segment, Segments, concat, order_of_pairs, pairs_of, ranges_of
+from medusa.engine.rows import TIME, as_bools, as_int64, as_times, on_time_rows, take_array
+from medusa.engine.widen import narrow, native_arrow, native_type, widen
 from medusa.query.boxes import Field, Join, Schema, WindowJoin
 from medusa.query.expression import Column, Named
 from medusa.query.tree import columns_of
@@ -231,14 +231,14 @@ class JoinBox(Operator):
         releases = np.concatenate([part.releases() for part in pairs])
         left = np.concatenate([part.left.positions[part.left_at] for part in pairs])
         right = np.concatenate([part.right.positions[part.right_at] for part in pairs])
-        order = np.lexsort((right, left, releases))
+        order = order_of_pairs(releases, left, right)
         times = as_times(releases[order])
         if self._where is not None:
             times, order = self._only_where(pairs, order, times)
         if not len(order):
             return
         columns = [_gather(pairs, _LEFT, i, order, keys=True) for i in range(self._key_count)]
-        columns = [_unwiden(column, type) for column, type in zip(columns, self._key_types, strict=True)]
+        columns = [narrow(column, type) for column, type in zip(columns, self._key_types, strict=True)]
         for side in (_LEFT, _RIGHT):
             columns += [_gather(pairs, side, index, order) for index in self._others[side]]
         self.emit_train(Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times))
@@ -358,13 +358,7 @@ def _gather(pairs: list[_Pairs], side: int, index: int, order: Ints, *, keys: bo
         rows, at = (part.left, part.left_at) if side == _LEFT else (part.right, part.right_at)
         if len(pairs) == 1:
             at = at[order]
-        parts.append((rows.keys if keys else rows.batch).column(index).take(pa.array(at)))
+        parts.append(take_array((rows.keys if keys else rows.batch).column(index), pa.array(at)))
     if len(parts) == 1:
         return parts[0]
-    return pa.concat_arrays(parts).take(pa.array(order))
-
-
-def _unwiden(array: pa.Array, type: str) -> pa.Array:
-    from medusa.engine.widen import narrow
-
-    return narrow(array, type)
+    return take_array(pa.concat_arrays(parts), pa.array(order))
