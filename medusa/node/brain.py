@@ -13,14 +13,15 @@ from typing import Any
 
 from medusa.elements import Element
 from medusa.errors import LinkError, MedusaError, RemoteProtocolError
+from medusa.node.admission import check_caller
 from medusa.node.catalog import CATALOG, Catalog
 from medusa.node.commands import Commands
 from medusa.node.hosting import Hosted, Saved
-from medusa.node.settings import NAME, Settings
+from medusa.node.settings import Settings, link_settings
 from medusa.node.spec import Fragment
 from medusa.ports import Buffer
 from medusa.wire import limits
-from medusa.wire.link import LinkEvent, LinkSettings
+from medusa.wire.link import LinkEvent
 from medusa.wire.messages import (
     Ack,
     Attach,
@@ -39,8 +40,6 @@ from medusa.wire.outbox import Cut, Outbox, Persist, WakeAt
 from medusa.wire.session import PeerState, Session, SessionSettings
 
 __all__ = ["Brain"]
-
-CLIENTS_MAX = 1000
 
 SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
 """Longer than the transport's own heartbeats: those notice a cut, these a process that hangs."""
@@ -72,14 +71,7 @@ class Brain:
         self.incarnation = incarnation
         self.refused = 0
         """Messages that broke a rule."""
-        bounds = settings.limits
-        window = max(bounds.credit_bytes, LinkSettings().frame_bytes_max)
-        self._link = LinkSettings(
-            window_bytes=window,
-            retained_bytes_max=bounds.retention_bytes,
-            keep_bytes=bounds.retention_bytes,
-            idle_us=bounds.subscriber_timeout_us,
-        )
+        self._link = link_settings(settings.limits)
         self._token = first_token - 1
         self._me = Hello(version=limits.PROTOCOL_VERSION, node=settings.name, incarnation=incarnation)
         self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
@@ -127,6 +119,8 @@ class Brain:
 
     def start(self, now_us: int) -> None:
         """Begin: call the peers, go on with what was installed, undo what was half deployed."""
+        for hosted in self.fragments.values():
+            hosted.begin(now_us)
         self.commands.coordinator.resume(now_us)
         self.tick(now_us)
 
@@ -149,20 +143,7 @@ class Brain:
         Raises:
             RemoteProtocolError: not one of our peers, or a client under the name of a node.
         """
-        name = hello.node
-        if not NAME.fullmatch(name):
-            raise RemoteProtocolError(f"{name[:80]!r} is no name", code="E_IDENTITY")
-        if hello.client:
-            if name == self.settings.name or name in self.settings.peers:
-                raise RemoteProtocolError(f"a client calls itself {name!r}, a node", code="E_IDENTITY")
-            if name not in self.clients and len(self.clients) >= CLIENTS_MAX:
-                raise RemoteProtocolError(f"{CLIENTS_MAX} clients are here already", code="E_LIMIT")
-        elif name not in self.settings.peers:
-            raise RemoteProtocolError(
-                f"node {name!r} is no peer of node {self.settings.name!r}",
-                hint=f"add {name} to [peers] in its configuration",
-                code="E_IDENTITY",
-            )
+        check_caller(hello, self.settings, self.clients)
 
     def receive(self, now_us: int, peer: str, message: Message, payload: Buffer | None = None) -> None:
         """Take one message of a peer that was admitted.
@@ -289,7 +270,10 @@ class Brain:
             raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
         try:
             fragment, source = self.catalog.entry(message.stream)
-            self.fragments[fragment].offer(now_us, peer, source, message.schema)
+            hosted = self.fragments[fragment]
+            if (source, peer) not in hosted.inputs:
+                self.commands.check_memory(1)
+            hosted.offer(now_us, peer, source, message.schema)
         except (LinkError, RemoteProtocolError) as error:
             self._refuse(peer, error, message.stream, 0)
 

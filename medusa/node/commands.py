@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from medusa.errors import QueryError, RemoteProtocolError
+from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.node.catalog import Catalog
 from medusa.node.deploying import Coordinator
 from medusa.node.hosting import Hosted
@@ -19,6 +19,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.query.codec import graph_from_msgpack
 from medusa.query.suggest import did_you_mean
+from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages import Deploy, Install, Message, Remove, Reply, StatusRequest
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox, Send
@@ -160,11 +161,32 @@ class Commands:
             return _refusal(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
         if len(self.fragments) >= FRAGMENTS_MAX:
             return _refusal(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
+        try:
+            self.check_memory(len(fragment.feeds))
+        except LinkError as error:
+            return _refusal(request, error.code, error.message, error.hint)
         self.fragments[fragment.name] = self._host(fragment)
         self._catalog.add(fragment, owner)
         self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
         self._save()
         return Reply(request=request)
+
+    def check_memory(self, streams: int) -> None:
+        """Whether so many more incoming streams may be given credit.
+
+        Raises:
+            LinkError: no.
+        """
+        limits_ = self._settings.limits
+        used = sum(hosted.streams_in for hosted in self.fragments.values())
+        if (used + streams) * limits_.credit_bytes > limits_.memory_bytes:
+            raise LinkError(
+                f"node {self._settings.name!r} has {used} incoming streams, each with "
+                f"{size_text(limits_.credit_bytes)} of credit; {streams} more go beyond its memory of "
+                f"{size_text(limits_.memory_bytes)}",
+                hint="raise limits.memory or lower limits.credit",
+                code="E_MEMORY",
+            )
 
     def _remove(self, request: int, query: str) -> Reply:
         """Forget a query's fragments here, if there are any."""

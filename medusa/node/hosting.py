@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from medusa.elements import END_US, START_US, Boundary, Element, Train
+from medusa.elements import Boundary, Element, Train
 from medusa.errors import RemoteProtocolError
+from medusa.node.entries import Entries
 from medusa.node.inputs import Input, Work
 from medusa.node.outputs import Output
 from medusa.node.record import LOG, RECORD, FragmentRecord, InputRecord
@@ -37,7 +38,6 @@ RUNNING_MAX = 64
 LOGS_MAX = 8
 """Checkpoints in which kept output may lie before it is written together again."""
 
-PUBLISHERS_MAX = 1000
 RETRY_US = 500_000
 """A stream that its node doesn't have (yet) is asked for again after this."""
 
@@ -72,6 +72,7 @@ class Hosted:
         failed: why it stopped for good; empty while it runs.
         mixed: its output depends on how its inputs interleave, so it leaves only once a checkpoint
             holds it.
+        rows_in: fed since the process started.
     """
 
     def __init__(
@@ -99,9 +100,15 @@ class Hosted:
         self.mixed = any(isinstance(b, Union) for b in spec.graph.boxes) or bool(record and record.mixed)
         self._mixed_durable = bool(record and record.mixed)
         self._newcomers: list[Input] = []
-        self._fed_us = {**dict.fromkeys(spec.entries, int(START_US)), **(record.fed_us if record else {})}
         positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
         self.inputs: dict[tuple[str, str], Input] = {}
+        self._entries = Entries(
+            self._sources,
+            spec.entries,
+            self.inputs,
+            fed_us=record.fed_us if record else {},
+            grace_us=link.idle_us,
+        )
         for feed in spec.feeds:
             self._add_input(
                 feed.source, feed.stream, feed.node, positions.pop((feed.source, feed.node), None)
@@ -130,6 +137,7 @@ class Hosted:
         self._checkpoint_at_us: int | None = None
         self._wanted = False
         self._retry: dict[tuple[str, str], int] = {}
+        self.rows_in = 0
 
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
         made = Input(
@@ -143,6 +151,15 @@ class Hosted:
         )
         self.inputs[source, peer] = made
         return made
+
+    def begin(self, now_us: int) -> None:
+        """The node starts: publishers known from before have some time to come back."""
+        self._entries.begin(now_us)
+
+    @property
+    def streams_in(self) -> int:
+        """Incoming streams that have credit."""
+        return sum(input.judged or input.silent_since_us is None for input in self.inputs.values())
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -166,29 +183,12 @@ class Hosted:
             RemoteProtocolError: other columns than the source's, or the source has ended.
         """
         known = self.inputs.get((source, peer))
-        name = self.spec.entries[source]
         if known is not None:
             if known not in self._newcomers and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
-        if schema != self._sources[source].schema:
-            columns = ", ".join(f"{field.name} {field.type}" for field in self._sources[source].schema)
-            raise RemoteProtocolError(
-                f"source {name!r} has the columns {columns}", peer=peer, code="E_SCHEMA"
-            )
-        if self._fed_us[source] >= END_US:
-            raise RemoteProtocolError(
-                f"source {name!r} has ended: a publisher finished it",
-                peer=peer,
-                code="E_FINISHED",
-                hint="deploy the query again to begin anew",
-            )
-        others = [each for each in self.inputs.values() if each.source == source]
-        if len(others) >= PUBLISHERS_MAX:
-            raise RemoteProtocolError(
-                f"source {name!r} has had {PUBLISHERS_MAX} publishers", peer=peer, code="E_LIMIT"
-            )
-        made = self._add_input(source, name, peer)
+        others = self._entries.check_offer(peer, source, schema)
+        made = self._add_input(source, self.spec.entries[source], peer)
         if others and not self._mixed_durable:
             # Which publisher's row came first is a decision. From the next checkpoint on output
             # waits for the checkpoint that holds the decisions it depends on.
@@ -204,6 +204,7 @@ class Hosted:
             if input.peer != peer:
                 continue
             input.silent_since_us = now_us if event is LinkEvent.PEER_DOWN else None
+            input.gone = False
             if input not in self._newcomers:
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
@@ -230,20 +231,13 @@ class Hosted:
             )
 
     def _element(self, work: Work) -> Element | None:
-        """What to feed for it: a source's promise is the least of those of its publishers."""
+        """What to feed for it."""
         work.input.issued(work)
-        if work.input.judged or not isinstance(work.element, Boundary):
-            return work.element
-        source = work.input.source
-        promised_us = min(i.fed_us for i in self.inputs.values() if i.source == source and self._counts(i))
-        if promised_us <= self._fed_us[source]:
-            return None
-        self._fed_us[source] = promised_us
-        return Boundary(promised_us)
-
-    def _counts(self, input: Input) -> bool:
-        """A publisher that went without finishing holds nobody back."""
-        return input.silent_since_us is None or input.fed_us >= END_US
+        if isinstance(work.element, Train):
+            self.rows_in += len(work.element)
+        if isinstance(work.element, Boundary) and not work.input.judged:
+            return self._entries.advance(work.input.source)
+        return work.element
 
     def ran(self, now_us: int, outputs: Iterable[tuple[str, Element]], refused: str = "") -> None:
         """The oldest element under way was fed; this came out.
@@ -318,7 +312,7 @@ class Hosted:
             mixed=self.mixed,
             inputs=inputs,
             outputs=tuple(outputs),
-            fed_us=dict(self._fed_us),
+            fed_us=dict(self._entries.fed_us),
         )
         self._writing = _Writing(
             token=token,
@@ -381,6 +375,7 @@ class Hosted:
             input.receiver.tick(now_us)
         for output in self.outputs.values():
             output.sender.tick(now_us)
+        self._waiting.extend(self._entries.tick(now_us))
         if self._checkpoint_at_us is None:
             self._checkpoint_at_us = now_us + self._every_us
         if now_us >= self._checkpoint_at_us:
@@ -391,6 +386,7 @@ class Hosted:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [self._checkpoint_at_us if self._dirty else None, *self._retry.values()]
+        times.append(self._entries.wake_at_us())
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
         times += [output.sender.wake_at_us() for output in self.outputs.values()]
         return min((time for time in times if time is not None), default=None)

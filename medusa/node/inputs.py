@@ -47,6 +47,8 @@ class Input:
         durable_us: the last promise that a checkpoint holds.
         rows: fed since the process started.
         refused_rows: rows that could not be taken.
+        silent_since_us: since when the peer is silent; None: it is there.
+        gone: nobody waits for it any more.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Input:
         self.durable_us = self.fed_us
         self.rows = self.refused_rows = 0
         self.silent_since_us: int | None = None
+        self.gone = False
         timed = source.judged and source.timed
         self._time = None if source.judged else source.time
         self._codec = TrainCodec(source.schema, timed=timed)
@@ -86,6 +89,12 @@ class Input:
     @property
     def stream(self) -> str:
         return self.receiver.stream
+
+    @property
+    def settled(self) -> bool:
+        """Everything that came is durable, promises too."""
+        receiver = self.receiver
+        return receiver.durable_seq >= receiver.next_seq and self.durable_us >= receiver.boundary_us
 
     def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> list[Work]:
         """Take one message; what it brings to feed, in order. Broken rules are answered here."""

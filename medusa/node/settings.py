@@ -24,14 +24,15 @@ from typing import Any
 from medusa.errors import ConfigError
 from medusa.query.suggest import did_you_mean
 from medusa.units import byte_count, duration_text, duration_us, size_text
+from medusa.wire.link import LinkSettings
 
-__all__ = ["Limits", "Settings", "check_address", "parse"]
+__all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "parse"]
 
 NAME = re.compile(r"[a-z0-9_-]{1,64}")
 IPC_PATH_MAX = 107
 """Bytes of a path that a Unix socket can have."""
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 SECOND_US = 1_000_000
 
 
@@ -39,11 +40,11 @@ SECOND_US = 1_000_000
 class Limits:
     """Bounds of a node; each has a range, checked when the settings are read."""
 
-    credit_bytes: int = 4 * MIB
-    """Bytes a peer may have in flight to us per stream. In [64 KiB, 1 GiB].
+    credit_bytes: int = 8 * MIB
+    """Bytes a peer may have in flight to us per stream. In [5 MiB, 1 GiB].
 
-    Too small: a link of r seconds round trip carries at most credit/r bytes per second (4 MiB at
-    100 ms: 42 MB/s). Too large: that much memory per stream, and control messages wait behind it.
+    Too small: a link of r seconds round trip carries at most credit/r bytes per second (8 MiB at
+    100 ms: 84 MB/s). Too large: that much memory per stream, and control messages wait behind it.
     """
 
     retention_bytes: int = 64 * MIB
@@ -61,7 +62,10 @@ class Limits:
     """
 
     memory_bytes: int = 1 * GIB
-    """Bytes that arrived and wait for a fragment. In [16 MiB, 1 TiB]; beyond it credit stops."""
+    """Bytes that all incoming streams together may have in flight to us. In [16 MiB, 1 TiB].
+
+    A fragment or publisher whose credit would go beyond it is refused.
+    """
 
     subscriber_timeout_us: int = 10 * SECOND_US
     """A plain subscriber that doesn't read for so long is cut off. In [100 ms, 1 d]."""
@@ -82,6 +86,16 @@ class Settings:
     participant: str = "local"
 
 
+def link_settings(limits: Limits) -> LinkSettings:
+    """The knobs of the links of a node."""
+    return LinkSettings(
+        window_bytes=limits.credit_bytes,
+        retained_bytes_max=limits.retention_bytes,
+        keep_bytes=limits.retention_bytes,
+        idle_us=limits.subscriber_timeout_us,
+    )
+
+
 # Field in the file -> (attribute, least, most); bytes below the line, microseconds above it.
 _DURATIONS = {
     "checkpoint_every": ("checkpoint_every_us", 50_000, 600 * SECOND_US),
@@ -89,7 +103,7 @@ _DURATIONS = {
     "deploy_timeout": ("deploy_timeout_us", 100_000, 600 * SECOND_US),
 }
 _SIZES = {
-    "credit": ("credit_bytes", 64 * KIB, GIB),
+    "credit": ("credit_bytes", 5 * MIB, GIB),
     "retention": ("retention_bytes", MIB, 64 * GIB),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
 }

@@ -30,7 +30,7 @@ class Rates:
             name = hosted.spec.name
             samples = current[name] = self._samples.get(name, deque())
             if not samples or now_us - samples[-1][0] >= SAMPLE_US:
-                samples.append((now_us, rows_in(hosted), rows_out(hosted)))
+                samples.append((now_us, hosted.rows_in, rows_out(hosted)))
             while len(samples) > 1 and now_us - samples[1][0] >= RATE_OVER_US:
                 samples.popleft()
         self._samples = current
@@ -42,11 +42,7 @@ class Rates:
             return 0, 0
         since_us, came, left = samples[0]
         span = now_us - since_us
-        return (rows_in(hosted) - came) * 1_000_000 // span, (rows_out(hosted) - left) * 1_000_000 // span
-
-
-def rows_in(hosted: Hosted) -> int:
-    return sum(input.rows for input in hosted.inputs.values())
+        return (hosted.rows_in - came) * 1_000_000 // span, (rows_out(hosted) - left) * 1_000_000 // span
 
 
 def rows_out(hosted: Hosted) -> int:
@@ -66,7 +62,9 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         ``finished``, ``lag_us`` (how far the output's boundary is behind the input's), ``lost_rows``
         and the inputs and outputs one by one.
     """
-    inputs = [_input_status(each) for each in hosted.inputs.values()]
+    # Publishers that went and left nothing open are only remembered.
+    shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
+    inputs = [_input_status(each) for each in shown]
     outputs = [_output_status(each) for each in hosted.outputs.values()]
     came_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
     boundary_us = min((each.boundary_us for each in hosted.outputs.values()), default=START_US)
@@ -76,7 +74,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "query": hosted.spec.query,
         "state": "failed" if hosted.failed else "finished" if boundary_us >= END_US else "running",
         "failed": hosted.failed,
-        "rows_in": rows_in(hosted),
+        "rows_in": hosted.rows_in,
         "rows_out": rows_out(hosted),
         "rows_in_per_s": per_second_in,
         "rows_out_per_s": per_second_out,

@@ -186,6 +186,46 @@ def test_two_publishers_of_one_source_lose_and_repeat_nothing():
     assert not reader.lost
 
 
+def test_a_publisher_that_stays_away_holds_nobody_back_for_ever():
+    """Its promise counts while it may come back; then the others' promises decide."""
+    q = md.Query("q")
+    windows = q.source("flows", SCHEMA, time="ts").window("1s").aggregate(n=md.count(), name="w")
+    q.sink("out", windows)
+    limits = Limits(checkpoint_every_us=100_000, subscriber_timeout_us=3_000_000)
+    federation = Federation(12, ["n"], limits=limits)
+    federation.start()
+    reader = federation.client("reader", "n")
+    assert federation.answer(reader, reader.deploy(q, {"n": ["flows"]}))[0].code == ""
+    reader.read("q.out")
+    data = trace(Random(3), 100)
+    stays, leaves = (federation.client(name, "n") for name in ("stays", "leaves"))
+    for client in (stays, leaves):
+        client.publish(SOURCE, data, columns())
+    federation.run(for_us=1_000_000)
+    federation.network.cut("leaves", "n")
+    federation.network.cut("n", "leaves")
+    stays.finish(SOURCE, columns())
+    federation.run(for_us=2_500_000)
+    assert not reader.ended, "it may still come back"
+    assert federation.run(lambda: bool(reader.ended), for_us=3_000_000), federation.last()
+
+
+def test_more_credit_than_memory_is_refused():
+    limits = Limits(credit_bytes=8 << 20, memory_bytes=16 << 20)
+    federation = Federation(13, ["n"], limits=limits)
+    federation.start()
+    q = md.Query("q")
+    q.sink("out", q.source("flows", SCHEMA, time="ts").filter("v > 0", name="f"))
+    clients = [federation.client(f"c-{number}", "n") for number in range(3)]
+    assert federation.answer(clients[0], clients[0].deploy(q, {"n": ["flows"]}))[0].code == ""
+    for client in clients:
+        client.publish(SOURCE, trace(Random(1), 10), columns())
+    federation.run(for_us=2_000_000)
+    refusals = [client.mind.publications[SOURCE].refusal for client in clients]
+    assert [bool(each) for each in refusals].count(True) == 1
+    assert "its memory of 16 MiB" in next(each.text for each in refusals if each)
+
+
 def refused(federation: Federation, client: Client, request: int) -> str:
     reply, _ = federation.answer(client, request)
     assert reply.code
@@ -286,7 +326,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before():
 
 
 def test_limits_small_enough_to_bind_change_nothing():
-    limits = Limits(checkpoint_every_us=100_000, retention_bytes=1 << 20, credit_bytes=1 << 16)
+    limits = Limits(checkpoint_every_us=100_000, retention_bytes=1 << 20, credit_bytes=5 << 20)
     run = Run(10, limits=limits)
     run.publish_over(500_000)
     assert run.federation.run(run.ended), run.federation.last()
