@@ -1,0 +1,75 @@
+"""What docs/protocol.md takes from the code: the automata, the messages, the limits."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from medusa.wire import limits, messages
+from medusa.wire.link import RECEIVER, SENDER
+
+WAYS = {
+    "Hello": "both",
+    "Heartbeat": "both",
+    "Refuse": "both",
+    "Attach": "receiver to sender",
+    "Ack": "receiver to sender",
+    "Detach": "receiver to sender",
+    "Offer": "client to node",
+    "Attached": "sender to receiver",
+    "Data": "sender to receiver",
+    "Boundary": "sender to receiver",
+    "Progress": "sender to receiver",
+    "Deploy": "client to node",
+    "Install": "node to node",
+    "Remove": "client to node, node to node",
+    "StatusRequest": "client to node",
+    "Reply": "answer to a command",
+}
+
+
+def automaton(table):
+    """A Mermaid state diagram; events between the same two states share an arrow."""
+    lines = ["```mermaid", "stateDiagram-v2"]
+    first = next(iter(table))
+    lines.append(f"    [*] --> {first.value}")
+    for state, moves in table.items():
+        arrows = {}
+        for event, target in moves.items():
+            arrows.setdefault(target, []).append(event.value)
+        for target, events in arrows.items():
+            lines.append(f"    {state.value} --> {target.value} : {', '.join(events)}")
+    return "\n".join([*lines, "```"])
+
+
+def message_table():
+    """Command, way, fields, meaning (the first sentence of the struct)."""
+    rows = ["| Message | From, to | Fields | Says |", "|---|---|---|---|"]
+    for kind in get_args(messages.Message):
+        fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
+        says = " ".join(kind.__doc__.split("\n\n")[0].split())
+        rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {says} |")
+    return "\n".join(rows)
+
+
+def limit_table():
+    rows = ["| Limit | Value |", "|---|---|"]
+    rows += [f"| `{name}` | {value:,} |" for name, value in vars(limits).items() if name.isupper()]
+    return "\n".join(rows)
+
+
+PARTS = {
+    "receiver": lambda: automaton(RECEIVER),
+    "sender": lambda: automaton(SENDER),
+    "messages": message_table,
+    "limits": limit_table,
+}
+
+
+def drawn(text):
+    """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
+
+    def draw(found):
+        return f"<!-- drawn: {found[1]} -->\n{PARTS[found[1]]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)

@@ -1,0 +1,28 @@
+"""docs/protocol.md shows the automata and messages that the code has.
+
+``MEDUSA_REWRITE=1 pytest tests/wire/test_protocol_doc.py`` draws them anew.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from medusa.wire.link import RECEIVER, LinkEvent, ReceiverState
+from tests.wire.drawing import PARTS, automaton, drawn
+
+DOCUMENT = Path(__file__).parents[2] / "docs/protocol.md"
+
+
+def test_the_document_shows_what_the_code_has():
+    text = DOCUMENT.read_text()
+    if os.environ.get("MEDUSA_REWRITE"):
+        DOCUMENT.write_text(drawn(text))
+    assert text == drawn(text)
+    assert all(f"<!-- drawn: {part} -->" in text for part in PARTS)
+
+
+def test_a_pair_taken_out_of_the_table_shows():
+    fewer = {state: dict(moves) for state, moves in RECEIVER.items()}
+    del fewer[ReceiverState.FLOWING][LinkEvent.FRAME_MISSING]
+    assert automaton(fewer) != automaton(RECEIVER)
