@@ -311,7 +311,8 @@ def _interruptible() -> Iterator[None]:
 
 def _end_with_input() -> None:
     """Wait for the parent to close our input, as its death does, then ask ourselves to stop."""
-    while sys.stdin.buffer.read(4096):
+    # Not sys.stdin: a thread that waits in it at the end of the interpreter aborts the process.
+    while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -8,7 +8,9 @@ alone and we stop it in order.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -22,6 +24,8 @@ from medusa.errors import LinkError
 
 __all__ = ["LocalNodes"]
 
+ATTEMPTS = 3
+IN_USE = os.strerror(errno.EADDRINUSE)
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
 
@@ -56,17 +60,16 @@ class LocalNodes:
         return {name: node.process.pid for name, node in self._nodes.items()}
 
     def __enter__(self) -> LocalNodes:
-        self.addresses = dict(zip(self._names, _free_addresses(len(self._names)), strict=True))
-        try:
-            for name in self._names:
-                self._start(name)
-            deadline = time.monotonic() + START_TIMEOUT_S
-            for name in self._names:
-                self._wait(name, deadline)
-        except BaseException:
-            self._stop()
-            raise
-        return self
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                self._start_all()
+                return self
+            except BaseException as error:
+                self._stop()
+                # Between finding a free port and listening at it, another process may take it.
+                if not (left and isinstance(error, LinkError) and IN_USE in error.message):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def __exit__(self, *exc_info: object) -> None:
         self._stop()
@@ -74,6 +77,14 @@ class LocalNodes:
     def log(self, name: str) -> str:
         """What the node has written so far."""
         return self._nodes[name].log.read_text(errors="replace")
+
+    def _start_all(self) -> None:
+        self.addresses = dict(zip(self._names, _free_addresses(len(self._names)), strict=True))
+        for name in self._names:
+            self._start(name)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for name in self._names:
+            self._wait(name, deadline)
 
     def _start(self, name: str) -> None:
         config, log = self._folder / f"{name}.toml", self._folder / f"{name}.log"
@@ -110,9 +121,10 @@ class LocalNodes:
         node = self._nodes[name]
         while b"listening" not in node.log.read_bytes():
             if node.process.poll() is not None:
+                message, hint = self._last_words(name)
                 raise LinkError(
-                    f"node {name!r} ended with {node.process.returncode} before it listened: "
-                    f"{self._last_word(name)}",
+                    f"node {name!r} ended with {node.process.returncode} before it listened: {message}",
+                    hint=hint,
                     code="link.start",
                 )
             if time.monotonic() > deadline:
@@ -123,8 +135,11 @@ class LocalNodes:
                 )
             time.sleep(0.02)
 
-    def _last_word(self, name: str) -> str:
-        return (self.log(name).strip().splitlines() or ["it wrote nothing"])[-1]
+    def _last_words(self, name: str) -> tuple[str, str]:
+        """What the node said before it ended: error and hint, else its last line."""
+        lines = self.log(name).strip().splitlines() or ["it wrote nothing"]
+        said = {kind: text for kind, _, text in (line.partition(": ") for line in lines)}
+        return said.get("error", lines[-1]), said.get("hint", "")
 
     def _stop(self) -> None:
         """End all: first by asking, then by force. Never raises, never leaves one."""
