@@ -91,8 +91,9 @@ def micro_table(found: Mapping[str, Any]) -> str:
         lines += [f"## {group}", "", "| what | us a call | ns a row | spread (IQR) |", "|---|---|---|---|"]
         for bench in benches:
             stats, rows = bench["stats"], bench["extra_info"].get("rows", 1)
+            per_row = f"{stats['median'] * 1e9 / rows:,.2f}" if rows > 1 else "-"
             lines.append(
-                f"| {_label(bench)} | {stats['median'] * 1e6:,.1f} | {stats['median'] * 1e9 / rows:,.2f} "
+                f"| {_label(bench)} | {stats['median'] * 1e6:,.1f} | {per_row} "
                 f"| {stats['iqr'] / stats['median']:.0%} |"
             )
         lines.append("")
