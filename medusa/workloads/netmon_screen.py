@@ -23,6 +23,8 @@ SHOWN = ("both", "clusters")
 """Results that appear as they come; the others are too many or contained in them."""
 
 TOP_ROWS = 5
+BAR = 60
+"""Characters of the progress bar."""
 
 
 @dataclass
@@ -136,7 +138,6 @@ class LiveScreen(Screen):
 def _draw(progress: Progress) -> RenderableType:
     from rich.console import Group
     from rich.panel import Panel
-    from rich.progress_bar import ProgressBar
     from rich.text import Text
 
     nodes = _table("node", "rows in", "rows/s", "queued", "behind")
@@ -147,10 +148,11 @@ def _draw(progress: Progress) -> RenderableType:
         rate = f"{progress.rates.get(name, 0):,.0f}"
         nodes.add_row(name, f"{sample.rows:,}", rate, size_text(sample.queue_bytes), behind)
     at = clock(progress.time_us) if progress.time_us else "-"
+    done = BAR * progress.published // max(1, progress.flows)
     counts = "  ".join(f"{sink} {count:,}" for sink, count in progress.counts.items())
     return Group(
         Text(f"{progress.published:,} of {progress.flows:,} flows; the trace is at {at}"),
-        ProgressBar(total=progress.flows, completed=progress.published, width=60),
+        Text("━" * done, style="green").append("━" * (BAR - done), style="bright_black"),
         nodes,
         Panel(Text("\n".join(progress.recent) or "no window has closed yet"), title="results", width=70),
         Text(counts),
