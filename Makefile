@@ -3,12 +3,13 @@
 
 VENV ?= .venv
 CC ?= cc
-CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative -Itests/native
+CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative
 PY = $(VENV)/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check install -q
 PYTEST = $(PY) -m pytest
 NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
-C_FILES = $(wildcard native/*.c tests/native/*.c examples/c/*.c)
+C_FILES = $(wildcard native/*.c examples/c/*.c)
+C_TESTS = $(wildcard tests/native/*.c)
 READY = $(VENV)/.stamp-built
 
 # The first Python that is new enough; empty when there is none.
@@ -37,7 +38,8 @@ lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	@for file in $(C_FILES); do $(CC) $(CC_WARN) -c $$file -o /dev/null || exit 1; done
-	@echo "C files without warnings: $(words $(C_FILES))"
+	@for file in $(C_TESTS); do $(CC) $(CC_WARN) -DMD_ALLOC_TEST -c $$file -o /dev/null || exit 1; done
+	@echo "C files without warnings: $(words $(C_FILES) $(C_TESTS))"
 
 bench: $(READY) $(VENV)/.stamp-extra-test $(VENV)/.stamp-extra-bench ## measure, beside peers in the same run; results in bench/results/
 	$(PYTEST) bench --benchmark-enable $(ARGS)
