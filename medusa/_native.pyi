@@ -117,7 +117,9 @@ class Keys:
 class Lateness:
     """Judges lateness row by row, so that batch cuts never matter."""
 
-    def __init__(self, slack_us: int, *, max_us: int | None = None, boundary_us: int | None = None) -> None: ...
+    def __init__(
+        self, slack_us: int, *, max_us: int | None = None, boundary_us: int | None = None
+    ) -> None: ...
     def judge(self, times: Any) -> tuple[int, int, Any]:
         """Judge one int64 or timestamp[us] array: (late rows, greatest lateness in us, mask or None).
 
