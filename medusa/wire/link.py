@@ -55,6 +55,7 @@ class LinkEvent(Enum):
     FRAME = "Data or Boundary"
     FRAME_MISSING = "frame missing"
     PROGRESS = "Progress"
+    FORGOTTEN = "sender doesn't know us"
     RETRY = "no answer in time"
     REFUSE = "Refuse"
     BROKEN_RULE = "rule broken"
@@ -83,7 +84,7 @@ RECEIVER: dict[ReceiverState, dict[LinkEvent, ReceiverState]] = {
         _E.PEER_DOWN: _R.IDLE,
         _E.PEER_RESTARTED: _R.ATTACHING,
         _E.ATTACHED: _R.FLOWING,
-        _E.FRAME_MISSING: _R.ATTACHING,
+        _E.FORGOTTEN: _R.ATTACHING,
         _E.RETRY: _R.ATTACHING,
         _E.REFUSE: _R.REFUSED,
         _E.BROKEN_RULE: _R.REFUSED,
@@ -94,6 +95,7 @@ RECEIVER: dict[ReceiverState, dict[LinkEvent, ReceiverState]] = {
         _E.PEER_RESTARTED: _R.ATTACHING,
         _E.FRAME: _R.FLOWING,
         _E.FRAME_MISSING: _R.ATTACHING,
+        _E.FORGOTTEN: _R.ATTACHING,
         _E.PROGRESS: _R.FLOWING,
         _E.REFUSE: _R.REFUSED,
         _E.BROKEN_RULE: _R.REFUSED,

@@ -184,8 +184,13 @@ class Receiver:
         if message.frame < self._frames:
             self.duplicates += 1
             return []
-        if message.frame > self._frames or self.state is not ReceiverState.FLOWING:
-            self._again(now_us)
+        if self.state is not ReceiverState.FLOWING:
+            # It overtook ``Attached``, or that was lost: then the retry asks again. To ask at once
+            # would, where frames overtake each other, have every burst cut off by its own next one.
+            self.stale += 1
+            return []
+        if message.frame > self._frames:
+            self._again(now_us, LinkEvent.FRAME_MISSING)
             return []
         if isinstance(message, Boundary):
             return self._boundary(now_us, message)
@@ -293,27 +298,29 @@ class Receiver:
 
     def _progress(self, now_us: int, message: Progress) -> list[Delivery]:
         self.pressed = message.pressed
-        if message.frames > self._frames:
-            self._again(now_us)
-        elif self.state is ReceiverState.FLOWING:
+        if self.state is not ReceiverState.FLOWING:
+            self.stale += 1
+        elif message.frames > self._frames:
+            self._again(now_us, LinkEvent.FRAME_MISSING)
+        else:
             self._ack(now_us)
         return []
 
-    def _again(self, now_us: int) -> None:
-        """A frame is missing: attach anew from the row we want."""
-        self.state = RECEIVER[self.state][LinkEvent.FRAME_MISSING]
+    def _again(self, now_us: int, event: LinkEvent) -> None:
+        """Attach anew from the row we want."""
+        self.state = RECEIVER[self.state][event]
         self._attach(now_us)
 
     def _refused(self, now_us: int, message: Refuse) -> None:
         if message.code in _FORGOTTEN and self.state is ReceiverState.FLOWING:
             if message.epoch == self._epoch:
-                self._again(now_us)
+                self._again(now_us, LinkEvent.FORGOTTEN)
             return
         if message.code == "E_EPOCH":
             # Somebody of our name was there with a higher epoch (a lost disk): go beyond it.
             if message.epoch > self._epoch and self.state in _LISTENING:
                 self._epoch = message.epoch
-                self._again(now_us)
+                self._again(now_us, LinkEvent.FORGOTTEN)
             return
         target = RECEIVER[self.state].get(LinkEvent.REFUSE)
         if target is None or message.epoch not in (0, self._epoch):
@@ -410,8 +417,7 @@ class Receiver:
         if self.state is ReceiverState.FLOWING and now_us >= self._ack_due_us():
             self._ack(now_us)
         if self.state is ReceiverState.ATTACHING and now_us - self._asked_at_us >= self.settings.retry_us:
-            self.state = RECEIVER[self.state][LinkEvent.RETRY]
-            self._attach(now_us)
+            self._again(now_us, LinkEvent.RETRY)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: not before something else happens."""
