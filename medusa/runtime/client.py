@@ -230,7 +230,7 @@ class Federation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
+            if kind is None and not self._loop.closed:
                 self.flush()
         finally:
             self.close()

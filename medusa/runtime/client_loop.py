@@ -145,6 +145,11 @@ class ClientLoop:
         if self._closed:
             raise LinkError("the connection was closed", hint="connect again", code="link.closed")
 
+    @property
+    def closed(self) -> bool:
+        """``close`` was called."""
+        return self._closed
+
     def wait(self, done: Callable[[], bool], what: str, timeout_us: int | None) -> None:
         """Until ``done``, which is asked after each event with the lock held.
 

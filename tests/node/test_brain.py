@@ -97,7 +97,10 @@ def test_without_faults():
     run.check()
 
 
-@pytest.mark.parametrize("seed", range(25))
+MANY = [pytest.param(seed, marks=pytest.mark.full) for seed in range(20, 500)]
+
+
+@pytest.mark.parametrize("seed", [*range(20), *MANY])
 def test_crashes_cuts_and_a_bad_network(seed):
     """Chaos: loss, repetition and reordering; each node crashes and comes back; links are cut one way
     or both; a disk write fails now and then; disk and engine are slow.

@@ -1,0 +1,174 @@
+"""The client against a node in this process: every refusal with its reason, every wait with its end."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.errors import DataError, FullError, LinkError, QueryError
+from tests.runtime.test_process import InThread, query, write
+
+
+@pytest.fixture
+def node(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("c")
+    more = '[limits]\ncheckpoint_every = "50ms"\nsubscriber_timeout = "1s"\n'
+    made = InThread(write(folder, more=more), monkeypatch)
+    yield f"ipc://{folder}/a"
+    made.stop()
+
+
+@pytest.fixture
+def fed(node):
+    with md.connect(node, timeout="20s") as made:
+        made.deploy(query())
+        yield made
+
+
+def test_nobody_there_is_said_in_time(tmp_path):
+    with pytest.raises(LinkError, match=r"waited 200ms for node at ipc://.*is a node listening") as caught:
+        md.connect(f"ipc://{tmp_path}/none", timeout="200ms")
+    assert caught.value.code == "link.timeout"
+
+
+@pytest.mark.parametrize("address", ["tcp://192.0.2.1:5555", "nonsense", "tcp://127.0.0.1:*"])
+def test_addresses_that_are_refused(address):
+    with pytest.raises(LinkError, match="connect:"):
+        md.connect(address)
+
+
+def test_rows_come_as_they_were_published(fed):
+    with fed.subscribe("q.out", from_="oldest") as trains:
+        fed.publish("q.rows", {"ts": [1, 2, 3], "v": [5, -5, 6]})
+        fed.publish("q.rows", pa.table({"v": pa.array([7], pa.int32()), "ts": [4]}))
+        fed.boundary("q.rows", 1000)
+        fed.finish("q.rows")
+        table = trains.table("20s")
+        assert table["v"].to_pylist() == [5, 6, 7]
+        assert table.schema.names == ["ts", "v"]
+        assert trains.ended
+        assert trains.next("1ms") is None
+    fed.flush("20s")
+    with fed.subscribe("q.out", from_=2) as again:
+        assert again.table("20s")["v"].to_pylist() == [7]
+
+
+def test_what_does_not_fit_is_refused_whole(fed):
+    fed.publish("q.rows", {"ts": [10], "v": [1]})
+    for data, says in [
+        ({"ts": [1]}, "column 'v' is missing"),
+        ({"ts": [1], "v": ["x"]}, "expected int64"),
+        ({"ts": [1, None], "v": [1, 1]}, "row 1 holds null"),
+        ({"ts": [1], "v": [1], "w": [1]}, "'w' isn't in the schema"),
+    ]:
+        with pytest.raises(DataError, match=says):
+            fed.publish("q.rows", data)
+    with pytest.raises(DataError, match="is no time for a boundary"):
+        fed.boundary("q.rows", "soon")
+    fed.boundary("q.rows", 500)
+    with pytest.raises(DataError, match="below the last one"):
+        fed.boundary("q.rows", 499)
+    fed.finish("q.rows")
+    with pytest.raises(DataError, match="was finished by this client"):
+        fed.publish("q.rows", {"ts": [600], "v": [1]})
+    with fed.subscribe("q.out", from_="oldest") as trains:
+        assert trains.table("20s")["v"].to_pylist() == [1]
+
+
+def test_names_and_commands_that_lead_nowhere(fed):
+    with pytest.raises(LinkError, match=r"has no source 'q\.row' .did you mean 'q\.rows'"):
+        fed.publish("q.row", {"ts": [1], "v": [1]})
+    with pytest.raises(LinkError, match=r"no stream 'q\.ot'"):
+        fed.subscribe("q.ot")
+    with pytest.raises(LinkError, match="from_ is -3"):
+        fed.subscribe("q.out", from_=-3)
+    with pytest.raises(LinkError, match="is deployed already"):
+        fed.deploy(query())
+    other = md.Query("other")
+    other.sink("out", other.source("rows", {"v": "int64"}, time=None))
+    with pytest.raises(QueryError, match="no node 'elsewhere'"):
+        fed.deploy(other, at={"elsewhere": ["rows"]})
+    with pytest.raises(LinkError, match="no query 'w'"):
+        fed.undeploy("w")
+    with fed.subscribe("q.out"), pytest.raises(LinkError, match="being read already"):
+        fed.subscribe("q.out")
+
+
+def test_removing_a_query_ends_those_who_use_it(fed):
+    fed.publish("q.rows", {"ts": [1], "v": [1]})
+    with fed.subscribe("q.out", from_="oldest") as trains:
+        assert trains.next("20s") is not None
+        fed.undeploy("q")
+        with pytest.raises(LinkError, match="query 'q' was removed"):
+            trains.next("20s")
+    with pytest.raises(LinkError, match="query 'q' was removed"):
+        fed.publish("q.rows", {"ts": [2], "v": [1]})
+    fed._publishers.clear()  # So that leaving does not wait for what can't come.
+
+
+def test_a_second_publisher_and_a_finished_source(fed, node):
+    with md.connect(node, timeout="20s") as other:
+        fed.publish("q.rows", {"ts": [1], "v": [1]})
+        other.publish("q.rows", {"ts": [2], "v": [2]})
+        fed.finish("q.rows")
+        other.finish("q.rows")
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            assert sorted(trains.table("20s")["v"].to_pylist()) == [1, 2]
+    with md.connect(node, timeout="20s") as late, pytest.raises(LinkError, match="has ended"):
+        late.publish("q.rows", {"ts": [3], "v": [3]})
+
+
+def test_a_wait_without_rows_ends(fed):
+    with fed.subscribe("q.out", timeout="50ms") as trains:
+        with pytest.raises(LinkError, match=r"for rows of 'q\.out'") as caught:
+            next(iter(trains))
+        assert caught.value.code == "link.timeout"
+        with pytest.raises(LinkError, match="waited"):
+            trains.table("10ms")
+    with pytest.raises(LinkError, match="was closed"):
+        trains.next()
+
+
+def test_a_reader_that_takes_nothing_is_cut_off_and_told_where(fed):
+    """One window of credit fills; then nothing moves for longer than the node is patient."""
+    rows = 200_000
+    with fed.subscribe("q.out", from_="oldest") as trains:
+        table = pa.table({"ts": range(rows), "v": [1] * rows})
+        for _ in range(5):
+            fed.publish("q.rows", table)
+        fed._loop.wait(lambda: trains._mind.receiver.refusal is not None, "being cut off", 30_000_000)
+        taken = sum(len(trains.next("20s")) for _ in range(len(trains._mind.waiting)) if trains._mind.waiting)
+        with pytest.raises(LinkError, match="nothing was taken for 1 s") as caught:
+            trains.next("20s")
+        assert caught.value.code == "E_CUT_OFF"
+        assert 0 < taken < 5 * rows
+        at = trains.next_row
+    with fed.subscribe("q.out", from_=at) as rest:
+        more = 0
+        while taken + more < 5 * rows:
+            more += len(rest.next("20s"))
+        assert taken + more == 5 * rows
+
+
+def test_a_node_that_takes_nothing_fills_and_then_refuses(fed, monkeypatch):
+    from medusa.runtime import publishing
+
+    fed.publish("q.rows", {"ts": [1], "v": [1]})
+    publisher = fed._publishers["q.rows"]
+    monkeypatch.setattr(type(publisher._mind.sender), "full", property(lambda self: True))
+    monkeypatch.setattr(fed._loop, "timeout_us", 50_000)
+    with pytest.raises(FullError, match="has not taken .* bytes for 50ms"):
+        fed.publish("q.rows", {"ts": [2], "v": [1]})
+    monkeypatch.undo()
+    assert isinstance(publisher, publishing.Publisher)
+
+
+def test_after_closing_every_call_says_so(node):
+    fed = md.connect(node, timeout="20s")
+    assert "medusa.Federation at a" in repr(fed)
+    fed.close()
+    fed.close()
+    for call in (fed.status, lambda: fed.subscribe("q.out"), lambda: fed.undeploy("q")):
+        with pytest.raises(LinkError, match="was closed"):
+            call()

@@ -1,0 +1,187 @@
+"""Starting a node: configuration, folders, recovery, the last checkpoint; without a process."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import medusa as md
+from medusa.errors import ConfigError, StateError
+from medusa.node.catalog import Catalog
+from medusa.runtime import process
+from medusa.runtime.clock import SystemClock
+from medusa.runtime.files import FolderStore
+from medusa.runtime.process import load_settings, run_node
+from medusa.runtime.recovery import recover
+
+SCHEMA = {"ts": "int64", "v": "int64"}
+
+
+def write(folder, *, name="a", data="data", more="") -> str:
+    path = folder / f"{name}.toml"
+    path.write_text(f'name = "{name}"\nlisten = "ipc://{folder}/{name}"\ndata = "{data}"\n{more}')
+    return str(path)
+
+
+def query() -> md.Query:
+    q = md.Query("q")
+    q.sink("out", q.source("rows", SCHEMA, time="ts", unit="us").filter("v > 0", name="f"))
+    return q
+
+
+class InThread:
+    """A node in a thread of this process: quick to start, and its loop can be told to stop."""
+
+    def __init__(self, config: str, monkeypatch) -> None:
+        self.error: BaseException | None = None
+        self._loops: list = []
+        listening = threading.Event()
+        honest = process.NodeLoop.begin
+
+        def begin(loop):
+            self._loops.append(loop)
+            honest(loop)
+            listening.set()
+
+        monkeypatch.setattr(process.NodeLoop, "begin", begin)
+        # Signals belong to the main thread.
+        monkeypatch.setattr(process, "_signals", lambda loop: __import__("contextlib").nullcontext())
+        self._thread = threading.Thread(target=self._run, args=(config,), daemon=True)
+        self._thread.start()
+        assert listening.wait(30), self.error
+
+    def _run(self, config: str) -> None:
+        try:
+            run_node(config)
+        except BaseException as error:
+            self.error = error
+
+    def stop(self) -> None:
+        for loop in self._loops:
+            loop.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("p")  # The path of a socket has to be short.
+
+
+def test_stopped_and_started_again_it_goes_on(folder, monkeypatch, capsys):
+    config = write(folder)
+    address = f"ipc://{folder}/a"
+    node = InThread(config, monkeypatch)
+    assert capsys.readouterr().out == f"node a listening on {address}\n"
+    with md.connect(address, timeout="30s") as fed:
+        fed.deploy(query())
+        fed.publish("q.rows", {"ts": [1, 2], "v": [1, -1]})
+    node.stop()
+    node = InThread(config, monkeypatch)
+    with md.connect(address, timeout="30s") as fed:
+        fed.publish("q.rows", {"ts": [3], "v": [3]})
+        fed.flush()
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            rows = [row["v"] for _ in range(2) for row in trains.next("30s").batch.to_pylist()]
+        assert rows == [1, 3]
+        fragment = fed.status()["fragments"][0]
+        assert fragment["checkpoints"] >= 1
+    node.stop()
+
+
+def test_the_last_checkpoint_covers_everything(folder, monkeypatch):
+    config = write(folder, more='[limits]\ncheckpoint_every = "10min"\n')
+    node = InThread(config, monkeypatch)
+    with md.connect(f"ipc://{folder}/a", timeout="30s") as fed:
+        fed.deploy(query())
+        fed.publish("q.rows", {"ts": [1], "v": [7]})
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            assert trains.next("30s").batch.to_pylist()[0]["v"] == 7
+        fed.close()
+    node.stop()
+    store = FolderStore(folder / "data")
+    found = recover(store, SystemClock(), node="a", warn=pytest.fail)
+    store.close()
+    assert found.saved["q/rows"].record.inputs[0].next_seq == 1
+    assert found.saved["q/rows"].record.outputs[0].entries[0].end == 1
+
+
+def test_configurations_that_cannot_be_read(folder):
+    with pytest.raises(ConfigError, match="can't be read: No such file"):
+        load_settings(folder / "none.toml")
+    (folder / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="no UTF-8"):
+        load_settings(folder / "bytes.toml")
+    (folder / "large.toml").write_bytes(b"#" * (1 << 20 | 1))
+    with pytest.raises(ConfigError, match="larger than"):
+        load_settings(folder / "large.toml")
+    settings = load_settings(write(folder, data="x/y"))
+    assert settings.data == str(folder.resolve() / "x/y")
+
+
+def test_a_data_folder_that_cannot_be_made(folder):
+    (folder / "file").write_text("")
+    with pytest.raises(StateError, match="data folder .* can't be made"):
+        run_node(write(folder, data="file/below"))
+    with pytest.raises(StateError):
+        run_node(write(folder, data="file"))
+
+
+def store_with(folder, *catalogs: bytes) -> FolderStore:
+    from medusa.engine.checkpoint import seal
+    from medusa.runtime.host import group_name
+
+    store = FolderStore(folder / "data")
+    for number, data in enumerate(catalogs, start=1):
+        store.write(group_name("", number), seal({"catalog": data}, {}))
+    return store
+
+
+def test_a_damaged_catalog_falls_back_and_says_so(folder):
+    said: list[str] = []
+    store = store_with(folder, Catalog("a").to_bytes(), b"\xc1")
+    found = recover(store, SystemClock(), node="a", warn=said.append)
+    assert found.catalog.fragments == {}
+    assert "is damaged" in said[0]
+    assert found.first_token == 3
+    store.close()
+
+
+def test_without_a_whole_catalog_it_refuses_to_guess(folder):
+    store = store_with(folder, b"\xc1")
+    with pytest.raises(StateError, match="no catalog there is whole"):
+        recover(store, SystemClock(), node="a", warn=lambda text: None)
+    store.close()
+
+
+def test_a_folder_of_another_node_is_refused(folder):
+    store = store_with(folder, Catalog("b").to_bytes())
+    with pytest.raises(StateError, match="belongs to node 'b', this is 'a'"):
+        recover(store, SystemClock(), node="a", warn=pytest.fail)
+    store.close()
+
+
+def test_lives_only_grow(folder):
+    store = FolderStore(folder / "data")
+    lives = [recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation for _ in range(3)]
+    assert lives == sorted(set(lives))
+    assert [name for name in store.names() if name.startswith("life-")] == [f"life-{lives[-1]:012d}"]
+    store.close()
+
+
+def test_text_of_peers_is_escaped_and_repetition_counted(capsys):
+    from medusa.wire.outbox import Report
+
+    log = process._Log("a")
+    report = Report(level="error", what="x", fields={"text": "evil\x1b[2J\n" + "y" * 1000})
+    for _ in range(3):
+        log.report(report)
+    log.report(Report(level="debug", what="quiet"))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "\x1b" not in lines[0]
+    assert "\\x1b[2J\\n" in lines[0]
+    assert len(lines[0]) < 400
