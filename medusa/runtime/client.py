@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Federation", "connect"]
 
 ASK_EVERY_S = 0.05
+SPREAD_TIMEOUT_US = 15_000_000
+"""Commands that a node passes on wait at least so long: longer than it waits for the others."""
 
 
 def connect(address: str, timeout: Duration = "5s") -> Federation:
@@ -85,7 +87,7 @@ class Federation:
         where = at if at is not None else {self.node: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.
         places = tuple((node, tuple(boxes)) for node, boxes in where.items())
-        self._ask(lambda number: Deploy(request=number, at=places), graph_to_msgpack(graph))
+        self._ask(lambda number: Deploy(request=number, at=places), graph_to_msgpack(graph), spread=True)
 
     def undeploy(self, name: str) -> None:
         """Stop a query on all its nodes and forget its state; ask the node that deployed it.
@@ -93,7 +95,7 @@ class Federation:
         Raises:
             LinkError: no such query, or a node didn't answer.
         """
-        self._ask(lambda number: Remove(request=number, query=name))
+        self._ask(lambda number: Remove(request=number, query=name), spread=True)
 
     def status(self) -> dict[str, Any]:
         """What the node runs and how it goes: docs/nodes.md describes each field.
@@ -104,12 +106,15 @@ class Federation:
         found: dict[str, Any] = self._ask(lambda number: StatusRequest(request=number))
         return found
 
-    def _ask(self, make: Callable[[int], Message], payload: bytes | None = None) -> Any:
+    def _ask(
+        self, make: Callable[[int], Message], payload: bytes | None = None, *, spread: bool = False
+    ) -> Any:
         """Send a command and wait for its answer; it is sent again after a reconnect."""
+        timeout_us = max(self._loop.timeout_us, SPREAD_TIMEOUT_US) if spread else self._loop.timeout_us
         with self._loop.mind() as mind:
             number = mind.request(make, payload)
         try:
-            self._loop.wait(lambda: number in mind.replies, "an answer", self._loop.timeout_us)
+            self._loop.wait(lambda: number in mind.replies, "an answer", timeout_us)
             reply, document = mind.replies[number]
         finally:
             mind.give_up(number)

@@ -26,13 +26,15 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from medusa.errors import LinkError
+from medusa.wire import limits
 
 __all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
 
 LIBZMQ_MIN = (4, 3, 3)
 """Older ones can be stopped by a stranger before any handshake (CVE-2020-15166)."""
 
-FRAME_BYTES_MAX = 64 << 20
+FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
+"""Larger ones end the connection before they are read."""
 PARTS_MAX = 3
 HIGH_WATER = 64
 """Messages per direction of a connection. Too small: a thread switch per message."""
