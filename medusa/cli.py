@@ -101,7 +101,8 @@ def demo(name: str, *, as_json: bool, **options: Any) -> None:
 @main.command(epilog=_example("medusa node edge-1.toml"))
 @click.argument("config", type=_FILE)
 @click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
-def node(config: Path, with_parent: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
+def node(config: Path, with_parent: bool, as_json: bool) -> None:
     """Run a node until it is told to stop (Ctrl-C, SIGTERM).
 
     CONFIG is a TOML file: name, listen, data, [peers], [limits]; docs/nodes.md describes it. A node
@@ -111,7 +112,7 @@ def node(config: Path, with_parent: bool) -> None:
 
     if with_parent:
         threading.Thread(target=_end_with_input, daemon=True).start()
-    run_node(config)
+    run_node(config, as_json=as_json)
 
 
 @main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
