@@ -128,7 +128,9 @@ def summary(contestant: Contestant, rows: int) -> dict[str, Any]:
         "events_per_s": rows / statistics.median(wall),
         "cpu_s": cpu,
         "wall_s": wall,
-        "peak_beyond_input_bytes": max(run["peak_bytes"] - run["input_bytes"] for run in contestant.runs),
+        "peak_beyond_input_bytes": max(
+            0, *(run["peak_bytes"] - run["input_bytes"] for run in contestant.runs)
+        ),
     }
 
 

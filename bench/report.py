@@ -24,7 +24,7 @@ def engines_table(found: Mapping[str, Any]) -> str:
     ]
     for name, engines in found["workloads"].items():
         lines += [f"## {name}", "", *_rows(engines), ""]
-        if ratio := best_ratio(engines):
+        if found["threads"] == 1 and (ratio := best_ratio(engines)):
             lines += [
                 f"Medusa / best batch engine ({ratio[1]}): **{ratio[0]:.2f}** (goal {GOALS[name]}).",
                 "",
