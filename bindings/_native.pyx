@@ -5,6 +5,7 @@ The pieces hold checks, ownership and the GIL; no algorithm and no policy.
 """
 
 include "common.pxi"
+include "gather.pxi"
 include "window.pxi"
 include "keys.pxi"
 include "lateness.pxi"

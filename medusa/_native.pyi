@@ -165,6 +165,18 @@ class Queue:
     def nbytes(self) -> int: ...
     def __len__(self) -> int: ...
 
+def filter_rows(rows: Any, mask: Any) -> Batch:
+    """The rows of a batch for which ``mask`` is true (false and null go), as a new batch, in order.
+
+    Args:
+        rows: a struct array (Arrow PyCapsule) of bools, numbers, times, decimal128, utf8 or binary.
+        mask: a bool array (Arrow PyCapsule) of as many rows.
+
+    Raises:
+        ValueError: a column of another type, or a mask that doesn't fit.
+        MemoryError: nothing was made.
+    """
+
 def hash_partition(rows: Any) -> Any:
     """One uint64 per row (Arrow PyCapsule): fixed for all nodes, versions and Arrow layouts."""
 

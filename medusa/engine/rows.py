@@ -1,7 +1,7 @@
 """Picking rows of batches without the convenience wrappers, which cost more than the work.
 
-Measured on 65,536 rows of three 8-byte columns, half of them kept: ``RecordBatch.filter`` 410 us,
-an index and ``array_take`` 200 us; on 64 rows ``RecordBatch.filter`` 11 us and the index 25 us.
+Large trains are filtered by native code, all columns in one call; on small ones getting there costs
+more than ``RecordBatch.filter``. Schemas have at least one column, so batches know their rows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from medusa._native import filter_rows as native_filter_rows
 from medusa.elements import Train
 
 __all__ = [
@@ -84,12 +85,32 @@ def filter_rows(train: Train, keep: pa.Array) -> Train:
         pick = train.batch.filter(keep)
         times = None if train.times is None else train.times.filter(keep)
         late = None if train.late is None else train.late.filter(keep)
-    else:
-        index = pa.array(np.flatnonzero(as_bools(keep)))
-        pick = take(train.batch, index)
-        times = None if train.times is None else take_array(train.times, index)
-        late = None if train.late is None else take_array(train.late, index)
+        return Train(batch=pick, times=times, late=late, kind=train.kind)
+    columns = train.batch.columns
+    hidden = [array for array in (train.times, train.late) if array is not None]
+    shown = len(columns)
+    alias = None if train.times is None else _alias(train.times, columns)
+    if alias is not None:
+        del hidden[0]
+    rows = pa.RecordBatch.from_arrays([*columns, *hidden], [""] * (shown + len(hidden)))
+    kept = pa.record_batch(native_filter_rows(rows, keep)).columns
+    late = None if train.late is None else kept[-1]
+    times = None
+    if train.times is not None:
+        times = kept[shown] if alias is None else kept[alias].view(train.times.type)
+    pick = pa.RecordBatch.from_arrays(kept[:shown], schema=train.batch.schema)
     return Train(batch=pick, times=times, late=late, kind=train.kind)
+
+
+def _alias(times: pa.Array, columns: list[pa.Array]) -> int | None:
+    """The column that holds the times as they are, as that of a source in microseconds does."""
+    address, offset = times.buffers()[1].address, times.offset
+    for index, column in enumerate(columns):
+        if column.type in (TIME, _INT64) and column.offset == offset and not column.null_count:
+            values = column.buffers()[1]
+            if values is not None and values.address == address:
+                return index
+    return None
 
 
 def on_time_rows(train: Train) -> Train:
