@@ -64,13 +64,14 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@main.command(epilog=_example("medusa demo netmon --speed 60 --report netmon.html"))
+@main.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
 @click.argument("name", type=click.Choice(["netmon"]))
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),
-    default=0.0,
-    help="1 is real time, 60 a minute per second, 0 (default) as fast as possible",
+    default=60.0,
+    show_default=True,
+    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="of the delays that disorder the flows")
 @click.option(

@@ -28,7 +28,7 @@ __all__ = ["Options", "run_demo"]
 class Options:
     """What the command was told; see its help."""
 
-    speed: float = 0.0
+    speed: float = 60.0
     seed: int = 0
     report: Path = Path("netmon-report.html")
     trace: Path | None = None

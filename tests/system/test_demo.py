@@ -25,7 +25,7 @@ DEADLINE_S = 120
 
 
 def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "--report", str(tmp_path / "report.html"), *options]
+    command = [*COMMAND, "--speed", "0", "--report", str(tmp_path / "report.html"), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
