@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from medusa.elements import END_US, START_US, Train
-from medusa.engine.ingest import normalise, times_of
+from medusa.engine.boxes.source import checked_times
+from medusa.engine.ingest import normalise
 from medusa.errors import DataError, FullError, LinkError
 from medusa.query.boxes import Field, Source
 from medusa.query.suggest import did_you_mean
@@ -70,7 +71,7 @@ class Publisher:
                 raise DataError(f"source {self.name!r} was finished by this client", code="data.finished")
             pieces: list[tuple[Any, int, bool]] = []
             for batch in normalise(data, self._source.schema, source=self.name):
-                times_of(batch, self._source)
+                checked_times(batch, self._source)
                 pieces += self._codec.encode(Train(batch=batch))
             self._await_room()
             with self._loop.mind():

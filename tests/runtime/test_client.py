@@ -61,6 +61,7 @@ def test_what_does_not_fit_is_refused_whole(fed):
         ({"ts": [1], "v": ["x"]}, "expected int64"),
         ({"ts": [1, None], "v": [1, 1]}, "row 1 holds null"),
         ({"ts": [1], "v": [1], "w": [1]}, "'w' isn't in the schema"),
+        ({"ts": [11, 2**61, 12], "v": [2, 3, 4]}, "a time is out of range"),
     ]:
         with pytest.raises(DataError, match=says):
             fed.publish("q.rows", data)

@@ -16,7 +16,7 @@ from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.units import duration_text
 
-__all__ = ["SourceBox"]
+__all__ = ["SourceBox", "checked_times"]
 
 TIME_MAX_US = 1 << 60
 """Times beyond it, either way, are refused: sums of a time and a length never overflow."""
@@ -60,7 +60,7 @@ class SourceBox(Operator):
         """
         if not self._judges:
             return None
-        return _in_range(times_of(batch, self.spec), self.id)
+        return checked_times(batch, self.spec)
 
     def check_train(self, train: Train) -> None:
         """Check rows that were judged elsewhere.
@@ -188,6 +188,18 @@ class SourceBox(Operator):
         self.worst_late_us = state.meta["worst_late_us"]
         self._promised_us = state.meta["promised_us"]
         self._lateness = self._judge(state.meta["max_us"])
+
+
+def checked_times(batch: pa.RecordBatch, source: Source) -> pa.Array | None:
+    """The times of rows for a source, with all that a source asks of them; None for one without time.
+
+    A publisher runs it too, so that what a node would refuse is refused before it is sent.
+
+    Raises:
+        DataError: a time is null or out of range.
+    """
+    times = times_of(batch, source)
+    return None if times is None else _in_range(times, source.id)
 
 
 def _in_range(times: pa.Array, source: str) -> pa.Array:
