@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,9 @@ def main(state: str, out: str, total: int, kill_after: int, seed: int) -> None:
         lines.write("done\n")
 
 
-def take(run: Any, lines: Any) -> None:
-    for sink in SINKS:
+def take(run: Any, lines: Any, sinks: Sequence[str] = SINKS) -> None:
+    """Append what has come, each row with its number."""
+    for sink in sinks:
         first = run.taken(sink)
         table = run.take(sink)
         columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
