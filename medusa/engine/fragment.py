@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
+from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
@@ -76,6 +77,10 @@ class Fragment:
                     self._scheduler.connect(box, port, places[id], input)
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
+        self._combines: dict[str, list[CombineBox]] = {id: [] for id in self.sources}
+        for id, known in self._combines.items():
+            readers = [boxes[places[reader]] for reader, _ in checked.consumers.get(Input(id), ())]
+            known += [box for box in readers if isinstance(box, CombineBox)]
 
     # Names
 
@@ -141,8 +146,8 @@ class Fragment:
         column and their lateness is judged here.
 
         Raises:
-            DataError: unknown source, wrong columns, null times, a decreasing boundary: nothing
-                changed. Or a failed row with ``on_error="stop"``: see ``stopped``.
+            DataError: unknown source, wrong columns, null times, a decreasing boundary, malformed
+                partial results: nothing changed. Or a failed row with ``on_error="stop"``: see ``stopped``.
         """
         self._refuse_after_failure()
         if isinstance(element, Boundary):
@@ -155,6 +160,8 @@ class Fragment:
             )
         _refuse_ended(box)
         box.check_train(element)
+        for combine in self._combines[source]:
+            combine.check_train(source, element)
         times = self.check_rows(source, [element.batch])
         if box.spec.judged:
             box.receive(0, element)

@@ -180,9 +180,10 @@ class FragmentHost:
     def _open(self, name: str, life: int, graph: Graph) -> None:
         try:
             self._running[name] = _Running(Fragment(graph, clock=self._clock), life)
-        except MedusaError as error:
+        except Exception as error:
+            why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
             self._running[name] = _Running(None, life, failed=True)
-            self._tell(name, life, Failed(name, str(error)))
+            self._tell(name, life, Failed(name, why))
 
     def _run(self, effect: RunFragment) -> None:
         name = effect.fragment

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from medusa._native import Batch, Window
@@ -13,6 +15,7 @@ from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
+from medusa.errors import DataError
 from medusa.query.boxes import Aggregate, Schema
 from medusa.query.expression import Named
 from medusa.query.types import schema_to_arrow
@@ -145,7 +148,8 @@ class CombineBox(Operator):
         self._input_schema = pa.schema(
             [pa.field(f.name, TIME if i < 2 else native_arrow(f.type)) for i, f in enumerate(input)]
         )
-        self._window = Window(
+        self._make_window = partial(
+            Window,
             size_us=spec.size_us,
             advance_us=spec.advance_us,
             keys=[native_type(type) for type in self._types[2 : 2 + width]],
@@ -153,7 +157,33 @@ class CombineBox(Operator):
             aggregates=calls,
             stage="combine",
         )
+        self._window = self._make_window()
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in spec.inputs]
+
+    def check_train(self, source: str, train: Train) -> None:
+        """Check partial results of another node before they are taken; nothing changes.
+
+        Raises:
+            DataError: a row can't have come from a partial window of this box.
+        """
+        kept = on_time_rows(train)
+        try:
+            self._check(kept.batch)
+            if not np.array_equal(as_int64(kept.times), as_int64(kept.batch.column(1)) - 1):
+                raise ValueError("a row's time is not the last microsecond of its window")
+        except ValueError as error:
+            raise DataError(
+                f"source {source!r}: not partial results of window {self.id!r}: {error}", code="data.partial"
+            ) from None
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        """ValueError unless the window can take these rows: a window of its own has to take them first."""
+        if batch.num_rows == 0:
+            return
+        self._make_window().add(self._widened(batch))
+        ends = as_int64(batch.column(1))
+        if (ends[1:] < ends[:-1]).any():
+            raise ValueError("the windows don't come in order of their ends")
 
     def on_train(self, input: int, train: Train) -> None:
         kept = on_time_rows(train)
@@ -205,6 +235,8 @@ class CombineBox(Operator):
         for input in range(len(self._waiting)):
             table = expect_table(state.tables, f"input-{input}", self._schema)
             self._waiting[input] = [batch for batch in table.to_batches() if batch.num_rows]
+            for batch in self._waiting[input]:
+                self._check(batch)
         if self.input_us_of(state) > START_US:
             self._window.close(self.input_us_of(state))
 

@@ -1,0 +1,94 @@
+"""The engine's thread survives what fragments do; its jobs run here in the caller's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from medusa.elements import END_US, Boundary, Element, Train
+from medusa.engine.boxes.aggregate import CombineBox
+from medusa.query.boxes import Graph
+from medusa.runtime.host import Failed, FragmentHost, Ran
+from medusa.sim.disk import Disk
+from medusa.wire.outbox import RunFragment
+from tests.engine.test_partials import altered, cut
+
+
+class Clock:
+    def now_us(self) -> int:
+        return 0
+
+    def monotonic_us(self) -> int:
+        return 0
+
+
+class AtOnce:
+    """A worker that does each job when it is given."""
+
+    idle = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def give(self, job: Callable[[], None]) -> None:
+        job()
+
+    def stop(self) -> None:
+        """Nothing is left."""
+
+
+def hosting(graph: Graph, *names: str) -> FragmentHost:
+    host = FragmentHost(Disk("d"), Clock(), wake=lambda: None, worker=AtOnce)
+    for name in names:
+        host.open(name, graph)
+    return host
+
+
+def run(host: FragmentHost, fragment: str, element: Element, stream: str = "in0") -> list[Any]:
+    host.run(RunFragment(fragment=fragment, stream=stream, element=element))
+    return [done for done in host.finished() if isinstance(done, Ran | Failed)]
+
+
+def test_malformed_partials_are_refused_and_the_fragment_goes_on() -> None:
+    core, good = cut()
+    host = hosting(core, "f")
+    (refused,) = run(host, "f", altered(good, {"d.set": [b"x"] * 4}))
+    assert isinstance(refused, Ran)
+    assert "not partial results of window" in refused.refused
+    assert refused.outputs == []
+    (taken,) = run(host, "f", good)
+    assert taken == Ran("f", [])
+    run(host, "f", Boundary(END_US), "in1")
+    (done,) = run(host, "f", Boundary(END_US))
+    assert sum(len(each) for _, each in done.outputs if isinstance(each, Train)) == 4
+
+
+def test_a_broken_box_stops_its_fragment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, good = cut()
+    host = hosting(core, "f", "g")
+
+    def broken(box: CombineBox, input: int, train: Train) -> None:
+        raise ValueError("a box is broken")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CombineBox, "on_train", broken)
+        assert run(host, "f", good) == [Failed("f", "ValueError: a box is broken")]
+        assert run(host, "f", good) == []
+    assert run(host, "g", good) == [Ran("g", [])]
+
+
+def test_a_fragment_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, good = cut()
+
+    def broken(*arguments: Any, **settings: Any) -> None:
+        raise ValueError("can't be made")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("medusa.runtime.host.Fragment", broken)
+        host = hosting(core, "f")
+    assert host.finished() == [Failed("f", "ValueError: can't be made")]
+    assert run(host, "f", good) == []
+    host.open("g", core)
+    assert run(host, "g", good) == [Ran("g", [])]
