@@ -62,6 +62,20 @@ cdef int check(md_rc rc, md_error *err) except -1:
     raise AssertionError(f"unexpected result {<int>rc}: {text}")
 
 
+cdef int refuse_busy(bint busy) except -1:
+    """Called with the GIL held, before native code reads or writes an object that has a state."""
+    if busy:
+        raise RuntimeError("at work already: one thread at a time, and not from inside its own call")
+    return 0
+
+
+cdef int enter(bint *busy) except -1:
+    """Mark an object as at work, for a call that may release the GIL; the caller clears the mark."""
+    refuse_busy(busy[0])
+    busy[0] = True
+    return 0
+
+
 cdef class Borrowed:
     """A foreign array, borrowed from its capsules for one call.
 

@@ -20,6 +20,7 @@ cdef class Keys:
 
     cdef md_keys *_keys
     cdef int64_t _taken
+    cdef bint _busy
 
     def __cinit__(self, keys, *, uint64_t seed=0):
         cdef md_type types[64]
@@ -33,23 +34,31 @@ cdef class Keys:
         md_keys_free(self._keys)
 
     def map(self, rows, *, bint insert=True):
-        cdef Borrowed source = borrow(rows)
+        cdef Borrowed source
         cdef ArrowArray ids
         cdef md_error err
         cdef md_rc rc
         cdef int64_t length = 0
-        with nogil:
-            rc = md_keys_map_rows(self._keys, source.schema, source.array, self._taken, insert, &ids, &length, &err)
-        check(rc, &err)
-        self._taken += length
-        return own_flat("i", &ids)
+        enter(&self._busy)
+        try:
+            source = borrow(rows)
+            with nogil:
+                rc = md_keys_map_rows(self._keys, source.schema, source.array, self._taken, insert, &ids, &length,
+                                      &err)
+            check(rc, &err)
+            self._taken += length
+            return own_flat("i", &ids)
+        finally:
+            self._busy = False
 
     def __len__(self):
+        refuse_busy(self._busy)
         return self._keys.count
 
     def keys(self):
         cdef ArrowSchema schema
         cdef ArrowArray array
         cdef md_error err
+        refuse_busy(self._busy)
         check(md_keys_export(self._keys, &schema, &array, &err), &err)
         return own(&schema, &array)

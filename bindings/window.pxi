@@ -74,6 +74,7 @@ cdef class Window:
     """Groups and accumulators of a tumbling or sliding window, in panes."""
 
     cdef md_window *_w
+    cdef bint _busy
 
     def __cinit__(self, *, int64_t size_us, int64_t advance_us, keys, inputs, aggregates, stage="whole",
                   uint64_t seed=0):
@@ -110,49 +111,64 @@ cdef class Window:
         md_window_free(self._w)
 
     def add(self, rows):
-        cdef Borrowed source = borrow(rows)
+        cdef Borrowed source
         cdef md_error err
         cdef md_rc rc
-        if source.array.length < 256:
-            rc = md_window_add(self._w, source.schema, source.array, &err)
-        else:
-            with nogil:
+        enter(&self._busy)
+        try:
+            source = borrow(rows)
+            if source.array.length < 256:
                 rc = md_window_add(self._w, source.schema, source.array, &err)
-        check(rc, &err)
+            else:
+                with nogil:
+                    rc = md_window_add(self._w, source.schema, source.array, &err)
+            check(rc, &err)
+        finally:
+            self._busy = False
 
     def close(self, int64_t boundary_us):
         cdef ArrowSchema schema
         cdef ArrowArray array
         cdef md_error err
         cdef md_rc rc
-        with nogil:
-            rc = md_window_close(self._w, boundary_us, &err)
-        check(rc, &err)
-        out = []
-        while md_window_take(self._w, &schema, &array) == MD_OK:
-            out.append(own(&schema, &array))
-        return out
+        enter(&self._busy)
+        try:
+            with nogil:
+                rc = md_window_close(self._w, boundary_us, &err)
+            check(rc, &err)
+            out = []
+            while md_window_take(self._w, &schema, &array) == MD_OK:
+                out.append(own(&schema, &array))
+            return out
+        finally:
+            self._busy = False
 
     def failed(self):
         cdef ArrowSchema schema
         cdef ArrowArray array
-        cdef md_rc rc = md_window_failed(self._w, &schema, &array)
+        cdef md_rc rc
+        refuse_busy(self._busy)
+        rc = md_window_failed(self._w, &schema, &array)
         if rc == MD_EMPTY:
             return None
         check(rc, NULL)
         return own(&schema, &array)
 
     def next_end_us(self):
+        refuse_busy(self._busy)
         return md_window_next_end(self._w)
 
     def oldest_open_us(self):
         cdef int64_t start
+        refuse_busy(self._busy)
         return start if md_window_oldest_open(self._w, &start) else None
 
     def rows_open(self):
+        refuse_busy(self._busy)
         return md_window_rows_open(self._w)
 
     def nbytes(self):
+        refuse_busy(self._busy)
         return md_window_nbytes(self._w)
 
     def state(self):
@@ -160,18 +176,28 @@ cdef class Window:
         cdef ArrowArray array
         cdef md_error err
         cdef md_rc rc
-        with nogil:
-            rc = md_window_state(self._w, &schema, &array, &err)
-        check(rc, &err)
-        return own(&schema, &array)
+        enter(&self._busy)
+        try:
+            with nogil:
+                rc = md_window_state(self._w, &schema, &array, &err)
+            check(rc, &err)
+            return own(&schema, &array)
+        finally:
+            self._busy = False
 
     def position(self):
+        refuse_busy(self._busy)
         return md_window_boundary(self._w), md_window_taken(self._w)
 
     def load(self, state, int64_t boundary_us, int64_t taken):
-        cdef Borrowed source = borrow(state)
+        cdef Borrowed source
         cdef md_error err
         cdef md_rc rc
-        with nogil:
-            rc = md_window_load(self._w, source.schema, source.array, boundary_us, taken, &err)
-        check(rc, &err)
+        enter(&self._busy)
+        try:
+            source = borrow(state)
+            with nogil:
+                rc = md_window_load(self._w, source.schema, source.array, boundary_us, taken, &err)
+            check(rc, &err)
+        finally:
+            self._busy = False

@@ -7,9 +7,10 @@ and clocks, ``medusa.sim`` with virtual time and a disk that can fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Protocol, TypeVar
 
-__all__ = ["Buffer", "Clock", "Store", "Workers"]
+__all__ = ["Buffer", "Clock", "Lock", "Store", "Workers"]
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""
@@ -25,6 +26,24 @@ class Clock(Protocol):
 
     def monotonic_us(self) -> int:
         """Microseconds since some fixed moment; never runs back."""
+
+
+class Lock(Protocol):
+    """A lock between threads, as ``threading.Lock`` and ``threading.RLock`` are."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take it; without ``blocking`` say at once whether that was possible."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def __enter__(self) -> bool:
+        """Wait for it and take it."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Give it back."""
 
 
 class Store(Protocol):

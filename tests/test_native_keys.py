@@ -121,3 +121,23 @@ def test_what_is_no_type_or_no_rows_is_refused() -> None:
         native.Keys("l" * 65)
     with pytest.raises(TypeError, match="PyCapsule"):
         native.Keys("l").map([1])
+
+
+def test_keys_at_work_refuse_every_other_call() -> None:
+    keys = native.Keys("l")
+    rows = pa.record_batch([pa.array([5, 6, 5])], names=["k"])
+
+    class Nosy:
+        refused = 0
+
+        def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+            for call in (lambda: keys.map(rows), lambda: len(keys), keys.keys):
+                with pytest.raises(RuntimeError, match="at work already"):
+                    call()
+                self.refused += 1
+            return rows.__arrow_c_array__()
+
+    nosy = Nosy()
+    assert pa.array(keys.map(nosy)).to_pylist() == [0, 1, 0]
+    assert nosy.refused == 3
+    assert len(keys) == 2

@@ -447,3 +447,48 @@ def test_buffers_may_start_anywhere(shift: int) -> None:
     data: list[Row] = list(zip(times, [(k,) for k in keys], [(v,) for v in values], strict=True))
     want, _ = windows(data, 100, 100, [("count", -1), ("sum", 0)])
     assert_equal(unpack(window.close(10**6)), want, set())
+
+
+class Nosy:
+    """Arrow rows that call something while they are handed over."""
+
+    def __init__(self, rows: Any, calls: list[Any]) -> None:
+        self.rows, self.calls, self.refused = rows, calls, 0
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        for call in self.calls:
+            with pytest.raises(RuntimeError, match="at work already"):
+                call()
+            self.refused += 1
+        return self.rows.__arrow_c_array__()
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_window_at_work_refuses_every_other_call(count: int) -> None:
+    """As it does a second thread, which could only enter while native code runs without the GIL."""
+    window = native.Window(size_us=10, advance_us=10, keys="l", inputs="", aggregates=[("count", -1)])
+    rows = batch("l", [(i % 5, (1,), ()) for i in range(count)])
+    state = window.state()
+    calls: list[Any] = [
+        lambda: window.add(rows),
+        lambda: window.close(10),
+        lambda: window.load(state, 0, 0),
+        window.failed,
+        window.next_end_us,
+        window.oldest_open_us,
+        window.rows_open,
+        window.nbytes,
+        window.state,
+        window.position,
+    ]
+    nosy = Nosy(rows, calls)
+    window.add(nosy)
+    assert nosy.refused == len(calls)
+    assert window.rows_open() == count
+    with pytest.raises(TypeError):
+        window.add(1)
+    window.add(rows)  # neither a call nor a failed one leaves it marked
+    assert window.rows_open() == 2 * count
+    fresh = native.Window(size_us=10, advance_us=10, keys="l", inputs="", aggregates=[("count", -1)])
+    fresh.load(Nosy(pa.record_batch(window.state()), [fresh.rows_open]), *window.position())
+    assert unpack(fresh.close(10)) == unpack(window.close(10)) == [(0, 10, 1, 2 * count)]

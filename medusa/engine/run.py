@@ -23,7 +23,7 @@ from medusa.errors import (
     MedusaError,
     StateError,
 )
-from medusa.ports import Clock
+from medusa.ports import Clock, Lock
 from medusa.query.convert import read_timestamp
 from medusa.units import size_text
 
@@ -33,7 +33,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Run:
-    """A running query. ``md.start`` and ``md.restore`` make it; one thread at a time may use it.
+    """A running query. ``md.start`` and ``md.restore`` make it.
+
+    One thread at a time may push, take and change it; a second one gets ``StateError``. ``taken``,
+    ``positions``, ``stats``, ``explain`` and ``dead`` may be asked from any thread, also from a
+    callback: they wait until what another thread does has ended.
 
     Leaving a ``with`` block closes it: with checkpoints a last one is written, and windows stay
     open in it. Only ``finish`` ends the input and closes all windows.
@@ -46,6 +50,8 @@ class Run:
         clock: Clock,
         memory_bytes: int,
         settings: dict[str, Any],
+        turn: Lock,
+        state: Lock,
         checkpoints: Checkpoints | None = None,
         checkpoint_every_us: int | None = None,
         on_close: Callable[[], None] = lambda: None,
@@ -60,7 +66,8 @@ class Run:
         self._on_close = on_close
         self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
         self._closed = False
-        self._busy = False
+        self._turns = turn  # not reentrant: a callback that pushes is refused as another thread is
+        self._state = state  # reentrant: a callback may ask
         judged = fragment.sources_read_in_time()
         self._warns_late = {name: name in judged and not box.late for name, box in fragment.sources.items()}
 
@@ -145,30 +152,35 @@ class Run:
 
     def taken(self, sink: str) -> int:
         """The number of the next row that ``take`` gives; rows of a sink are numbered from 0."""
-        self._refuse_closed()
-        return self._fragment.sink(sink).taken
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.sink(sink).taken
 
     # What is asked about it
 
     def positions(self) -> dict[str, int]:
         """Rows accepted so far of each source, late ones included: push from there after a restore."""
-        self._refuse_closed()
-        return self._fragment.positions()
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.positions()
 
     def stats(self) -> pa.Table:
         """One row per box: rows, late, dead, bytes held, time spent, boundary."""
-        self._refuse_closed()
-        return self._fragment.stats()
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.stats()
 
     def explain(self) -> str:
         """For every box what it waits for."""
-        self._refuse_closed()
-        return self._fragment.explain()
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.explain()
 
     def dead(self) -> list[DeadRow]:
         """Rows on which an expression failed: the first 100 of each box since this run was made."""
-        self._refuse_closed()
-        return self._fragment.dead()
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.dead()
 
     # Checkpoints
 
@@ -258,17 +270,18 @@ class Run:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         self._refuse_closed()
-        if self._busy:
+        if not self._turns.acquire(blocking=False):
             raise StateError(
                 "the run is at work: a callback or another thread called it",
                 hint="one thread at a time; in a callback, note what to do and do it after the push",
                 code="run.busy",
             )
-        self._busy = True
         try:
-            yield
+            with self._state:  # those who ask hold it briefly
+                self._refuse_closed()
+                yield
         finally:
-            self._busy = False
+            self._turns.release()
 
     def _refuse_closed(self) -> None:
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,7 @@ def start(
     clock = SystemClock()
     fragment = Fragment(graph, on_error=on_error, clock=clock)
     if checkpoint is None:
-        return Run(fragment, clock=clock, memory_bytes=settings["memory_bytes"], settings=settings)
+        return _run(fragment, clock, settings)
     _refuse_unlogged(graph)
     store = FolderStore(checkpoint)
     try:
@@ -175,14 +176,25 @@ def _durable(
     checkpoints: Checkpoints,
     store: FolderStore,
 ) -> Run:
+    return _run(
+        fragment,
+        clock,
+        settings,
+        checkpoints=checkpoints,
+        checkpoint_every_us=settings["checkpoint_every_us"],
+        on_close=store.close,
+    )
+
+
+def _run(fragment: Fragment, clock: SystemClock, settings: dict[str, Any], **durable: Any) -> Run:
     return Run(
         fragment,
         clock=clock,
         memory_bytes=settings["memory_bytes"],
         settings=settings,
-        checkpoints=checkpoints,
-        checkpoint_every_us=settings["checkpoint_every_us"],
-        on_close=store.close,
+        turn=threading.Lock(),
+        state=threading.RLock(),
+        **durable,
     )
 
 

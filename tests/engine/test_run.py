@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 import warnings
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -193,6 +195,28 @@ class TestBackpressure:
             run.take("per_vid")
             run.push("cars", rows(101))
 
+    def test_exactly_the_memory_is_accepted_and_one_byte_more_is_not(self) -> None:
+        with md.start(counting()) as run:
+            run.push("cars", rows(1, 2, 3))
+            held = run._fragment.held_bytes()
+        assert held > 1
+        with md.start(counting(), memory=held) as run:
+            run.push("cars", rows(1, 2, 3))
+            run.push("cars", rows(4))
+            assert run.positions() == {"cars": 4}
+            assert run.take("fast").num_rows == 4
+        with md.start(counting(), memory=held - 1) as run:
+            run.push("cars", rows(1, 2, 3))
+            before = all_of(run)
+            with pytest.raises(md.FullError):
+                run.push("cars", rows(4))
+            with pytest.raises(md.FullError):
+                run.boundary("cars", 200_000_000)
+            assert all_of(run) == before
+            assert run.take("fast").num_rows == 3
+            run.push("cars", rows(4))
+            assert run.positions() == {"cars": 4}
+
 
 class TestLateness:
     def test_the_first_late_row_warns_at_the_caller_and_all_are_counted(self) -> None:
@@ -317,6 +341,81 @@ class TestCallbacks:
             run.on("fast", lambda table: run.push("cars", rows(2)))
             with pytest.raises(md.StateError, match="at work"):
                 run.push("cars", rows(1))
+
+
+class TestThreads:
+    def test_any_thread_may_ask_while_another_pushes(self) -> None:
+        """Unguarded this reads windows that native code changes meanwhile, and crashes."""
+        q = md.Query("q")
+        a = q.source("a", {"t": "timestamp", "k": "int64"}, time="t", slack=0)
+        window = a.window(1_000, advance=500).group_by("k")
+        q.sink("o", window.aggregate(n=md.count(), d=md.count_distinct("k")))
+        pushes, count = 60, 5_000
+        errors: list[BaseException] = []
+        with md.start(q) as run:
+
+            def push_all() -> None:
+                try:
+                    for i in range(pushes):
+                        times = pa.array(np.arange(count) + i * count, pa.timestamp("us"))
+                        run.push("a", {"t": times, "k": np.arange(count) % 977})
+                        run.take("o")
+                except BaseException as error:
+                    errors.append(error)
+
+            pusher = threading.Thread(target=push_all, daemon=True)
+            pusher.start()
+            seen, dead, taken = [0], [], [0]
+            while pusher.is_alive():
+                seen += [run.positions()["a"], *run.stats().column("rows_in").to_pylist()[:1]]
+                taken.append(run.taken("o"))
+                dead += run.dead()
+                assert "window" in run.explain()
+            pusher.join(60)
+            assert not errors
+            assert run.positions() == {"a": pushes * count}
+        assert not dead
+        assert taken == sorted(taken)
+        assert all(rows % count == 0 for rows in seen), "asked in the middle of a push"
+
+    def test_a_callback_may_ask(self) -> None:
+        asked: list[Any] = []
+        with md.start(counting()) as run:
+            run.on("fast", lambda table: asked.append((run.taken("fast"), run.positions(), run.dead())))
+            run.on("fast", lambda table: asked.append((run.explain(), run.stats().num_rows)))
+            run.push("cars", rows(1))
+        assert asked[0] == (0, {"cars": 1}, [])
+        assert "sink fast from" in asked[1][0]
+        assert asked[1][1] == 5
+
+    def test_a_second_thread_may_not_push_or_take_meanwhile(self) -> None:
+        caught: list[md.StateError] = []
+
+        def try_all(run: Any) -> None:
+            for call in (
+                lambda: run.push("cars", rows(2)),
+                lambda: run.boundary("cars", 5),
+                lambda: run.take("fast"),
+                run.finish,
+                run.close,
+            ):
+                try:
+                    call()
+                except md.StateError as error:
+                    caught.append(error)
+
+        def callback(table: pa.Table) -> None:
+            other = threading.Thread(target=try_all, args=(run,), daemon=True)
+            other.start()
+            other.join(60)
+
+        with md.start(counting()) as run:
+            run.on("fast", callback)
+            run.push("cars", rows(1))
+            assert [error.code for error in caught] == ["run.busy"] * 5
+            assert run.positions() == {"cars": 1}
+            run.push("cars", rows(2, speed=0))
+            assert run.positions() == {"cars": 2}
 
 
 class TestPositions:
