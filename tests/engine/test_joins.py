@@ -130,3 +130,23 @@ def test_text_keys_several_keys_and_clashing_names() -> None:
         {"s": "x", "n": 1, "ts_l": 1, "ts_r": 3, "v_r": 6.0},
         {"s": "y", "n": 2, "ts_l": 3, "ts_r": 7, "v_r": 7.0},
     ]
+
+
+@pytest.mark.parametrize("within", [1, 5])
+def test_a_row_is_held_for_the_last_partner_that_can_come(within: int) -> None:
+    """A partner exactly ``within`` later still matches, however the boundaries moved before it."""
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, time="ts", unit="us", slack=0) for name in "ab")
+    q.sink("o", a.join(b, on="k", within=within))
+    last = 10 + within
+    pushes = [("a", 10), ("a", last), ("b", last), ("b", last), ("a", last + 1), ("b", last + 1)]
+    with md.start(q) as run:
+        for x, (name, time_us) in enumerate(pushes):
+            run.push(name, {"ts": [time_us], "k": [1], "x": [x]})
+        run.finish()
+        got = rows_of(run.take("o"))
+    at = {name: [(t, x) for x, (to, t) in enumerate(pushes) if to == name] for name in "ab"}
+    near = [(max(t, u), x, y, t, u) for t, x in at["a"] for u, y in at["b"] if abs(t - u) <= within]
+    assert got == [(1, t, x, u, y) for _, x, y, t, u in sorted(near)]
+    assert len(got) == 8
+    assert sum(t == 10 for _, t, *_ in got) == 2
