@@ -107,6 +107,21 @@ class TestCollect:
         assert out["plain"].to_pylist() == [{"x": 2}]
         assert [row["n"] for row in out["w"].to_pylist()] == [2, 1]
 
+    @pytest.mark.parametrize("names", ["ab", "ba"])
+    @pytest.mark.parametrize("swapped", [False, True])
+    def test_sources_with_equal_times_come_in_the_order_of_their_definition(
+        self, names: str, swapped: bool
+    ) -> None:
+        """Neither their names nor the order of the arguments or of the union's inputs counts."""
+        q = md.Query("q")
+        schema = {"ts": "int64", "x": "utf8"}
+        first, second = (q.source(name, schema, time="ts", unit="us", slack=0) for name in names)
+        q.sink("o", second.union(first) if swapped else first.union(second))
+        tables = {name: {"ts": [7, 8], "x": [f"{name}7", f"{name}8"]} for name in names}
+        for order in (names, names[::-1]):
+            out = md.collect(q, **{name: tables[name] for name in order})
+            assert out.only.column("x").to_pylist() == [f"{name}{ts}" for name in names for ts in (7, 8)]
+
     def test_sources_are_fed_merged_by_time(self) -> None:
         """A join of two long inputs holds a window of rows, not all of them."""
         n = 300_000
