@@ -184,6 +184,7 @@ class Hosted:
         """
         known = self.inputs.get((source, peer))
         if known is not None:
+            known.repeat_not_taken()
             if known not in self._newcomers and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
@@ -258,6 +259,8 @@ class Hosted:
                 rows=rows,
                 why=refused,
             )
+            if rows and not work.input.judged:
+                work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
         for sink, element in outputs:
             self.outputs[sink].take(now_us, element, hold=self.mixed)
         self._pump(now_us)

@@ -7,8 +7,10 @@ from medusa.errors import RemoteProtocolError
 from medusa.node.record import InputRecord
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
+from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link import LinkSettings
+from medusa.wire.messages import Refuse
 from medusa.wire.outbox import Outbox
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
 
@@ -72,6 +74,8 @@ class Input:
         self.silent_since_us: int | None = None
         self.gone = False
         timed = source.judged and source.timed
+        self._outbox = outbox
+        self._not_taken: Refuse | None = None
         self._time = None if source.judged else source.time
         self._codec = TrainCodec(source.schema, timed=timed)
         self.receiver = Receiver(
@@ -148,6 +152,17 @@ class Input:
                 code="E_DATA",
             )
         return train
+
+    def tell_not_taken(self, from_seq: int, to_seq: int, why: str) -> None:
+        """Tell the publisher that the engine refused its rows; the stream goes on behind them."""
+        text = f"rows {from_seq} to {to_seq - 1} were not taken: {why}"[: limits.TEXT_CHARS_MAX]
+        self._not_taken = Refuse(code="E_ROWS", text=text, stream=self.stream)
+        self.repeat_not_taken()
+
+    def repeat_not_taken(self) -> None:
+        """The publisher is back and may have missed the last such word; it knows a repeated one."""
+        if self._not_taken is not None:
+            self._outbox.send(self.peer, self._not_taken)
 
     def issued(self, work: Work) -> None:
         """The driver was told to feed it: it is part of the next checkpoint."""

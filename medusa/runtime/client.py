@@ -17,7 +17,7 @@ from medusa.node.placement import cut
 from medusa.node.settings import check_address
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client_loop import ClientLoop, now_us
-from medusa.runtime.publishing import Publisher, source_from
+from medusa.runtime.publishing import GONE, Publisher, source_from
 from medusa.runtime.reading import Subscription
 from medusa.units import Duration, duration_text, duration_us
 from medusa.wire.messages import NOW, OLDEST, Deploy, Message, Remove, StatusRequest
@@ -62,6 +62,7 @@ class Federation:
         self._address = address
         self._loop = ClientLoop(address, timeout_us)
         self._publishers: dict[str, Publisher] = {}
+        self._undelivered: list[str] = []
         self._beginning = threading.Lock()
 
     @property
@@ -157,26 +158,65 @@ class Federation:
 
     def _publisher(self, name: str) -> Publisher:
         with self._beginning:
+            why = self._drop_if_gone(name)
             if name not in self._publishers:
-                self._publishers[name] = Publisher(self._loop, source_from(name, self.status()))
+                try:
+                    self._publishers[name] = Publisher(self._loop, source_from(name, self.status()))
+                except LinkError as error:
+                    # Nothing came in its place: then why it went says more.
+                    raise (why if why is not None and error.code in GONE else error) from None
             return self._publishers[name]
+
+    def _drop_if_gone(self, name: str) -> LinkError | None:
+        """Forget a publisher that the node has forgotten, for why; ``flush`` tells of its rows."""
+        publisher = self._publishers.get(name)
+        why = publisher.gone if publisher is not None else None
+        if publisher is not None and why is not None:
+            del self._publishers[name]
+            if rows := publisher.abandon():
+                self._undelivered.append(f"{rows:,} rows for {name!r} were not durable when {why.message}")
+        return why
+
+    def _publishers_left(self) -> dict[str, Publisher]:
+        with self._beginning:
+            for name in list(self._publishers):
+                self._drop_if_gone(name)
+            return dict(self._publishers)
 
     def flush(self, timeout: Duration = "30s") -> None:
         """Wait until everything published, and every boundary, is durable at the node.
 
         Raises:
-            LinkError: not in time, or the node has refused it.
+            LinkError: not in time, or the node has refused it. Where a query was removed while rows
+                for it were under way, how many; said once.
+            DataError: the node could not take rows that it received; said once.
         """
         timeout_us = duration_us(timeout, what="flush: timeout", minimum_us=1, error=LinkError)
         end_us = now_us() + timeout_us
-        publishers = list(self._publishers.values())
-        for publisher in publishers:
-            publisher.await_durable(max(end_us - now_us(), 1))
+        publishers = self._publishers_left()
+        for publisher in publishers.values():
+            try:
+                publisher.await_durable(max(end_us - now_us(), 1))
+            except LinkError as error:
+                if error.code not in GONE:
+                    raise
+        self._await_boundaries(publishers, end_us, timeout_us)
+        self._publishers_left()
+        told, self._undelivered = self._undelivered, []
+        if told:
+            raise LinkError(
+                "; ".join(told), hint="publish them again where they are wanted", code="E_REMOVED"
+            )
+        for publisher in publishers.values():
+            publisher.check_taken()
+
+    def _await_boundaries(self, publishers: Mapping[str, Publisher], end_us: int, timeout_us: int) -> None:
         # An acknowledgement says nothing of boundaries; the node's status does.
-        open_ = {each.name: each.boundary_us for each in publishers if each.boundary_us > START_US}
+        open_ = {each.name: each.boundary_us for each in publishers.values() if each.boundary_us > START_US}
         while True:
             durable_us = self._durable_boundaries() if open_ else {}
             open_ = {name: at for name, at in open_.items() if durable_us.get(name, START_US) < at}
+            open_ = {name: at for name, at in open_.items() if publishers[name].gone is None}
             if not open_:
                 return
             if now_us() > end_us:

@@ -16,8 +16,12 @@ from medusa.query.suggest import did_you_mean
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.units import duration_text
 from medusa.wire.codec import TrainCodec
+from medusa.wire.messages import Refuse
 
-__all__ = ["Publisher", "source_from"]
+__all__ = ["GONE", "Publisher", "source_from"]
+
+GONE = ("E_REMOVED", "E_STREAM")
+"""Refusals after which the node knows nothing of us any more: to publish again is to begin anew."""
 
 
 class Publisher:
@@ -46,14 +50,47 @@ class Publisher:
                 mind.publications.pop(self.name, None)
             raise
 
+    @property
+    def gone(self) -> LinkError | None:
+        """Why the node has forgotten this stream; None while it hasn't."""
+        refusal = self._mind.refusal
+        return self._error(refusal) if refusal is not None and refusal.code in GONE else None
+
+    def abandon(self) -> int:
+        """End it at our side.
+
+        Returns:
+            How many rows are given up: published, and not known to be durable at the node.
+        """
+        with self._loop.mind() as mind:
+            if mind.publications.get(self.name) is self._mind:
+                del mind.publications[self.name]
+            return self._mind.undurable_rows
+
+    def check_taken(self) -> None:
+        """Say once what the node could not take.
+
+        Raises:
+            DataError: rows arrived there that its source refused; those around them were taken.
+        """
+        with self._loop.mind():
+            words = [each.text for each in self._mind.not_taken]
+            self._mind.not_taken.clear()
+        if words:
+            text = f"{self.name!r}: node {self._loop.node!r} says: {'; '.join(words)}"
+            raise DataError(text, hint="status() counts them as refused_rows", code="E_ROWS")
+
+    def _error(self, refusal: Refuse) -> LinkError:
+        text = f"node {self._loop.node!r} refused {self.name!r}: {refusal.text}"
+        return LinkError(text, hint=refusal.hint, code=refusal.code)
+
     def _wait(self, done: Callable[[], bool], what: str, timeout_us: int | None = None) -> None:
         """Until ``done``, or the node refuses."""
 
         def settled() -> bool:
             refusal = self._mind.refusal
             if refusal is not None:
-                text = f"node {self._loop.node!r} refused {self.name!r}: {refusal.text}"
-                raise LinkError(text, hint=refusal.hint, code=refusal.code)
+                raise self._error(refusal)
             return done()
 
         self._loop.wait(settled, what, self._loop.timeout_us if timeout_us is None else timeout_us)

@@ -38,6 +38,9 @@ from medusa.wire.session import PeerState, Session, SessionSettings
 
 __all__ = ["ClientMind", "Publication", "Subscription"]
 
+NOT_TAKEN_MAX = 10
+"""Words of rows not taken that a publication keeps."""
+
 
 class Publication:
     """One stream that we publish; the node is its only receiver.
@@ -45,12 +48,16 @@ class Publication:
     Attributes:
         sender: the rows not yet durable at the node.
         refusal: what the node said against it; None while it has said nothing.
+        not_taken: what it said of rows that it received and could not take (``E_ROWS``), at most
+            the first few; whoever tells the user clears it.
         attached: the node has asked for it, or acknowledged of it, since it last came up.
     """
 
     def __init__(self, sender: Sender, node: str) -> None:
         self.sender = sender
         self.refusal: Refuse | None = None
+        self.not_taken: list[Refuse] = []
+        self._last_not_taken: Refuse | None = None
         self.attached = False
         self._offered_at_us = 0
         self._node = node
@@ -66,10 +73,21 @@ class Publication:
         """When an unanswered offer is repeated."""
         return None if self.attached else self._offered_at_us + self.sender.settings.retry_us
 
+    def rows_refused(self, message: Refuse) -> None:
+        """Rows were not taken; the stream goes on. The node says its last word again when we offer anew."""
+        if message != self._last_not_taken and len(self.not_taken) < NOT_TAKEN_MAX:
+            self.not_taken.append(message)
+        self._last_not_taken = message
+
     @property
     def durable(self) -> bool:
         """Everything published so far survives a crash of the node."""
-        return self.sender.receivers[self._node].durable >= self.sender.log.next_seq
+        return self.undurable_rows == 0
+
+    @property
+    def undurable_rows(self) -> int:
+        """Rows published that a crash of the node could still take."""
+        return max(self.sender.log.next_seq - self.sender.receivers[self._node].durable, 0)
 
 
 class Subscription:
@@ -240,9 +258,14 @@ class ClientMind:
     def _refused(self, now_us: int, message: Refuse) -> None:
         if not message.stream:
             raise LinkError(message.text, hint=message.hint, code=message.code)
+        publication = self.publications.get(message.stream)
+        if message.code == "E_ROWS":
+            if publication is not None:
+                publication.rows_refused(message)
+            return
         if (subscription := self.subscriptions.get(message.stream)) is not None:
             subscription.receiver.receive(now_us, message)
-        if (publication := self.publications.get(message.stream)) is not None:
+        if publication is not None:
             publication.refusal = message
             publication.sender.receive(now_us, self.node, message)
 

@@ -89,6 +89,7 @@ class Refuse(_Message, frozen=True, tag="refuse"):
     """The receiver of this broke a rule, or can't have what it asked for.
 
     Attributes:
+        code: with ``E_ROWS`` rows that came could not be taken, and nothing ends (a node to a publisher).
         stream: what it is about; empty: the link itself.
         epoch: of the attachment it ends; with ``E_EPOCH``, the epoch to go beyond.
     """

@@ -100,12 +100,57 @@ def test_removing_a_query_ends_those_who_use_it(fed):
     fed.publish("q.rows", {"ts": [1], "v": [1]})
     with fed.subscribe("q.out", from_="oldest") as trains:
         assert trains.next("20s") is not None
+        fed.flush("20s")
         fed.undeploy("q")
         with pytest.raises(LinkError, match="query 'q' was removed"):
             trains.next("20s")
     with pytest.raises(LinkError, match="query 'q' was removed"):
         fed.publish("q.rows", {"ts": [2], "v": [1]})
-    fed._publishers.clear()  # So that leaving does not wait for what can't come.
+
+
+def test_a_query_that_is_deployed_again_takes_rows_of_the_same_client(fed):
+    for at in (1, 2, 3):
+        fed.publish("q.rows", {"ts": [1, 2], "v": [at, at]})
+        fed.flush("20s")
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            assert trains.next("20s").batch["v"].to_pylist() == [at, at]
+        fed.undeploy("q")
+        fed.flush("20s")
+        fed.deploy(query())
+
+
+def test_rows_that_a_removed_query_never_took_are_told_once(fed, monkeypatch):
+    fed.publish("q.rows", {"ts": [1], "v": [1]})
+    fed.flush("20s")
+    mind = fed._publishers["q.rows"]._mind
+    monkeypatch.setattr(mind.sender, "_pump", lambda now_us, view: None)  # Nothing goes out any more.
+    fed.publish("q.rows", {"ts": [2, 3], "v": [1, 1]})
+    fed.undeploy("q")
+    with pytest.raises(
+        LinkError, match="2 rows for 'q.rows' were not durable when .*'q' was removed"
+    ) as caught:
+        fed.flush("20s")
+    assert caught.value.code == "E_REMOVED"
+    fed.flush("20s")
+
+
+def test_rows_that_the_node_refuses_are_told_by_flush_once(fed, monkeypatch):
+    from medusa.runtime import publishing
+
+    monkeypatch.setattr(
+        publishing, "checked_times", lambda batch, source: None
+    )  # A client that doesn't check.
+    fed.publish("q.rows", {"ts": [1], "v": [1]})
+    fed.flush("20s")
+    fed.publish("q.rows", {"ts": [10, 2**61], "v": [2, 3]})
+    fed.publish("q.rows", {"ts": [11], "v": [4]})
+    with pytest.raises(DataError, match="rows 1 to 2 were not taken: .*out of range") as caught:
+        fed.flush("20s")
+    assert caught.value.code == "E_ROWS"
+    fed.flush("20s")
+    fed.finish("q.rows")
+    with fed.subscribe("q.out", from_="oldest") as trains:
+        assert trains.table("20s")["v"].to_pylist() == [1, 4]
 
 
 def test_a_second_publisher_and_a_finished_source(fed, node):

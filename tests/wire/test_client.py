@@ -206,3 +206,20 @@ def test_the_same_stream_twice_and_messages_for_nodes_are_refused():
         client.receive(0, Install(request=1, query="q", fragment="f"))
     client.unsubscribe(0, "out")
     assert any(isinstance(message, Detach) for message, _ in sends(client.outbox))
+
+
+def test_rows_not_taken_are_known_once_and_end_nothing():
+    client, node = connected()
+    publication = client.publish(0, "in", SCHEMA, timed=True)
+    publication.sender.train(0, b"abc", 3)
+    settle(client, node)
+    word = Refuse(code="E_ROWS", text="rows 0 to 2 were not taken", stream="in")
+    for message in (word, word):  # The second time because we offered anew.
+        client.receive(0, message)
+    client.receive(0, Refuse(code="E_ROWS", text="of a stream we don't publish", stream="other"))
+    assert publication.not_taken == [word]
+    assert publication.refusal is None
+    assert publication.undurable_rows == 3
+    publication.sender.train(0, b"de", 2)
+    settle(client, node)
+    assert node.text == "abcde"
