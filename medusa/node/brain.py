@@ -14,9 +14,10 @@ from typing import Any
 from medusa.elements import Element
 from medusa.errors import LinkError, MedusaError, RemoteProtocolError
 from medusa.node.admission import check_caller
-from medusa.node.catalog import CATALOG, Catalog
+from medusa.node.catalog import Catalog
 from medusa.node.commands import Commands
 from medusa.node.hosting import Hosted, Saved
+from medusa.node.saving import Saver
 from medusa.node.settings import Settings, link_settings
 from medusa.node.spec import Fragment
 from medusa.ports import Buffer
@@ -36,7 +37,7 @@ from medusa.wire.messages import (
     Progress,
     Refuse,
 )
-from medusa.wire.outbox import Cut, Outbox, Persist, WakeAt
+from medusa.wire.outbox import Cut, Outbox, WakeAt
 from medusa.wire.session import PeerState, Session, SessionSettings
 
 __all__ = ["Brain"]
@@ -77,11 +78,16 @@ class Brain:
         self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
         self.clients: dict[str, int] = {}
         """Clients we know -> since when they are silent (0: they are there)."""
-        self._catalog_token: int | None = None
         self._stopping = False
         self._now_us = 0
+        self._saver = Saver(self.catalog, outbox=self.outbox, next_token=self._next_token)
         self.commands = Commands(
-            settings, self.catalog, outbox=self.outbox, host=self._host, save=self._save_catalog
+            settings,
+            self.catalog,
+            outbox=self.outbox,
+            host=self._host,
+            incarnation=incarnation,
+            saver=self._saver,
         )
         self.fragments = self.commands.fragments
         for spec in self.catalog.fragments.values():
@@ -108,12 +114,6 @@ class Brain:
     def _next_token(self) -> int:
         self._token += 1
         return self._token
-
-    def _save_catalog(self) -> int:
-        self._catalog_token = self._next_token()
-        files = {CATALOG: self.catalog.to_bytes()}
-        self.outbox.append(Persist(token=self._catalog_token, fragment="", files=files))
-        return self._catalog_token
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -225,10 +225,8 @@ class Brain:
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
         """A ``Persist`` is durable, or failed."""
-        if not any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values()) and not ok:
-            self.outbox.report("error", "catalog not written", why=why)
-            if token == self._catalog_token:
-                self._save_catalog()
+        if not self._saver.written(now_us, token, ok, why):
+            any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values())
         self._wake(now_us)
 
     def tick(self, now_us: int) -> None:
@@ -243,6 +241,7 @@ class Brain:
                 self.outbox.append(Cut(peer=peer))
         for hosted in self.fragments.values():
             hosted.tick(now_us)
+        self._saver.tick(now_us)
         self.commands.coordinator.tick(now_us)
         self.commands.rates.tick(now_us, self.fragments.values())
         self._wake(now_us)
@@ -250,7 +249,7 @@ class Brain:
     def _wake(self, now_us: int) -> None:
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
-        times.append(self.commands.coordinator.wake_at_us())
+        times += [self._saver.wake_at_us(), self.commands.coordinator.wake_at_us()]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
 
@@ -263,7 +262,22 @@ class Brain:
             if isinstance(message, Attach):
                 self._refuse(peer, error, message.stream, message.epoch)
             return
-        self.fragments[fragment].outputs[sink].sender.receive(now_us, peer, message)
+        hosted = self.fragments[fragment]
+        if (
+            isinstance(message, Attach)
+            and not message.plain
+            and peer not in hosted.spec.readers.get(sink, ())
+        ):
+            # Rows are kept for such a receiver for as long as it takes; only the plan may ask for that.
+            refusal = LinkError(
+                f"the plan of query {hosted.spec.query!r} doesn't name {peer!r} as a reader of stream "
+                f"{message.stream!r}, so no rows are kept back for it",
+                hint="attach as a plain receiver",
+                code="E_READER",
+            )
+            self._refuse(peer, refusal, message.stream, message.epoch)
+            return
+        hosted.outputs[sink].sender.receive(now_us, peer, message)
 
     def _offer(self, now_us: int, peer: str, message: Offer) -> None:
         if peer not in self.clients:

@@ -12,6 +12,7 @@ from medusa.node.catalog import Catalog
 from medusa.node.deploying import Coordinator
 from medusa.node.hosting import Hosted
 from medusa.node.placement import cut
+from medusa.node.saving import Saver
 from medusa.node.settings import Settings
 from medusa.node.spec import Fragment, fragment_from
 from medusa.node.status import Rates, fragment_status, totals
@@ -22,7 +23,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages import Deploy, Install, Message, Remove, Reply, StatusRequest
-from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox, Send
+from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
 __all__ = ["Commands"]
 
@@ -34,7 +35,8 @@ class Commands:
 
     Args:
         host: makes the mind of a fragment.
-        save: makes the catalog durable and gives the token.
+        incarnation: of this node.
+        saver: makes the catalog durable.
 
     Attributes:
         fragments: what runs here, by name.
@@ -48,7 +50,8 @@ class Commands:
         *,
         outbox: Outbox,
         host: Callable[[Fragment], Hosted],
-        save: Callable[[], int],
+        incarnation: int,
+        saver: Saver,
     ) -> None:
         self.fragments: dict[str, Hosted] = {}
         self.engine: dict[str, Mapping[str, Any]] = {}
@@ -57,12 +60,13 @@ class Commands:
         self._catalog = catalog
         self._outbox = outbox
         self._host = host
-        self._save = save
+        self._saver = saver
         self.coordinator = Coordinator(
             catalog,
             outbox=outbox,
             timeout_us=settings.limits.deploy_timeout_us,
-            save=save,
+            incarnation=incarnation,
+            saver=saver,
             install=self._install,
             remove=self._remove,
         )
@@ -97,7 +101,10 @@ class Commands:
 
     def _reply(self, peer: str, reply: Reply) -> None:
         """After the catalog is durable, so that what was promised survives."""
-        self._outbox.append(Send(peer=peer, message=reply, after=None if reply.code else self._save()))
+        if reply.code:
+            self._outbox.send(peer, reply)
+        else:
+            self._saver.send(peer, reply, after=self._saver.save())
 
     # --- queries of clients -------------------------------------------------------------------
 
@@ -168,7 +175,7 @@ class Commands:
         self.fragments[fragment.name] = self._host(fragment)
         self._catalog.add(fragment, owner)
         self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
-        self._save()
+        self._saver.save()
         return Reply(request=request)
 
     def check_memory(self, streams: int) -> None:
@@ -197,7 +204,7 @@ class Commands:
             hosted.close(f"query {query!r} was removed")
             self._outbox.append(CloseFragment(fragment=name))
         if gone:
-            self._save()
+            self._saver.save()
         return Reply(request=request)
 
     # --- status ---------------------------------------------------------------------------------

@@ -16,14 +16,19 @@ from dataclasses import dataclass, field
 
 from medusa.node.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.node.placement import Plan
+from medusa.node.saving import Saver
 from medusa.node.spec import Fragment, fragment_from, fragment_to
 from medusa.wire.messages import Install, Remove, Reply
-from medusa.wire.outbox import Outbox, Send
+from medusa.wire.outbox import Outbox
 
 __all__ = ["Coordinator"]
 
 ASK_AGAIN_US = 1_000_000
 """An unanswered question is asked again after this."""
+
+REQUESTS_PER_LIFE = 1 << 20
+"""The numbers of our questions begin at this times our incarnation, so that an answer to a question
+of an earlier life answers none of this one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +39,7 @@ class _Question:
     node: str
     message: Install | Remove
     payload: bytes | None
+    after: int
     asked_at_us: int
 
 
@@ -52,8 +58,12 @@ class Coordinator:
     """Deployments taken from clients of this node.
 
     Args:
-        catalog: where deployments are written; ``save`` makes it durable and gives the token.
+        catalog: where deployments are written; ``saver`` makes it durable.
+        incarnation: of this node; larger than in any earlier life.
         install, remove: do it on this node, as if asked by itself; give a Reply.
+
+    Attributes:
+        stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
     """
 
     def __init__(
@@ -62,19 +72,21 @@ class Coordinator:
         *,
         outbox: Outbox,
         timeout_us: int,
-        save: Callable[[], int],
+        incarnation: int,
+        saver: Saver,
         install: Callable[[int, Fragment, str], Reply],
         remove: Callable[[int, str], Reply],
     ) -> None:
         self._catalog = catalog
         self._outbox = outbox
         self._timeout_us = timeout_us
-        self._save = save
+        self.stale = 0
+        self._saver = saver
         self._install = install
         self._remove = remove
         self._attempts: dict[str, _Attempt] = {}
         self._questions: dict[int, _Question] = {}
-        self._request = 0
+        self._request = incarnation * REQUESTS_PER_LIFE
 
     def resume(self, now_us: int) -> None:
         """After a start: undo what was not finished, finish what was being removed."""
@@ -115,7 +127,7 @@ class Coordinator:
             request=request,
             streams=streams,
         )
-        token = self._save()
+        token = self._saver.save()
         attempt = _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
         self._attempts[plan.query] = attempt
         for fragment in plan.fragments:
@@ -125,11 +137,12 @@ class Coordinator:
                 node=fragment.node,
                 message=Install(request=self._request, query=plan.query, fragment=fragment.name),
                 payload=fragment_to(fragment),
+                after=token,
                 asked_at_us=now_us,
             )
             self._questions[self._request] = attempt.installs[self._request] = question
             if fragment.node != self._catalog.node:
-                self._ask(question, after=token)
+                self._ask(question)
         self._install_own(now_us, attempt)
 
     def _install_own(self, now_us: int, attempt: _Attempt) -> None:
@@ -167,9 +180,10 @@ class Coordinator:
     # --- what nodes answer ----------------------------------------------------------------------
 
     def reply(self, now_us: int, node: str, reply: Reply) -> None:
-        """A node answered one of our questions; others' answers are dropped."""
+        """A node answered one of our questions; other answers are dropped and counted."""
         question = self._questions.get(reply.request)
         if question is None or question.node != node:
+            self.stale += 1
             return
         del self._questions[reply.request]
         deployment = self._catalog.deployments.get(question.query)
@@ -185,7 +199,7 @@ class Coordinator:
             elif not attempt.installs:
                 deployment.state = RUNNING
                 del self._attempts[deployment.query]
-                self._answer(attempt.client, Reply(request=attempt.request), after=self._save())
+                self._answer(attempt.client, Reply(request=attempt.request), after=self._saver.save())
             elif node != self._catalog.node:
                 self._install_own(now_us, attempt)
         elif not self._open(deployment.query):
@@ -202,21 +216,23 @@ class Coordinator:
         query = deployment.query
         self._questions = {n: q for n, q in self._questions.items() if q.query != query}
         deployment.state = REMOVING
-        token = self._save()
+        token = self._saver.save()
         for node in deployment.nodes:
             self._request += 1
             message = Remove(request=self._request, query=query)
-            question = _Question(query=query, node=node, message=message, payload=None, asked_at_us=now_us)
+            question = _Question(
+                query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
+            )
             self._questions[self._request] = question
             if node != self._catalog.node:
-                self._ask(question, after=token)
+                self._ask(question)
         for number, question in list(self._questions.items()):
             if question.query == query and question.node == self._catalog.node:
                 self.reply(now_us, question.node, self._remove(number, query))
 
     def _removed(self, deployment: Deployment) -> None:
         self._catalog.deployments.pop(deployment.query)
-        token = self._save()
+        token = self._saver.save()
         attempt = self._attempts.pop(deployment.query, None)
         if attempt is not None:
             self._answer(attempt.client, Reply(request=attempt.request), after=token)
@@ -258,13 +274,14 @@ class Coordinator:
         times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
         return min(times, default=None)
 
-    def _ask(self, question: _Question, after: int | None = None) -> None:
-        self._outbox.append(
-            Send(peer=question.node, message=question.message, payload=question.payload, after=after)
-        )
+    def _ask(self, question: _Question) -> None:
+        self._saver.send(question.node, question.message, question.payload, after=question.after)
 
     def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:
-        self._outbox.append(Send(peer=client, message=reply, after=after))
+        if after is None:
+            self._outbox.send(client, reply)
+        else:
+            self._saver.send(client, reply, after=after)
 
 
 def _from_node(reply: Reply, node: str) -> Reply:

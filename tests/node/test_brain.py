@@ -12,7 +12,8 @@ import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.node.settings import Limits
 from medusa.sim.network import Faults
-from medusa.wire.messages import Hello
+from medusa.wire.messages import Attach, Hello
+from medusa.wire.outbox import Send
 from tests.node.federation import Client, Federation
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
@@ -346,3 +347,34 @@ def test_who_may_say_what():
     assert "E_QUERY: no query 'nothing'" in refused(federation, client, client.undeploy("nothing"))
     text = refused(federation, client, client.deploy(query(), {"m": ["flows"]}))
     assert "no node 'm'" in text
+
+
+def test_only_the_readers_of_the_plan_have_rows_kept_back_for_them():
+    """A client that says it has a disk would stall the fragment when it goes away."""
+    run = Run(14)
+    now_us = run.federation.world.now_us
+    brain = run.federation.nodes["core"].brain
+    attach = Attach(stream="q.out", epoch=99, next_seq=0, durable=0, granted=1 << 20, plain=False)
+    for peer in ("reader", "e1"):
+        brain.outbox.take()
+        brain.receive(now_us, peer, attach)
+        (refusal,) = [e.message for e in brain.outbox.take() if isinstance(e, Send)]
+        assert (refusal.code, refusal.epoch) == ("E_READER", 99)
+        assert f"doesn't name {peer!r} as a reader" in refusal.text
+        assert "plain" in refusal.hint
+    out = next(o for h in brain.fragments.values() for o in h.outputs.values() if o.stream == "q.out")
+    assert out.sender.durable_positions() == {}
+    run.publish_over(1_000_000)
+    assert run.federation.run(run.ended), "the others are served as before"
+    run.check()
+
+
+def test_a_normal_deployment_says_nothing_of_errors():
+    for seed in range(3):
+        run = Run(seed)
+        run.federation.run(for_us=2_000_000)
+        for node in run.federation.nodes.values():
+            assert [r for r in node.reports if r.level in ("warning", "error")] == []
+            assert all(
+                i.receiver.attachments for h in node.brain.fragments.values() for i in h.inputs.values()
+            )

@@ -1,0 +1,48 @@
+"""A coordinator believes only answers to what it asked in this life."""
+
+from __future__ import annotations
+
+from medusa.node.catalog import DEPLOYING, REMOVING, Catalog, Deployment
+from medusa.node.deploying import Coordinator
+from medusa.node.saving import Saver
+from medusa.wire.limits import SEQ_MAX
+from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.outbox import Outbox, Send
+
+
+def coordinator(incarnation):
+    catalog, outbox = Catalog("a"), Outbox()
+    catalog.deployments["q"] = Deployment(
+        query="q", nodes=("b", "c"), state=DEPLOYING, client="x", request=1, streams=()
+    )
+    tokens = iter(range(1, 1000))
+    made = Coordinator(
+        catalog,
+        outbox=outbox,
+        timeout_us=1_000_000,
+        incarnation=incarnation,
+        saver=Saver(catalog, outbox=outbox, next_token=lambda: next(tokens)),
+        install=lambda request, fragment, owner: Reply(request=request),
+        remove=lambda request, query: Reply(request=request),
+    )
+    made.resume(0)
+    return made, catalog, outbox
+
+
+def asked(outbox):
+    return [e for e in outbox.take() if isinstance(e, Send) and isinstance(e.message, Install | Remove)]
+
+
+def test_a_late_answer_to_a_former_life_answers_no_question_of_this_one():
+    former, *rest = (asked(coordinator(life)[2]) for life in (5, 6, (1 << 32) - 1))
+    now, catalog, outbox = coordinator(6)
+    questions = asked(outbox)
+    for send in former:
+        now.reply(1, send.peer, Reply(request=send.message.request))
+    assert catalog.deployments["q"].state == REMOVING
+    assert now.stale == 2
+    for send in questions:
+        now.reply(2, send.peer, Reply(request=send.message.request))
+    assert catalog.deployments == {}
+    assert now.stale == 2
+    assert all(0 <= send.message.request <= SEQ_MAX for sends in rest for send in sends)
