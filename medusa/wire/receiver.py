@@ -26,6 +26,9 @@ ReceiverMessage: TypeAlias = Attached | Data | Boundary | Progress | Refuse
 EPOCHS_PER_LIFE = 1 << 30
 """Attachments of one incarnation before they reach into the next one's epochs."""
 
+PATIENCE_US = 5_000_000
+"""A node may lack a stream for this long, as while a query is being deployed, before that is an error."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
@@ -116,6 +119,8 @@ class Receiver:
         self.pressed = False
         self.duplicates = self.stale = self.lost_rows = self.attachments = 0
         self.refusal: Refuse | None = None
+        self._missing_since_us: int | None = None
+        self._missing_told = False
         self._outbox = outbox
         self._epoch = incarnation * EPOCHS_PER_LIFE
         self._frames = 0
@@ -207,7 +212,8 @@ class Receiver:
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
         self._acked_at_us = now_us
-        self.refusal = None
+        self.refusal = self._missing_since_us = None
+        self._missing_told = False
         out: list[Delivery] = []
         if self.next_seq >= 0 and message.next_seq > self.next_seq:
             lost = Lost(from_seq=self.next_seq, to_seq=message.next_seq)
@@ -329,13 +335,25 @@ class Receiver:
         self.state = target
         self.refusal = message
         self._outbox.report(
-            "error",
+            self._level(now_us, message),
             "sender refused",
             stream=self.stream,
             peer=self.peer,
             code=message.code,
             text=message.text,
         )
+
+    def _level(self, now_us: int, message: Refuse) -> str:
+        """How loud to say that we were refused: a stream that may still come is no error at first."""
+        if self.plain or message.code != "E_STREAM":
+            return "error"
+        if self._missing_since_us is None:
+            self._missing_since_us = now_us
+            return "info"
+        if self._missing_told or now_us - self._missing_since_us < PATIENCE_US:
+            return "debug"
+        self._missing_told = True
+        return "error"
 
     def refuse(self, error: RemoteProtocolError, rows: Rows | None = None) -> None:
         """The peer broke a rule: tell it, and rest until it starts anew.

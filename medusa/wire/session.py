@@ -68,6 +68,7 @@ class Session:
         self._me = me
         self._outbox = outbox
         self._calls = calls
+        self._older_told = False
         self._heard_at_us = 0
         self._spoke_at_us: int | None = None
 
@@ -107,6 +108,7 @@ class Session:
                 f"calls itself {message.node!r}", peer=self.peer, code="E_IDENTITY", hint="check addresses"
             )
         if self.incarnation is not None and message.incarnation < self.incarnation:
+            self._older(message)
             return None  # Left over from the life before.
         if message.answer:
             self._say_hello(now_us, answer=False)
@@ -116,6 +118,22 @@ class Session:
         if before is not None and before != message.incarnation:
             return LinkEvent.PEER_RESTARTED
         return LinkEvent.PEER_UP if was is PeerState.SILENT else None
+
+    def _older(self, message: Hello) -> None:
+        """While the later life is there, a word of an earlier one was under way. When it isn't, it
+        may be the peer itself, counting its lives anew; said once."""
+        if self.state is PeerState.UP or self._older_told:
+            return
+        self._older_told = True
+        self._outbox.report(
+            "warning",
+            "peer of an earlier life ignored",
+            peer=self.peer,
+            incarnation=message.incarnation,
+            known=self.incarnation or 0,
+            hint="if its data folder was lost and its clock set back: set its clock right and start it "
+            "again, or start this node again",
+        )
 
     def lost(self) -> LinkEvent | None:
         """The driver saw the connection break: silent at once, without the timeout."""

@@ -100,3 +100,18 @@ def test_another_version_or_name_is_refused_and_changes_nothing(message, code):
 def test_knobs_are_checked():
     with pytest.raises(LocalProtocolError, match="timeout"):
         SessionSettings(heartbeat_us=300_000, timeout_us=300_000)
+
+
+def test_an_earlier_life_that_calls_when_the_later_one_is_gone_is_told_once():
+    one, outbox = session()
+    one.receive(0, hello(incarnation=5))
+    outbox.take()
+    one.receive(1, hello(incarnation=4))
+    assert outbox.take() == [], "was under way"
+    one.lost()
+    for now_us in range(2, 5):
+        assert one.receive(now_us, hello(incarnation=4)) is None
+    (report,) = outbox.take()
+    assert (report.level, report.fields["peer"], report.fields["incarnation"]) == ("warning", "b", 4)
+    assert "clock" in report.fields["hint"]
+    assert one.receive(9, hello(incarnation=5)) is LinkEvent.PEER_UP
