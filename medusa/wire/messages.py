@@ -113,6 +113,9 @@ class Attach(_Message, frozen=True, tag="attach"):
         granted: bytes that may be under way to me from the start.
         plain: a subscriber without a disk: what it took it never wants again, and when it is gone
             or stops reading nothing is kept for it.
+        resumed: rows before ``next_seq`` came over an earlier attachment of the same receiver: a
+            sender that fell back behind them will come to them again. Else a plain receiver that
+            names a row beyond the end is refused (``E_SEQ``).
     """
 
     stream: Name
@@ -121,6 +124,7 @@ class Attach(_Message, frozen=True, tag="attach"):
     durable: Count
     granted: Count
     plain: bool = False
+    resumed: bool = False
 
 
 class Ack(_Message, frozen=True, tag="ack"):

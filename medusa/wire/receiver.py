@@ -122,6 +122,7 @@ class Receiver:
         self._missing_since_us: int | None = None
         self._missing_told = False
         self._outbox = outbox
+        self._was_attached = False
         self._epoch = incarnation * EPOCHS_PER_LIFE
         self._frames = 0
         self._received_bytes = 0
@@ -162,6 +163,7 @@ class Receiver:
                 durable=self.durable_seq,
                 granted=self._granted(),
                 plain=self.plain,
+                resumed=self._was_attached,
             ),
         )
 
@@ -211,6 +213,7 @@ class Receiver:
         self.schema, self.timed = message.schema, message.timed
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
+        self._was_attached = True
         self._acked_at_us = now_us
         self.refusal = self._missing_since_us = None
         self._missing_told = False

@@ -236,6 +236,8 @@ class Sender:
                 self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
             return
         wanted = self._wanted(peer, message)
+        if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
+            return
         if view is None:
             view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
             self.receivers[peer] = view
@@ -276,6 +278,24 @@ class Sender:
             lost = self.log.start_seq - message.next_seq
             self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=lost)
         return max(message.next_seq, self.log.start_seq)
+
+    def _may_be_ahead(self, peer: str, message: Attach) -> bool:
+        """Whether a receiver may want a row that isn't here yet; if not, it is told what is.
+
+        One with a disk, or that was attached before, may: we fell back to a checkpoint, and come to
+        its row again. To a reader that begins there we'd show nothing, for who knows how long.
+        """
+        at = self.log.next_seq
+        if not message.plain or message.resumed:
+            self._outbox.report(
+                "warning", "receiver ahead", stream=self.stream, peer=peer, wants=message.next_seq, at=at
+            )
+            return True
+        text = f"row {message.next_seq} is beyond the end of the stream: the next row is {at}"
+        hint = f"read from {at} on, or from now; a node that was restarted comes back to its old end first"
+        refusal = Refuse(code="E_SEQ", text=text, hint=hint, stream=self.stream, epoch=message.epoch)
+        self._outbox.send(peer, refusal)
+        return False
 
     def _ack(self, now_us: int, view: ReceiverView, message: Ack) -> None:
         if message.received > view.sent_seq or message.frames > view.frames:

@@ -77,6 +77,20 @@ def test_what_does_not_fit_is_refused_whole(fed):
         assert trains.table("20s")["v"].to_pylist() == [1]
 
 
+def test_reading_from_beyond_the_end_is_refused_with_the_next_row(fed):
+    fed.publish("q.rows", {"ts": [1, 2], "v": [1, 1]})
+    with fed.subscribe("q.out", from_="oldest") as trains:
+        assert len(trains.next("20s")) == 2
+    with pytest.raises(
+        LinkError, match=r"row 1000000 is beyond the end.*the next row is 2.*from 2 on"
+    ) as caught:
+        fed.subscribe("q.out", from_=10**6)
+    assert caught.value.code == "E_SEQ"
+    with fed.subscribe("q.out", from_=2) as trains:
+        fed.publish("q.rows", {"ts": [3], "v": [7]})
+        assert trains.next("20s").batch["v"].to_pylist() == [7]
+
+
 def test_names_and_commands_that_lead_nowhere(fed):
     with pytest.raises(LinkError, match=r"has no source 'q\.row' .did you mean 'q\.rows'"):
         fed.publish("q.row", {"ts": [1], "v": [1]})
