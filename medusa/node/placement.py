@@ -91,6 +91,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     """
     known = list(at) if nodes is None else list(nodes)
     homes = _homes(graph, at, known)
+    graph = _without_dead_ends(graph)
     _refuse_unlogged_unions(graph, homes)
     check_graph(graph, require_sinks=True)
     expander = _Expander(graph, homes)
@@ -102,6 +103,16 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
         mine = [i for i in instances if i.node == node]
         fragments += [_fragment(graph, node, part, read, shapes, expander.names) for part in _connected(mine)]
     return Plan(query=graph.name, fragments=tuple(fragments))
+
+
+def _without_dead_ends(graph: Graph) -> Graph:
+    """Only what leads to a sink runs: the rest could never be read. The embedded engine agrees."""
+    wanted: dict[str, None] = {}
+    for box in reversed(graph.boxes):
+        if isinstance(box, Sink) or box.id in wanted:
+            wanted[box.id] = None
+            wanted.update(dict.fromkeys(arc.box for arc in box.inputs))
+    return msgspec.structs.replace(graph, boxes=tuple(box for box in graph.boxes if box.id in wanted))
 
 
 # --- where each box stands ------------------------------------------------------------------

@@ -78,6 +78,10 @@ def _check_window(box: Aggregate, label: str) -> None:
         raise QueryError(f"{label}: needs at least one aggregate", hint="n=md.count()", code="query.window")
 
 
+OVERLAP_MAX = 100_000
+"""Windows that a row may be in. Each of them may become a row of output: more is a slip of units."""
+
+
 def check_sizes(size_us: int, advance_us: int, *, label: str) -> None:
     """Raises QueryError unless 0 < advance <= size."""
     if not 0 < size_us <= DURATION_MAX_US:
@@ -87,6 +91,13 @@ def check_sizes(size_us: int, advance_us: int, *, label: str) -> None:
             f"{label}: advance is {duration_text(advance_us)}, expected more than 0 and at most the size,"
             f" {duration_text(size_us)}",
             hint="with a longer advance some rows would be in no window",
+            code="query.window",
+        )
+    if -(-size_us // advance_us) > OVERLAP_MAX:
+        raise QueryError(
+            f"{label}: each row would be in {-(-size_us // advance_us):,} windows of {duration_text(size_us)}"
+            f" every {duration_text(advance_us)}, at most {OVERLAP_MAX:,}",
+            hint="a number without unit is microseconds: write advance='1 s'",
             code="query.window",
         )
 

@@ -98,7 +98,7 @@ def test_without_faults():
     run.check()
 
 
-MANY = [pytest.param(seed, marks=pytest.mark.full) for seed in range(20, 500)]
+MANY = [pytest.param(seed, marks=[pytest.mark.full, pytest.mark.issue(2)]) for seed in range(20, 500)]
 
 
 @pytest.mark.parametrize("seed", [*range(20), *MANY])

@@ -308,3 +308,15 @@ def test_rows_without_windows_keep_their_order_and_the_late_ones_come_apart(valu
     for sink, columns in (("out", {"k": pa.string(), "w": pa.int64()}), ("late", None)):
         schema = pa.schema(columns) if columns else data.schema
         assert apart.table(sink, schema).equals(whole.table(sink, schema))
+
+
+def test_boxes_that_lead_to_no_sink_run_nowhere():
+    q = md.Query("lone")
+    rows = q.source("a", {"t": "int64"}, time="t", unit="s")
+    q.source("b", {"t": "int64"}, time="t", unit="s").filter("t > 0", name="unread")
+    q.sink("out", rows)
+    plan = cut(q.graph, {"n": ["a"], "m": ["b"]})
+    assert [box.id for part in plan.fragments for box in part.graph.boxes] == ["a", "out"]
+    assert plan.nodes() == ("n",)
+    with pytest.raises(QueryError, match="nosuch"):
+        cut(q.graph, {"n": ["a"], "m": ["nosuch"]})

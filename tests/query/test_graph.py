@@ -338,3 +338,12 @@ def test_judged_sources_carry_windows_on() -> None:
     slow = msgspec.structs.replace(two, window_us=(2_000, 1_000))
     with pytest.raises(QueryError, match="windows of 2ms every 1ms"):
         check_graph(graph(one, slow, joined))
+
+
+def test_an_overlap_that_is_a_slip_of_units_is_refused():
+    q = md.Query("q")
+    rows = q.source("s", {"t": "int64"}, time="t", unit="s")
+    with pytest.raises(QueryError, match="3,600,000,000 windows") as caught:
+        rows.window("1h", advance=1).aggregate(n=md.count())
+    assert "microseconds" in caught.value.hint
+    q.sink("o", rows.window("100 s", advance="1 ms").aggregate(n=md.count()))

@@ -28,6 +28,7 @@ def test_seed(name, seed):
 
 
 @pytest.mark.full
+@pytest.mark.issue(2)
 @pytest.mark.parametrize("block", range(40))
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_more_seeds(name, block):

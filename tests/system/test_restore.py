@@ -51,7 +51,7 @@ def read_rows(out: Path, sinks: Sequence[str] = SINKS) -> dict[str, list[Any]]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=[pytest.mark.full, pytest.mark.issue(2)])])
 def test_the_answer_survives_kill_9(tmp_path: Path, seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", md.LateWarning)

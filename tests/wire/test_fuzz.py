@@ -36,6 +36,7 @@ def test_mutated_frames_never_crash_and_only_the_peer_is_blamed():
 
 
 @pytest.mark.full
+@pytest.mark.issue(2)
 def test_many_more_mutated_frames():
     run(1_000_000, 30_000)
 
