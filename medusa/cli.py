@@ -132,6 +132,19 @@ def deploy(query: Path, address: str, at: Path | None, as_json: bool) -> None:
     click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
 
 
+@main.command(epilog=_example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))
+@click.argument("name")
+@_NODE
+@_JSON
+def undeploy(name: str, address: str, as_json: bool) -> None:
+    """Stop a query everywhere and forget its state; at the node that it was deployed through."""
+    from medusa.runtime.client import connect
+
+    with connect(address) as fed:
+        fed.undeploy(name)
+    click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
+
+
 @main.command(epilog=_example("medusa status --node tcp://127.0.0.1:5555"))
 @_NODE
 @_JSON
@@ -183,9 +196,9 @@ def explain(query: Path, form: str | None) -> None:
 @main.command(epilog=_example("medusa sim", "medusa sim crash --seed 42"))
 @click.argument("scenario", required=False)
 @click.option("--seed", type=int, help="run this seed only, and print the end of its trace")
-@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="how many, from 0")
+@click.option("--seeds", type=click.IntRange(min=1), help="how many, from 0  [default: 20]")
 @_JSON
-def sim(scenario: str | None, seed: int | None, seeds: int, as_json: bool) -> None:
+def sim(scenario: str | None, seed: int | None, seeds: int | None, as_json: bool) -> None:
     """Run federations in virtual time, with faults drawn from a seed, and check every step.
 
     Without SCENARIO all are run. Exit code 1: an invariant did not hold; the command that replays
@@ -198,6 +211,9 @@ def sim(scenario: str | None, seed: int | None, seeds: int, as_json: bool) -> No
 
     if scenario is not None and scenario not in SCENARIOS:
         raise click.BadParameter(f"{scenario!r}; {did_you_mean(scenario, SCENARIOS)}", param_hint="SCENARIO")
+    if seed is not None and seeds is not None:
+        raise click.UsageError("--seed is one seed, --seeds how many from 0: give one of them")
+    seeds = seeds or 20
     failed = 0
     for name in [scenario] if scenario else SCENARIOS:
         for number in range(seeds) if seed is None else [seed]:

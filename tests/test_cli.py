@@ -55,7 +55,7 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
 
 def test_help_lists_all_commands() -> None:
     shown = run("--help")
-    for name in ("demo", "node", "deploy", "status", "tail", "explain", "sim", "checkpoint"):
+    for name in ("demo", "node", "deploy", "undeploy", "status", "tail", "explain", "sim", "checkpoint"):
         assert f"  {name} " in shown.output
 
 
@@ -127,6 +127,9 @@ def test_deploy_status_and_tail_against_a_node(query_file: Path, tmp_path: Path)
         status = json.loads(run("status", "--node", address, "--json").output)
         assert status["node"] == "solo"
         assert status["rows_in"] == 3
+        gone = run("undeploy", "counts", "--node", address, "--json")
+        assert json.loads(gone.output) == {"undeployed": "counts"}
+        assert run("deploy", query_file, "--node", address).exit_code == 0
         unknown = run("tail", "counts.per_usr", "--node", address)
         assert unknown.exit_code == 1
         assert "per_usr" in unknown.stderr
@@ -191,3 +194,16 @@ def test_an_unknown_scenario_is_a_usage_error() -> None:
     shown = run("sim", "crahs")
     assert shown.exit_code == 2
     assert "crash" in shown.stderr
+
+
+def test_one_seed_and_many_are_not_mixed() -> None:
+    shown = run("sim", "cut", "--seed", "3", "--seeds", "5")
+    assert shown.exit_code == 2
+    assert "give one of them" in shown.output
+
+
+def test_a_report_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    shown = run("demo", "netmon", "--report", tmp_path / "nowhere" / "report.html")
+    assert shown.exit_code == 1
+    assert "can't be written" in shown.output
+    assert "process" not in shown.output

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from medusa.errors import DataError
 from medusa.workloads import netmon, netmon_check
 from medusa.workloads.local_nodes import LocalNodes
 from medusa.workloads.netmon_outcome import Outcome
@@ -52,6 +53,7 @@ def run_demo(options: Options, *, as_json: bool = False) -> bool:
     console = Console()
     screen = _screen(console, as_json)
     screen.say(f"data: {netmon.CITATION}")
+    _writable(options.report)
     trace = netmon.load_trace(options.trace)
     outcome = replay(trace, options, screen)
     options.report.write_text(html_report(outcome, netmon.query()))
@@ -61,6 +63,19 @@ def run_demo(options: Options, *, as_json: bool = False) -> bool:
         show_outcome(console, outcome)
         console.print(f"report: {options.report}", markup=False, highlight=False, soft_wrap=True)
     return outcome.equal
+
+
+def _writable(report: Path) -> None:
+    """Whether the report can be written is known before the minute, not after it."""
+    try:
+        with report.open("a"):
+            pass
+    except OSError as error:
+        raise DataError(
+            f"the report {str(report)!r} can't be written: {error.strerror}",
+            hint="give another place: --report PATH",
+            code="data.report",
+        ) from error
 
 
 def _screen(console: Console, as_json: bool) -> Screen:

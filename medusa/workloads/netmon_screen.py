@@ -178,6 +178,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    say("n: flows of a source in a minute (heavy: over 100); p: distinct destination ports (wide: over 10)")
     say(
         f"{figures['windows']} windows, {figures['groups']:,} groups, {figures['heavy']} heavy, "
         f"{figures['wide']} wide, {figures['both']} both with {figures['both_sources']} sources, "
