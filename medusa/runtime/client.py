@@ -43,6 +43,12 @@ def connect(address: str, timeout: Duration = "5s") -> Federation:
         LinkError: no such address, or nobody answers there.
     """
     timeout_us = duration_us(timeout, what="connect: timeout", minimum_us=1, error=LinkError)
+    if not isinstance(address, str):
+        raise LinkError(
+            f"connect: an address is text, came {type(address).__name__}",
+            hint="'tcp://127.0.0.1:5555' or 'ipc:///path'",
+            code="link.address",
+        )
     try:
         used = check_address(address, bind=False)
     except ConfigError as error:
@@ -84,6 +90,10 @@ class Federation:
             LinkError: a node refused or didn't answer; nothing is deployed.
             QueryError: the query or ``at`` doesn't hold.
         """
+        from medusa.query.builder import Query
+
+        if not isinstance(q, Query):
+            raise QueryError(f"deploy takes a md.Query, came {type(q).__name__}", code="query.kind")
         graph = q.graph
         where = at if at is not None else {self.node: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.

@@ -109,11 +109,24 @@ class Publisher:
             pieces: list[tuple[Any, int, bool]] = []
             for batch in normalise(data, self._source.schema, source=self.name):
                 checked_times(batch, self._source)
+                self._check_contents(batch)
                 pieces += self._codec.encode(Train(batch=batch))
             self._await_room()
             with self._loop.mind():
                 for payload, rows, late in pieces:
                     self._mind.sender.train(now_us(), memoryview(payload), rows, late=late)
+
+    def _check_contents(self, batch: Any) -> None:
+        """The node checks every value before use; what it would refuse is refused here, by name."""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                column.validate(full=True)
+            except ValueError as error:
+                raise DataError(
+                    f"source {self.name!r}: column {name!r} holds malformed values: {error}"[:500],
+                    hint="text must be UTF-8; declare other bytes as binary",
+                    code="data.values",
+                ) from None
 
     def _await_room(self) -> None:
         try:

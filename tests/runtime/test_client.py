@@ -32,7 +32,7 @@ def test_nobody_there_is_said_in_time(tmp_path):
     assert caught.value.code == "link.timeout"
 
 
-@pytest.mark.parametrize("address", ["tcp://192.0.2.1:5555", "nonsense", "tcp://127.0.0.1:*"])
+@pytest.mark.parametrize("address", ["tcp://192.0.2.1:5555", "nonsense", "tcp://127.0.0.1:*", None])
 def test_addresses_that_are_refused(address):
     with pytest.raises(LinkError, match="connect:"):
         md.connect(address)
@@ -91,7 +91,22 @@ def test_reading_from_beyond_the_end_is_refused_with_the_next_row(fed):
         assert trains.next("20s").batch["v"].to_pylist() == [7]
 
 
+def test_text_that_is_not_utf8_is_refused_and_the_source_goes_on(fed):
+    other = md.Query("t")
+    other.sink("out", other.source("words", {"ts": "int64", "w": "utf8"}, time="ts", unit="s"))
+    fed.deploy(other)
+    broken = pa.array([b"\xff\xfe"]).view(pa.string())
+    with pytest.raises(DataError, match="column 'w' holds malformed values"):
+        fed.publish("t.words", pa.table({"ts": [1], "w": broken}))
+    fed.publish("t.words", {"ts": [1], "w": ["fine"]})
+    fed.finish("t.words")
+    with fed.subscribe("t.out", from_="oldest") as trains:
+        assert trains.table("20s")["w"].to_pylist() == ["fine"]
+
+
 def test_names_and_commands_that_lead_nowhere(fed):
+    with pytest.raises(QueryError, match=r"takes a md\.Query, came NoneType"):
+        fed.deploy(None)
     with pytest.raises(LinkError, match=r"has no source 'q\.row' .did you mean 'q\.rows'"):
         fed.publish("q.row", {"ts": [1], "v": [1]})
     with pytest.raises(LinkError, match=r"no stream 'q\.ot'"):
