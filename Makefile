@@ -31,7 +31,7 @@ test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-
 	$(PYTEST) $(ARGS)
 
 test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes on where it stopped; ISSUE=2 chooses
-	$(PYTEST) --full --resume $(VENV)/full-passed.json $(if $(ISSUE),--issue $(ISSUE)) $(ARGS)
+	$(PYTEST) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) $(ARGS)
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .

@@ -128,3 +128,13 @@ def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
     assert done.stdout.split("\n")[-2] == "== 3 things in test =="
     for target in set(failing.split()) - {"test"}:
         assert f"make {target} FAILED" in done.stdout
+
+
+def test_a_long_run_finds_its_options_when_it_goes_on(tmp_path: Path) -> None:
+    """A path of its own on the line would count as the tests to run, and hide their conftest."""
+    done = subprocess.run(
+        ["make", "-n", "-C", ROOT, "test-full", "ISSUE=2"], capture_output=True, text=True, check=True
+    )
+    command = next(line for line in done.stdout.splitlines() if "--full" in line).split()
+    after = command[command.index("pytest") + 1 :]
+    assert all(word.startswith("--") for word in after), after
