@@ -1,4 +1,5 @@
 """Types of the native module. Every object is used by one thread at a time; long calls release the GIL.
+A second thread inside the same ``Window`` or ``Keys`` gets a ``RuntimeError`` and changes nothing.
 
 *Rows* below means any object with the Arrow PyCapsule interface for a struct array (a
 ``pyarrow.RecordBatch``). Arrays may be sliced (offset not 0). Nothing of the rows is kept after the
