@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from medusa.engine.boxes.aggregate import AggregateBox, CombineBox
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.filter import FilterBox
@@ -11,13 +14,13 @@ from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.boxes.union import UnionBox
 from medusa.engine.dead import DeadLetters
+from medusa.engine.site import Site
 from medusa.query.boxes import (
     Aggregate,
     Box,
     Filter,
     Input,
     Join,
-    Schema,
     Select,
     Sink,
     Source,
@@ -41,14 +44,26 @@ def compile_graph(checked: CheckedGraph, letters: DeadLetters, *, sink_times: bo
         sink_times: trains at sinks carry their times.
     """
     timed = readers_of_time(checked, sink_times=sink_times)
-    return [_operator(box, checked, letters, timed=timed[box.id]) for box in checked.graph.boxes]
+    return [
+        MAKERS[type(box)](
+            box,
+            Site(
+                inputs=[checked.shapes[arc] for arc in box.inputs],
+                output=checked.shapes[Input(box.id)],
+                letters=letters,
+                timed=timed[box.id],
+            ),
+        )
+        for box in checked.graph.boxes
+    ]
 
 
 def readers_of_time(checked: CheckedGraph, *, sink_times: bool) -> dict[str, bool]:
     """Of each box: whether anything below reads the times of its output."""
     reads: dict[str, bool] = {}
     for box in reversed(checked.graph.boxes):
-        readers = [checked.boxes[id] for id, _ in checked.consumers[Input(box.id)]]
+        ports = [port for port in box.ports if checked.shapes[Input(box.id, port)].timed]
+        readers = [checked.boxes[id] for port in ports for id, _ in checked.consumers[Input(box.id, port)]]
         reads[box.id] = any(_reads_time(reader, reads, sink_times) for reader in readers)
     return reads
 
@@ -57,58 +72,72 @@ def _reads_time(box: Box, reads: dict[str, bool], sink_times: bool) -> bool:
     match box:
         case Aggregate(stage="combine"):
             return False
-        case Aggregate() | Join() | WindowJoin():
-            return True
         case Filter():
             return reads[box.id] or _has_time(box.predicate)
         case Select() | WithColumns():
             return reads[box.id] or any(_has_time(named.expression) for named in box.columns)
         case Sink():
             return sink_times
-    return reads[box.id]
+        case Union():
+            return reads[box.id]
+    return True
 
 
 def _has_time(expression: Expression) -> bool:
     return any(isinstance(node, Call) and node.function == "tuple_time" for node in walk(expression))
 
 
-def _operator(box: Box, checked: CheckedGraph, letters: DeadLetters, *, timed: bool) -> Operator:
-    inputs = [checked.shapes[arc] for arc in box.inputs]
-    output = checked.shapes[Input(box.id)].schema
-    match box:
-        case Source():
-            return SourceBox(box, timed=timed)
-        case Filter():
-            return FilterBox(box, input=inputs[0].schema, letters=letters, timed=inputs[0].timed)
-        case Select() | WithColumns():
-            return ProjectBox(
-                box, input=inputs[0].schema, output=output, letters=letters, timed=inputs[0].timed
-            )
-        case Union():
-            return UnionBox(box.id, inputs=len(inputs))
-        case Aggregate():
-            made = CombineBox if box.stage == "combine" else AggregateBox
-            return made(box, input=inputs[0].schema, output=output, letters=letters, timed=timed)
-        case Join() | WindowJoin():
-            return _join(box, inputs[0].schema, inputs[1].schema, output, letters)
-        case Sink():
-            return SinkBox(box.id, schema_to_arrow(output), timed=inputs[0].timed)
+def _filter(box: Filter, site: Site) -> Operator:
+    return FilterBox(box, input=site.input.schema, letters=site.letters, timed=site.input.timed)
 
 
-def _join(
-    box: Join | WindowJoin, left: Schema, right: Schema, output: Schema, letters: DeadLetters
-) -> JoinBox:
+def _project(box: Select | WithColumns, site: Site) -> Operator:
+    return ProjectBox(
+        box,
+        input=site.input.schema,
+        output=site.output.schema,
+        letters=site.letters,
+        timed=site.input.timed,
+    )
+
+
+def _aggregate(box: Aggregate, site: Site) -> Operator:
+    made = CombineBox if box.stage == "combine" else AggregateBox
+    return made(
+        box,
+        input=site.input.schema,
+        output=site.output.schema,
+        letters=site.letters,
+        timed=site.timed,
+    )
+
+
+def _join(box: Join | WindowJoin, site: Site) -> Operator:
     pairs = list(zip(box.left_keys, box.right_keys, strict=True))
     if isinstance(box, WindowJoin):
         bounds = [Named(name, Column(name)) for name in WINDOW_COLUMNS]
         pairs = [*zip(bounds, bounds, strict=True), *pairs]
-    types = types_of(output)
+    types = types_of(site.output.schema)
+    left, right = site.schemas
     return JoinBox(
         box,
         keys=[(ours, theirs, types[ours.name]) for ours, theirs in pairs],
         # Rows of equal windows have equal times.
         within_us=box.within_us if isinstance(box, Join) else 0,
         sides=(left, right),
-        schema=output,
-        letters=letters,
+        schema=site.output.schema,
+        letters=site.letters,
     )
+
+
+MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
+    Source: lambda box, site: SourceBox(box, timed=site.timed),
+    Filter: _filter,
+    Select: _project,
+    WithColumns: _project,
+    Union: lambda box, site: UnionBox(box.id, inputs=len(site.inputs)),
+    Aggregate: _aggregate,
+    Join: _join,
+    WindowJoin: _join,
+    Sink: lambda box, site: SinkBox(box.id, schema_to_arrow(site.output.schema), timed=site.input.timed),
+}

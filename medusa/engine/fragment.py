@@ -72,7 +72,7 @@ class Fragment:
         places = {box.id: place for place, box in enumerate(boxes)}
         for box in boxes:
             self.boxes[box.id] = box
-            for port in ("", "late"):
+            for port in checked.boxes[box.id].ports:
                 for id, input in checked.consumers.get(Input(box.id, port), ()):
                     self._scheduler.connect(box, port, places[id], input)
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}

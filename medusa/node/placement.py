@@ -30,12 +30,10 @@ from medusa.query.boxes import (
     Filter,
     Graph,
     Input,
-    Join,
     Select,
     Sink,
     Source,
     Union,
-    WindowJoin,
     WithColumns,
 )
 from medusa.query.graph import check_graph
@@ -46,9 +44,6 @@ from medusa.query.suggest import did_you_mean
 __all__ = ["Plan", "cut"]
 
 STATELESS = (Filter, Select, WithColumns, Union)
-ORDERED = (Aggregate, Join, WindowJoin)
-"""Boxes whose answer may depend on how the rows of a union interleave."""
-
 NAME_CHARS_MAX = 64
 
 
@@ -176,7 +171,7 @@ def _refuse_unlogged_unions(graph: Graph, homes: Mapping[str, tuple[str, ...]]) 
     mixed: dict[str, str] = {}
     for box in graph.boxes:
         behind = next((mixed[arc.box] for arc in box.inputs if arc.box in mixed), None)
-        if behind is not None and isinstance(box, ORDERED):
+        if behind is not None and box.order_dependent:
             raise QueryError(
                 f"box {box.id!r} depends on the order in which the inputs of {behind!r} arrive, and nodes "
                 "keep checkpoints: after a restart that order could differ",
@@ -188,7 +183,7 @@ def _refuse_unlogged_unions(graph: Graph, homes: Mapping[str, tuple[str, ...]]) 
         )
         if behind is not None:
             mixed[box.id] = behind
-        elif isinstance(box, Union) or (gathers and isinstance(box, STATELESS)):
+        elif box.determinism == "arbitrary" or (gathers and isinstance(box, STATELESS)):
             mixed[box.id] = box.id
 
 
@@ -299,7 +294,7 @@ class _Expander:
     def _merge(self, box: Box, node: str, arc: Input) -> Input:
         """A union of the copies of ``arc``, for a box that takes rows in any order."""
         homes = self._homes[arc.box]
-        if isinstance(box, ORDERED):
+        if box.order_dependent:
             what = "window" if isinstance(box, Aggregate) else "join"
             hint = (
                 f"name {box.id!r} at {', '.join(homes)} too: each then sends partial results"

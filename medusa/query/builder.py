@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Box, Filter, Graph, Input, Select, Sink, Source, Union, WithColumns
-from medusa.query.column import Expr, as_tree
+from medusa.query.boxes import Box, Graph, Input, Sink, Source
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
-from medusa.query.joins import join_box
-from medusa.query.named import named_columns
 from medusa.query.shape import Shape, types_of
-from medusa.query.shape_windows import check_sizes, need_time
 from medusa.query.shapes import shape_of
+from medusa.query.stream import Stream
+from medusa.query.stream_base import StreamBase, label_after
 from medusa.query.types import schema_from
 from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from medusa.query.diagram import Diagram
-    from medusa.query.windows import WindowedStream
 
 __all__ = ["Query", "Stream"]
 
@@ -107,10 +103,10 @@ class Query:
             )
         return stream.arc
 
-    def _add(self, box: Box, inputs: tuple[Stream, ...], name: str | None) -> Stream:
+    def _add(self, box: Box, inputs: tuple[StreamBase, ...], name: str | None) -> Stream:
         """Check a box and take it in; on an error the query is unchanged."""
         kind = kind_of(box)
-        label = _label(kind, name, inputs)
+        label = label_after(kind, name, inputs)
         if len(self._boxes) >= BOXES_MAX:
             raise QueryError(f"query {self._name!r}: more than {BOXES_MAX:,} boxes", code="query.limit")
         if name is not None:
@@ -131,6 +127,10 @@ class Query:
         self._boxes[id] = box
         self._shapes.update(made)
         return Stream(self, Input(id))
+
+    def _stream(self, arc: Input) -> Stream:
+        """Another port of a box, as a stream."""
+        return Stream(self, arc)
 
     # -- reading --
 
@@ -237,164 +237,3 @@ class Query:
             hint=did_you_mean(str(name), others),
             code="query.input",
         )
-
-
-def _label(kind: str, name: object, inputs: Iterable[Stream]) -> str:
-    """A box without a name is known by what it reads."""
-    if name is not None:
-        return f"{kind} {name!r}"[:120]
-    return f"{kind} after " + " and ".join(repr(stream.name) for stream in inputs)
-
-
-class Stream:
-    """The output of a box; immutable. Its methods add boxes to the query and give their output."""
-
-    __slots__ = ("_arc", "_query")
-
-    def __init__(self, query: Query, arc: Input) -> None:
-        self._query = query
-        self._arc = arc
-
-    @property
-    def query(self) -> Query:
-        return self._query
-
-    @property
-    def arc(self) -> Input:
-        """The box and port that it comes from."""
-        return self._arc
-
-    @property
-    def name(self) -> str:
-        """Id of its box; ``cars.late`` of a late port."""
-        return f"{self._arc.box}.{self._arc.port}" if self._arc.port else self._arc.box
-
-    @property
-    def label(self) -> str:
-        """How messages name it."""
-        return self._shape.box
-
-    @property
-    def schema(self) -> dict[str, str]:
-        """Column name -> type, in order."""
-        return types_of(self._shape.schema)
-
-    @property
-    def timed(self) -> bool:
-        """Whether its rows have a time, which windows and joins need."""
-        return self._shape.timed
-
-    @property
-    def _shape(self) -> Shape:
-        return self._query._shapes[self._arc]
-
-    def __repr__(self) -> str:
-        columns = ", ".join(f"{name} {type}" for name, type in self.schema.items())
-        return f"<Stream {self.name!r} of query {self._query.name!r}: {columns}>"
-
-    # -- boxes that look at one row at a time --
-
-    def filter(self, predicate: str | Expr, *, name: str | None = None) -> Stream:
-        """The rows for which the predicate is true (not false, not null).
-
-        Args:
-            predicate: SQL text such as ``"speed > 0"``, or ``md.col("speed") > 0``.
-        """
-        label = self._labelled("filter", name)
-        box = Filter(id="", inputs=(self._arc,), predicate=as_tree(predicate, box=label))
-        return self._query._add(box, (self,), name)
-
-    def select(
-        self, *columns: str | Expr | Mapping[str, Any], name: str | None = None, **named: str | Expr
-    ) -> Stream:
-        """Rows of exactly these columns.
-
-        Args:
-            columns: names of columns, or mappings of new names to expressions (for names that
-                aren't Python words).
-            named: new columns: ``mph="speed * 0.621"``.
-        """
-        label = self._labelled("select", name)
-        made = named_columns(columns, named, self.schema, box=label)
-        return self._query._add(Select(id="", inputs=(self._arc,), columns=made), (self,), name)
-
-    def with_columns(
-        self, *columns: str | Expr | Mapping[str, Any], name: str | None = None, **named: str | Expr
-    ) -> Stream:
-        """All columns, and these: a new one comes last, one of a known name takes its place."""
-        label = self._labelled("with_columns", name)
-        made = named_columns(columns, named, self.schema, box=label)
-        return self._query._add(WithColumns(id="", inputs=(self._arc,), columns=made), (self,), name)
-
-    def union(self, *others: Stream, name: str | None = None) -> Stream:
-        """The rows of several streams of one schema, in the order in which they arrive."""
-        label = self._labelled("union", name)
-        inputs = (self._arc, *(self._query._owned(other, label) for other in others))
-        return self._query._add(Union(id="", inputs=inputs), (self, *others), name)
-
-    @property
-    def late(self) -> Stream:
-        """The rows of a source that came too late for its windows and joins; without time.
-
-        Raises:
-            QueryError: this isn't the output of a source with time.
-        """
-        box = self._query._boxes[self._arc.box]
-        if self._arc.port or "late" not in ports_of(box):
-            raise QueryError(
-                f"{self.label}: only a source with time= has .late",
-                hint="lateness is judged where rows enter",
-                code="query.port",
-            )
-        return Stream(self._query, Input(self._arc.box, "late"))
-
-    # -- boxes that look at many --
-
-    def window(self, size: Duration, advance: Duration | None = None) -> WindowedStream:
-        """Windows of a length of time, aligned to the epoch, half-open ``[start, end)``.
-
-        Go on with ``.aggregate(...)``, or ``.group_by(...).aggregate(...)``.
-
-        Args:
-            size: ``"5 min"``, a timedelta, or microseconds.
-            advance: how often a window starts, at most ``size``; None: as often as one ends.
-        """
-        from medusa.query.windows import WindowedStream
-
-        size_us = duration_us(size, what="window: size", minimum_us=1)
-        advance_us = (
-            size_us if advance is None else duration_us(advance, what="window: advance", minimum_us=1)
-        )
-        label = self._labelled("window", None)
-        need_time(self._shape, label, "a window")
-        check_sizes(size_us, advance_us, label=label)
-        return WindowedStream(self, size_us, advance_us)
-
-    def join(
-        self,
-        other: Stream,
-        on: Any,
-        within: Duration | None = None,
-        where: str | Expr | None = None,
-        how: str = "inner",
-        suffixes: tuple[str, str] = ("", "_right"),
-        *,
-        name: str | None = None,
-    ) -> Stream:
-        """Pairs of rows of equal keys.
-
-        Args:
-            other: the right side.
-            on: a column, several, or ``{"left": "right"}``; with ``within`` rows at most that far
-                apart in time. ``"window"`` or ``["window", "k"]``: results of equal windows.
-            within: required, but not with ``"window"``.
-            where: a condition on pairs, which names columns ``left.x`` and ``right.x``.
-            suffixes: added to names that both sides have, besides the keys.
-        """
-        label = f"join {name!r}" if name is not None else f"join after {self.name!r}"
-        arcs = (self._arc, self._query._owned(other, label))
-        box = join_box(arcs, (self.schema, other.schema), on, within, where, how, suffixes, label=label)
-        return self._query._add(box, (self, other), name)
-
-    def _labelled(self, kind: str, name: object) -> str:
-        return _label(kind, name, (self,))

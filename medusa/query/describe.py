@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from medusa.query.boxes import (
     Aggregate,
     AggregateCall,
@@ -10,6 +13,7 @@ from medusa.query.boxes import (
     Join,
     Schema,
     Select,
+    Sink,
     Source,
     Union,
     WindowJoin,
@@ -27,23 +31,7 @@ LISTED_MAX = 12
 
 def parameters(box: Box) -> str:
     """The parameters of a box as text; empty for a sink."""
-    match box:
-        case Source():
-            return _source(box)
-        case Filter():
-            return show(box.predicate)
-        case Select() | WithColumns():
-            return _listed([_named(column) for column in box.columns])
-        case Union():
-            return "in order of arrival"
-        case Aggregate():
-            return _aggregate(box)
-        case Join():
-            return f"{_on(box)} within {duration_text(box.within_us)}{_where(box.where)}"
-        case WindowJoin():
-            keys = f", {_on(box)}" if box.left_keys else ""
-            return f"equal windows{keys}{_where(box.where)}"
-    return ""
+    return TEXTS[type(box)](box)
 
 
 def brief(box: Box) -> tuple[str, ...]:
@@ -56,16 +44,9 @@ def brief(box: Box) -> tuple[str, ...]:
 
 def waits(box: Box) -> str:
     """What must come before the box sends a row that it has; empty where it never waits."""
-    match box:
-        case Aggregate(stage="combine"):
-            return "the boundaries of all inputs to reach the end of the window"
-        case Aggregate():
-            return "the boundary to reach the end of the window"
-        case Join():
-            return "the boundaries of both inputs to pass the later time of the pair"
-        case WindowJoin():
-            return "the boundaries of both inputs to pass the window"
-    return ""
+    if isinstance(box, Aggregate) and box.stage == "combine":
+        return "the boundaries of all inputs to reach the end of the window"
+    return WAITS.get(type(box), "")
 
 
 def columns_text(schema: Schema) -> str:
@@ -118,6 +99,38 @@ def _where(where: Expression | None) -> str:
     return "" if where is None else f" where {show(where, longest=60)}"
 
 
+def _join(box: Join) -> str:
+    return f"{_on(box)} within {duration_text(box.within_us)}{_where(box.where)}"
+
+
+def _window_join(box: WindowJoin) -> str:
+    keys = f", {_on(box)}" if box.left_keys else ""
+    return f"equal windows{keys}{_where(box.where)}"
+
+
+def _columns(box: Select | WithColumns) -> str:
+    return _listed([_named(column) for column in box.columns])
+
+
 def _listed(parts: list[str]) -> str:
     more = f", ... {len(parts) - LISTED_MAX} more" if len(parts) > LISTED_MAX else ""
     return ", ".join(parts[:LISTED_MAX]) + more
+
+
+TEXTS: Mapping[type, Callable[[Any], str]] = {
+    Source: _source,
+    Filter: lambda box: show(box.predicate),
+    Select: _columns,
+    WithColumns: _columns,
+    Union: lambda box: "in order of arrival",
+    Aggregate: _aggregate,
+    Join: _join,
+    WindowJoin: _window_join,
+    Sink: lambda box: "",
+}
+
+WAITS: Mapping[type, str] = {
+    Aggregate: "the boundary to reach the end of the window",
+    Join: "the boundaries of both inputs to pass the later time of the pair",
+    WindowJoin: "the boundaries of both inputs to pass the window",
+}

@@ -12,12 +12,9 @@ from medusa.query.boxes import (
     Box,
     Graph,
     Input,
-    Join,
     Schema,
     Sink,
     Source,
-    Union,
-    WindowJoin,
 )
 from medusa.query.ids import check_name, kind_of
 from medusa.query.shape import Shape
@@ -71,9 +68,7 @@ def label_of(box: Box) -> str:
 
 def ports_of(box: Box) -> tuple[str, ...]:
     """The ports from which arcs may begin."""
-    if isinstance(box, Source) and box.time is not None and not box.judged:
-        return ("", "late")
-    return ("",)
+    return box.ports
 
 
 def check_graph(graph: Graph, *, require_sinks: bool = False) -> CheckedGraph:
@@ -219,7 +214,7 @@ def schemas(graph: Graph) -> dict[Input, Schema]:
 
 def time_dependent(graph: Graph) -> tuple[str, ...]:
     """Boxes whose answer depends on time, so that late rows never enter them."""
-    return tuple(box.id for box in graph.boxes if isinstance(box, Aggregate | Join | WindowJoin))
+    return tuple(box.id for box in graph.boxes if box.time_dependent)
 
 
 def order_dependent(graph: Graph, *, sinks: bool = True) -> tuple[tuple[str, str], ...]:
@@ -240,15 +235,11 @@ def _below_unions(graph: Graph, sinks: bool) -> Iterator[tuple[str, str]]:
     unions: dict[str, tuple[str, ...]] = {}
     for box in graph.boxes:
         above = tuple(dict.fromkeys(union for arc in box.inputs for union in unions[arc.box]))
-        dependent = (
-            isinstance(box, Join | WindowJoin)
-            or (isinstance(box, Aggregate) and box.stage != "combine")
-            or (sinks and isinstance(box, Sink))
-        )
-        if dependent:
+        combines = isinstance(box, Aggregate) and box.stage == "combine"
+        if (box.order_dependent and not combines) or (sinks and isinstance(box, Sink)):
             yield from ((union, box.id) for union in above)
-        if isinstance(box, Union):
+        if box.determinism == "arbitrary":
             above = (*above, box.id)
-        elif isinstance(box, Aggregate) and box.stage == "combine":
+        elif combines:
             above = ()
         unions[box.id] = above

@@ -6,8 +6,9 @@ with the same words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from medusa.errors import QueryError
 from medusa.query.boxes import (
@@ -35,6 +36,39 @@ from medusa.query.types import COLUMNS_MAX
 
 __all__ = ["shape_of"]
 
+MANY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """The check of one kind of box: ``check(box, inputs, label, port)``."""
+
+    check: Callable[[Any, Sequence[Shape], str, str], Shape]
+    least: int = 1
+    most: int = 1
+
+
+def _aggregate(box: Aggregate, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    if box.stage == "combine":
+        return combine_shape(box, inputs, label)
+    _arity(inputs, 1, 1, label)
+    return aggregate_shape(box, inputs[0], label)
+
+
+RULES: Mapping[type, _Rule] = {
+    Source: _Rule(lambda box, inputs, label, port: source_shape(box, label, port), 0, 0),
+    Filter: _Rule(lambda box, inputs, label, port: filter_shape(box, inputs[0], label)),
+    Select: _Rule(lambda box, inputs, label, port: select_shape(box, inputs[0], label)),
+    WithColumns: _Rule(lambda box, inputs, label, port: with_columns_shape(box, inputs[0], label)),
+    Union: _Rule(lambda box, inputs, label, port: union_shape(inputs, label), 2, MANY),
+    Aggregate: _Rule(_aggregate, 1, MANY),
+    Join: _Rule(lambda box, inputs, label, port: join_shape(box, inputs[0], inputs[1], label), 2, 2),
+    WindowJoin: _Rule(
+        lambda box, inputs, label, port: window_join_shape(box, inputs[0], inputs[1], label), 2, 2
+    ),
+    Sink: _Rule(lambda box, inputs, label, port: replace(inputs[0], box=label)),
+}
+
 
 def shape_of(box: Box, inputs: Sequence[Shape], *, label: str, port: str = "") -> Shape:
     """Check a box against its inputs and say what comes out of ``port``.
@@ -42,26 +76,10 @@ def shape_of(box: Box, inputs: Sequence[Shape], *, label: str, port: str = "") -
     Raises:
         QueryError: names the box, what was expected and what came.
     """
-    match box:
-        case Source():
-            _arity(inputs, 0, 0, label)
-            return source_shape(box, label, port)
-        case Union():
-            _arity(inputs, 2, 1_000, label)
-            made = union_shape(inputs, label)
-        case Aggregate(stage="combine"):
-            _arity(inputs, 1, 1_000, label)
-            made = combine_shape(box, inputs, label)
-        case Join():
-            _arity(inputs, 2, 2, label)
-            made = join_shape(box, inputs[0], inputs[1], label)
-        case WindowJoin():
-            _arity(inputs, 2, 2, label)
-            made = window_join_shape(box, inputs[0], inputs[1], label)
-        case Filter() | Select() | WithColumns() | Aggregate() | Sink():
-            _arity(inputs, 1, 1, label)
-            made = _one_input(box, inputs[0], label)
-    if port:
+    rule = RULES[type(box)]
+    _arity(inputs, rule.least, rule.most, label)
+    made = rule.check(box, inputs, label, port)
+    if port not in box.ports:
         raise QueryError(
             f"{label}: has no port {port[:60]!r}", hint="only a source has .late", code="query.port"
         )
@@ -74,16 +92,3 @@ def _arity(inputs: Sequence[Shape], least: int, most: int, label: str) -> None:
     if not least <= len(inputs) <= most:
         expected = str(least) if least == most else f"at least {least}"
         raise QueryError(f"{label}: expected {expected} inputs, got {len(inputs)}", code="query.arity")
-
-
-def _one_input(box: Filter | Select | WithColumns | Aggregate | Sink, row: Shape, label: str) -> Shape:
-    match box:
-        case Filter():
-            return filter_shape(box, row, label)
-        case Select():
-            return select_shape(box, row, label)
-        case WithColumns():
-            return with_columns_shape(box, row, label)
-        case Aggregate():
-            return aggregate_shape(box, row, label)
-    return replace(row, box=label)

@@ -13,8 +13,9 @@ from medusa.query.named import named_columns
 from medusa.query.shape import WindowKind
 
 if TYPE_CHECKING:
-    from medusa.query.builder import Stream
     from medusa.query.column import Expr
+    from medusa.query.stream import Stream
+    from medusa.query.stream_base import StreamBase
 
 __all__ = ["GroupedStream", "WindowedStream"]
 
@@ -22,7 +23,9 @@ __all__ = ["GroupedStream", "WindowedStream"]
 class GroupedStream:
     """A stream cut into windows and groups; ``aggregate`` makes it a stream again."""
 
-    def __init__(self, stream: Stream, size_us: int, advance_us: int, keys: tuple[Named, ...] = ()) -> None:
+    def __init__(
+        self, stream: StreamBase, size_us: int, advance_us: int, keys: tuple[Named, ...] = ()
+    ) -> None:
         self._stream = stream
         self._size_us = size_us
         self._advance_us = advance_us
@@ -64,7 +67,7 @@ class GroupedStream:
             keys=self._keys,
             aggregates=tuple(aggregate_call(key, value, box=label) for key, value in given.items()),
         )
-        return self._stream.query._add(box, (self._stream,), name)
+        return self._stream._add(box, name)
 
     def __repr__(self) -> str:
         keys = ", ".join(key.name for key in self._keys)

@@ -8,6 +8,7 @@ the engine.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -117,31 +118,26 @@ def united(box: Union, inputs: list[list[Row]], places: dict[str, int]) -> list[
 
 
 def outcome(box: Box, inputs: list[list[Row]]) -> list[Row]:
-    match box:
-        case Filter():
-            return [row for row in inputs[0] if value(box.predicate, row) is True]
-        case Select():
-            return [
-                Row({n.name: value(n.expression, row) for n in box.columns}, row.time, row.late, row.moment)
-                for row in inputs[0]
-            ]
-        case WithColumns():
-            return [
-                Row(
-                    row.values | {n.name: value(n.expression, row) for n in box.columns},
-                    row.time,
-                    row.late,
-                    row.moment,
-                )
-                for row in inputs[0]
-            ]
-        case Aggregate():
-            return windows(box, on_time(inputs[0]))
-        case Join():
-            return joined(box, on_time(inputs[0]), on_time(inputs[1]))
-        case WindowJoin():
-            return window_joined(box, on_time(inputs[0]), on_time(inputs[1]))
-    raise AssertionError(box)
+    return OUTCOMES[type(box)](box, *inputs)
+
+
+def selected(box: Select, rows: list[Row]) -> list[Row]:
+    return [
+        Row({n.name: value(n.expression, row) for n in box.columns}, row.time, row.late, row.moment)
+        for row in rows
+    ]
+
+
+def extended(box: WithColumns, rows: list[Row]) -> list[Row]:
+    return [
+        Row(
+            row.values | {n.name: value(n.expression, row) for n in box.columns},
+            row.time,
+            row.late,
+            row.moment,
+        )
+        for row in rows
+    ]
 
 
 def on_time(rows: list[Row]) -> list[Row]:
@@ -338,3 +334,14 @@ def is_ascending(numbers: list[int]) -> bool:
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows that ``==`` compares as semantics 3 does."""
     return [{name: same(v) for name, v in row.items()} for row in rows]
+
+
+OUTCOMES: dict[type, Callable[..., list[Row]]] = {
+    Filter: lambda box, rows: [row for row in rows if value(box.predicate, row) is True],
+    Select: selected,
+    WithColumns: extended,
+    Aggregate: lambda box, rows: windows(box, on_time(rows)),
+    Join: lambda box, left, right: joined(box, on_time(left), on_time(right)),
+    WindowJoin: lambda box, left, right: window_joined(box, on_time(left), on_time(right)),
+}
+"""The rows that a box gives for the rows of its inputs; boxes of one file of the oracle register here."""

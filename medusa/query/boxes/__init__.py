@@ -1,0 +1,44 @@
+"""The boxes of a query: plain frozen data, checked when built, equal in memory, file and on links."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from medusa.query.boxes.base import BoxData, Data, Field, Input, Schema
+from medusa.query.boxes.core import Filter, Select, Sink, Source, Union, WithColumns
+from medusa.query.boxes.joins import Join, WindowJoin
+from medusa.query.boxes.windows import AGGREGATE_FUNCTIONS, Aggregate, AggregateCall
+
+__all__ = [
+    "AGGREGATE_FUNCTIONS",
+    "FORMAT_VERSION",
+    "Aggregate",
+    "AggregateCall",
+    "Box",
+    "BoxData",
+    "Field",
+    "Filter",
+    "Graph",
+    "Input",
+    "Join",
+    "Schema",
+    "Select",
+    "Sink",
+    "Source",
+    "Union",
+    "WindowJoin",
+    "WithColumns",
+]
+
+FORMAT_VERSION = 1
+"""Of the JSON and msgpack form of a graph; a reader refuses a higher one."""
+
+Box: TypeAlias = Source | Filter | Select | WithColumns | Union | Aggregate | Join | WindowJoin | Sink
+
+
+class Graph(Data, frozen=True, kw_only=True):
+    """A whole query, or a fragment of one: boxes in an order in which inputs come first."""
+
+    name: str
+    boxes: tuple[Box, ...]
+    version: int = FORMAT_VERSION

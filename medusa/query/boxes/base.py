@@ -1,0 +1,53 @@
+"""What all boxes of a query are made of: plain frozen data."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+__all__ = ["BoxData", "Data", "Field", "Input", "Schema"]
+
+
+class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Plain frozen data; a reader refuses parts that it doesn't know."""
+
+
+class Field(Data, frozen=True):
+    """A column: its name and its type as text (``medusa.query.types``)."""
+
+    name: str
+    type: str
+
+
+Schema: TypeAlias = tuple[Field, ...]
+
+
+class Input(Data, frozen=True):
+    """Where an arc begins: a box and one of its ports.
+
+    Ports: ``""`` the output proper; ``late`` of a source: the rows that came too late.
+    """
+
+    box: str
+    port: str = ""
+
+
+class BoxData(Data, frozen=True):
+    """What holds for every box of a kind.
+
+    Attributes:
+        time_dependent: its answer depends on time, so late rows never enter it.
+        order_dependent: the order in which its rows arrive shows in its output.
+        determinism: ``arbitrary`` (depends on arrival order), ``deterministic`` (on its input only, as
+            a sequence), ``convergent`` (and forgets old input), ``repeatable`` (one row at a time).
+    """
+
+    time_dependent: ClassVar[bool] = False
+    order_dependent: ClassVar[bool] = False
+    determinism: ClassVar[str] = "repeatable"
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The ports from which arcs may begin: ``""`` is the output proper, which every box has."""
+        return ("",)

@@ -1,0 +1,51 @@
+"""Joins of two streams."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from medusa.query.boxes.base import BoxData, Input
+from medusa.query.expression import Expression, Named
+
+__all__ = ["Join", "WindowJoin"]
+
+
+class Join(BoxData, frozen=True, tag_field="kind", tag="join", kw_only=True):
+    """Inner equi-join of rows at most ``within_us`` apart in time (either way, inclusive).
+
+    ``left_keys[i]`` is matched with ``right_keys[i]``; the output has the key columns once, under
+    the left names, then the other left columns, then the other right columns, with
+    ``suffixes`` added to names that both sides have.
+    """
+
+    time_dependent: ClassVar[bool] = True
+    order_dependent: ClassVar[bool] = True
+    determinism: ClassVar[str] = "convergent"
+
+    id: str
+    inputs: tuple[Input, ...]
+    left_keys: tuple[Named, ...]
+    right_keys: tuple[Named, ...]
+    within_us: int
+    where: Expression | None = None
+    how: str = "inner"
+    suffixes: tuple[str, str] = ("", "_right")
+
+
+class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_only=True):
+    """Inner join of rows of equal ``window_start`` and ``window_end`` (and equal keys).
+
+    Output: window_start, window_end, the keys, the other left columns, the other right columns.
+    """
+
+    time_dependent: ClassVar[bool] = True
+    order_dependent: ClassVar[bool] = True
+    determinism: ClassVar[str] = "convergent"
+
+    id: str
+    inputs: tuple[Input, ...]
+    left_keys: tuple[Named, ...] = ()
+    right_keys: tuple[Named, ...] = ()
+    where: Expression | None = None
+    how: str = "inner"
+    suffixes: tuple[str, str] = ("", "_right")

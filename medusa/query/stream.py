@@ -1,0 +1,15 @@
+"""The output of a box, and every box that can be added to it."""
+
+from __future__ import annotations
+
+from medusa.query.stream_joins import JoinMethods
+from medusa.query.stream_rows import RowMethods
+from medusa.query.stream_windows import WindowMethods
+
+__all__ = ["Stream"]
+
+
+class Stream(RowMethods, WindowMethods, JoinMethods):
+    """The output of a box; immutable. Its methods add boxes to the query and give their output."""
+
+    __slots__ = ()
