@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from medusa.query.column import lit as lit
     from medusa.query.column import time as time
     from medusa.query.column import when as when
+    from medusa.query.registry import register as register
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
@@ -66,6 +67,7 @@ _HOMES = {
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
     "connect": "medusa.runtime.client",
+    "register": "medusa.query.registry",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
-__all__ = ["BoxData", "Data", "Field", "Input", "Schema"]
+__all__ = ["BoxData", "Data", "Field", "Function", "Input", "Schema"]
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +33,16 @@ class Input(Data, frozen=True):
     port: str = ""
 
 
+class Function(Data, frozen=True):
+    """A function or class of the user's, by the name and version under which it is registered.
+
+    The empty name: not registered; the query then holds it beside the graph and runs embedded only.
+    """
+
+    name: str
+    version: int = 1
+
+
 class BoxData(Data, frozen=True):
     """What holds for every box of a kind.
 
@@ -51,3 +61,8 @@ class BoxData(Data, frozen=True):
     def ports(self) -> tuple[str, ...]:
         """The ports from which arcs may begin: ``""`` is the output proper, which every box has."""
         return ("",)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions of users that it names."""
+        return ()
