@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa.elements import Train
+from medusa.elements import Kind, Train
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.evaluate import compile_expression, compile_projection
 from medusa.engine.rows import as_bools, take, take_array
@@ -92,7 +92,8 @@ class Columns:
         if failed is None:
             return train, arrays, None
         mask = as_bools(failed)
-        self._bury(batch, np.flatnonzero(mask), error)
+        if train.kind is Kind.STABLE:  # an early row that fails comes again when it is final
+            self._bury(batch, np.flatnonzero(mask), error)
         index = np.flatnonzero(~mask)
         at = pa.array(index)
         whole = Train(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.elements import END_US, START_US, Boundary, Element, Train
+from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
 
-__all__ = ["BoxState", "Operator", "Stateless", "expect_table", "show_time"]
+__all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
 
 Receiver = Callable[[int, Element], None]
 """Takes an element for one input (by its number) of the next box."""
@@ -30,15 +30,26 @@ class BoxState:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Now:
+    """The time that the driver of a fragment told it last: boxes read no clock."""
+
+    us: int | None = None
+
+
 class Operator(ABC):
     """A box of the query, running.
 
     Attributes:
         boundary_us: the last boundary that was emitted.
+        moved_us: when that was, as the driver told the time; None: never, or it tells none.
         inputs_us: the last boundary of each input.
+        takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
+            their kind kept. False, as for every box with state: they are counted and left out.
     """
 
     kind: str = ""
+    takes_tentative: bool = False
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id
@@ -48,7 +59,10 @@ class Operator(ABC):
         self.rows_out = 0
         self.late = 0
         self.dead = 0
+        self.tentative = 0
         self.busy_us = 0
+        self.now = Now()
+        self.moved_us: int | None = None
         self._ports: dict[str, list[tuple[Receiver, int]]] = {}
 
     # Wiring
@@ -65,7 +79,8 @@ class Operator(ABC):
         """Send rows on by the main port; an empty train is left out."""
         rows = len(train)
         if rows:
-            self.rows_out += rows
+            if train.kind is Kind.STABLE:
+                self.rows_out += rows
             self.emit(train)
 
     def has_readers(self, port: str) -> bool:
@@ -76,8 +91,13 @@ class Operator(ABC):
     def receive(self, input: int, element: Element) -> None:
         """Take one element; what follows from it has been emitted when this returns."""
         if isinstance(element, Train):
-            self.rows_in += len(element)
-            self.on_train(input, element)
+            if element.kind is Kind.STABLE:
+                self.rows_in += len(element)
+                self.on_train(input, element)
+                return
+            self.tentative += len(element)
+            if self.takes_tentative:
+                self.on_train(input, element)
         elif isinstance(element, Boundary):
             if element.time_us > self.inputs_us[input]:
                 before = self.input_us
@@ -105,6 +125,7 @@ class Operator(ABC):
         """Emit a boundary if it says more than the last one."""
         if time_us > self.boundary_us:
             self.boundary_us = time_us
+            self.moved_us = self.now.us
             self.emit(Boundary(time_us))
 
     # What is asked about it
@@ -159,6 +180,8 @@ class Operator(ABC):
 
 class Stateless(Operator):
     """A box that looks at one row at a time; boundaries pass through it."""
+
+    takes_tentative = True
 
     def on_boundary(self, time_us: int) -> None:
         self.advance(time_us)

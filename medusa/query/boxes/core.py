@@ -22,6 +22,12 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
             there is a time.
         timed: there is a hidden time (true for every source with ``time``).
         window_us: of a judged source whose rows are results of windows: their size and advance.
+        idle_us: after so long without rows the source (or one of its partitions) no longer holds
+            others back; None: it does for ever.
+        ahead_us: how far a row's time may be ahead of its arrival; None: as far as it likes.
+        arrival: the column that holds the arrival times, of the kind of ``time``; None: given at the push.
+        partition: the column by whose values lateness is judged apart; None: there is one for all.
+        partitions: the values that hold the boundary until they have been seen; None: those seen.
     """
 
     id: str
@@ -32,11 +38,18 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
     judged: bool = False
     timed: bool = True
     window_us: tuple[int, int] | None = None
+    idle_us: int | None = None
+    ahead_us: int | None = None
+    arrival: str | None = None
+    partition: str | None = None
+    partitions: tuple[bool | int | str, ...] | None = None
     inputs: tuple[Input, ...] = ()
 
     @property
     def ports(self) -> tuple[str, ...]:
-        return ("", "late") if self.time is not None and not self.judged else ("",)
+        if self.time is None or self.judged:
+            return ("",)
+        return ("", "late") if self.ahead_us is None else ("", "late", "ahead")
 
 
 class Filter(BoxData, frozen=True, tag_field="kind", tag="filter", kw_only=True):

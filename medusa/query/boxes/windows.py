@@ -36,6 +36,7 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
             each closed window) and ``combine`` (merges those of all its inputs; rows leave by key,
             null first). A ``combine`` box keeps keys and aggregates of the box it came from; its
             inputs have the schema that ``partial`` gives.
+        early_us: at multiples of this the box sends tentative rows of the groups that changed; None: never.
     """
 
     time_dependent: ClassVar[bool] = True
@@ -49,3 +50,4 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
     stage: str = "whole"
+    early_us: int | None = None
