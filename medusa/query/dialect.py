@@ -15,7 +15,7 @@ from sqlglot.tokens import Token, TokenType
 
 from medusa.errors import QueryError
 
-__all__ = ["syntax_tree"]
+__all__ = ["MedusaExpressions", "checked_tokens", "clip", "error_start", "place", "syntax_tree"]
 
 TEXT_BYTES_MAX = 64 * 1024
 TOKENS_MAX = 10_000
@@ -48,15 +48,11 @@ def syntax_tree(text: str, *, box: str) -> exp.Expression:
     Raises:
         QueryError: too long, too deeply nested, or no expression; says where.
     """
-    if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > TEXT_BYTES_MAX:
-        raise QueryError(f"{box}: an expression has at most 64 KiB of text", code="query.limit")
     dialect = MedusaExpressions()
-    try:
-        tokens = dialect.tokenize(text)
-    except (SqlglotError, ValueError, OverflowError, RecursionError) as error:
-        why = str(error.__cause__ or error).splitlines()[0]
-        raise QueryError(f"{box}: can't read {clip(text)}: {why}", code="query.syntax") from None
-    _check_tokens(tokens, text, box)
+    tokens = checked_tokens(dialect, text, box=box, what="an expression")
+    semicolon = next((token for token in tokens if token.token_type == TokenType.SEMICOLON), None)
+    if semicolon is not None:
+        raise QueryError(f"{box}: unexpected ';' {place(text, semicolon.start)}", code="query.syntax")
     try:
         trees = dialect.parser().parse_into(exp.Condition, tokens, text)
     except ParseError as error:
@@ -72,6 +68,23 @@ def syntax_tree(text: str, *, box: str) -> exp.Expression:
     return trees[0]
 
 
+def checked_tokens(dialect: Any, text: str, *, box: str, what: str) -> list[Token]:
+    """The words of a text, once their number and nesting is known to be harmless.
+
+    Raises:
+        QueryError: too long, too deeply nested, empty, or no words.
+    """
+    if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > TEXT_BYTES_MAX:
+        raise QueryError(f"{box}: {what} has at most 64 KiB of text", code="query.limit")
+    try:
+        tokens: list[Token] = dialect.tokenize(text)
+    except (SqlglotError, ValueError, OverflowError, RecursionError) as error:
+        why = str(error.__cause__ or error).splitlines()[0]
+        raise QueryError(f"{box}: can't read {clip(text)}: {why}", code="query.syntax") from None
+    _check_tokens(tokens, text, box, what)
+    return tokens
+
+
 def clip(text: str) -> str:
     """The text in quotes, cut to 80 characters."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
@@ -82,11 +95,11 @@ def place(text: str, start: int) -> str:
     return f"at character {start + 1} of {clip(text)}"
 
 
-def _check_tokens(tokens: list[Token], text: str, box: str) -> None:
+def _check_tokens(tokens: list[Token], text: str, box: str, what: str) -> None:
     if not tokens:
-        raise QueryError(f"{box}: the expression is empty", code="query.syntax")
+        raise QueryError(f"{box}: the {what.split()[-1]} is empty", code="query.syntax")
     if len(tokens) > TOKENS_MAX:
-        raise QueryError(f"{box}: an expression has at most {TOKENS_MAX:,} words", code="query.limit")
+        raise QueryError(f"{box}: {what} has at most {TOKENS_MAX:,} words", code="query.limit")
     nested = prefixes = 0
     for token in tokens:
         kind = token.token_type
@@ -100,12 +113,19 @@ def _check_tokens(tokens: list[Token], text: str, box: str) -> None:
             raise QueryError(
                 f"{box}: more than {NESTED_MAX} {what} {place(text, token.start)}", code="query.limit"
             )
-        if kind == TokenType.SEMICOLON:
-            raise QueryError(f"{box}: unexpected ';' {place(text, token.start)}", code="query.syntax")
 
 
 def _refused(text: str, box: str, error: ParseError) -> QueryError:
     """sqlglot's first complaint, with the word that it is about."""
+    why, word, start = error_start(text, error)
+    near = f" near {word!r}" if word else ""
+    return QueryError(
+        f"{box}: can't read the expression: {why}{near} {place(text, start)}", code="query.syntax"
+    )
+
+
+def error_start(text: str, error: ParseError) -> tuple[str, str, int]:
+    """sqlglot's first complaint: what is wrong, the word that it is about, and where that begins."""
     first = error.errors[0] if error.errors else {}
     why = str(first.get("description") or "no expression")
     if "Required keyword" in why:
@@ -116,7 +136,4 @@ def _refused(text: str, box: str, error: ParseError) -> QueryError:
     line, column = int(first.get("line") or 1), int(first.get("col") or 0)
     # sqlglot gives the column of the last character of the word.
     start = max(0, sum(map(len, lines[: line - 1])) + column - max(1, len(word)))
-    near = f" near {word!r}" if word else ""
-    return QueryError(
-        f"{box}: can't read the expression: {why}{near} {place(text, start)}", code="query.syntax"
-    )
+    return why, word, start

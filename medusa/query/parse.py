@@ -21,7 +21,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION, NULL, TIMESTAMP, normalise
 from medusa.units import duration_us
 
-__all__ = ["parse", "parse_aggregate"]
+__all__ = ["Reader", "parse", "parse_aggregate"]
 
 BINARY = {
     exp.EQ: "eq",
@@ -75,7 +75,7 @@ def parse(text: str, *, box: str = "expression") -> Expression:
         QueryError: not an expression that we know; says what and where. Columns and types are not
             checked here (``medusa.query.check``).
     """
-    made = _Reader(text, box).read(syntax_tree(text, box=box))
+    made = Reader(text, box).read(syntax_tree(text, box=box))
     tree.check_limits(made, box=box)
     return made
 
@@ -87,7 +87,7 @@ def parse_aggregate(text: str, *, box: str = "aggregate") -> tuple[str, Expressi
         QueryError: it is no call of one function.
     """
     node = syntax_tree(text, box=box)
-    reader = _Reader(text, box)
+    reader = Reader(text, box)
     if not isinstance(node, exp.Anonymous) or not isinstance(node.this, str):
         raise reader.refused(node, "expected one aggregate call, such as sum(bytes) or count(*)")
     name, args = node.this.lower(), list(node.expressions)
@@ -105,7 +105,7 @@ def parse_aggregate(text: str, *, box: str = "aggregate") -> tuple[str, Expressi
     return name, arg
 
 
-class _Reader:
+class Reader:
     """Turns one syntax tree into ours; knows the text for its messages."""
 
     def __init__(self, text: str, box: str) -> None:
@@ -115,10 +115,10 @@ class _Reader:
 
     def refused(self, node: Any, why: str, *, hint: str = "") -> QueryError:
         return QueryError(
-            f"{self._box}: {why} {self._place(node)}".rstrip(), hint=hint, code="query.expression"
+            f"{self._box}: {why} {self.place(node)}".rstrip(), hint=hint, code="query.expression"
         )
 
-    def _place(self, node: Any) -> str:
+    def place(self, node: Any) -> str:
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta] if node else []
         return place(self._text, min(starts)) if starts else f"in {clip(self._text)}"
 
@@ -285,7 +285,7 @@ class _Reader:
         written = self._type_text(made)
         if written is None:
             raise self.refused(node, f"can't cast to {made.sql(dialect='duckdb')[:60]}")
-        return normalise(written, what=f"{self._box}: cast {self._place(node)}")
+        return normalise(written, what=f"{self._box}: cast {self.place(node)}")
 
     def _type_text(self, made: Any) -> str | None:
         name = getattr(made.this, "name", str(made.this))
@@ -374,23 +374,23 @@ NAMED = {
     "JSONExtract": "->",
 }
 
-READERS: dict[type, Callable[[_Reader, Any], Expression]] = {
-    exp.Column: _Reader._column,
-    exp.Literal: _Reader._literal,
+READERS: dict[type, Callable[[Reader, Any], Expression]] = {
+    exp.Column: Reader._column,
+    exp.Literal: Reader._literal,
     exp.Boolean: lambda reader, node: Literal("bool", bool(node.this)),
     exp.Null: lambda reader, node: Literal(NULL, None),
     exp.Neg: lambda reader, node: tree.negate(reader.read(node.this)),
-    exp.Not: _Reader._not,
-    exp.Is: _Reader._is,
+    exp.Not: Reader._not,
+    exp.Is: Reader._is,
     exp.NullSafeEQ: lambda reader, node: Call(
         "not", (Call("is_distinct_from", (reader.read(node.this), reader.read(node.expression))),)
     ),
-    exp.Between: _Reader._between,
-    exp.In: _Reader._in,
-    exp.Like: _Reader._like,
-    exp.Case: _Reader._case,
-    exp.Cast: _Reader._cast,
-    exp.Interval: _Reader._interval,
-    exp.Extract: _Reader._extract,
-    exp.Anonymous: _Reader._function,
+    exp.Between: Reader._between,
+    exp.In: Reader._in,
+    exp.Like: Reader._like,
+    exp.Case: Reader._case,
+    exp.Cast: Reader._cast,
+    exp.Interval: Reader._interval,
+    exp.Extract: Reader._extract,
+    exp.Anonymous: Reader._function,
 }
