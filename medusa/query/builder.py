@@ -18,6 +18,8 @@ from medusa.query.types import schema_from
 from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from medusa.query.diagram import Diagram
 
 __all__ = ["Query", "Stream"]
@@ -44,6 +46,11 @@ class Query:
         time: str | None = "ts",
         unit: str | None = None,
         slack: Duration | None = None,
+        idle: Duration | None = None,
+        ahead: Duration | None = None,
+        arrival: str | None = None,
+        partition: str | None = None,
+        partitions: Sequence[bool | int | str] | None = None,
     ) -> Stream:
         """Where rows enter.
 
@@ -54,6 +61,17 @@ class Query:
                 with_columns, unions of its kind and sinks only.
             unit: ``s``, ``ms``, ``us`` or ``ns`` of an integer time column.
             slack: how late a row may be; None: measured for bounded input, 0 live.
+            idle: after so long without rows (by the clock of the run) the source no longer holds up
+                boxes whose other inputs go on; with ``partition`` each partition by itself.
+            ahead: a row whose time is further than this ahead of its arrival goes to ``.ahead`` and
+                moves nothing, so that one wrong clock can't close everybody's windows.
+            arrival: the column that says when a row arrived, of the same kind as ``time``; without
+                it ``push(..., arrival=)`` says so.
+            partition: the column by whose values lateness is judged apart: rows of one partition
+                come nearly in order, though those of different ones don't. The boundary of the
+                source is the least of its partitions.
+            partitions: their values, where they are known: one not yet seen holds the boundary, and
+                a row of another is refused. None: those that have been seen hold it.
 
         Raises:
             QueryError: names the source, what was expected and what came.
@@ -70,13 +88,22 @@ class Query:
                 hint="say which column is the time with time=..., or time=None for a stream without time",
                 code="query.column",
             )
+
+        def length(what: str, given: Duration | None) -> int | None:
+            return None if given is None else duration_us(given, what=f"{label}: {what}")
+
         box = Source(
             id=name,
             schema=fields,
             time=time,
             unit=unit,
-            slack_us=None if slack is None else duration_us(slack, what=f"{label}: slack"),
+            slack_us=length("slack", slack),
             timed=time is not None,
+            idle_us=length("idle", idle),
+            ahead_us=length("ahead", ahead),
+            arrival=_column_name(arrival, f"{label}: arrival"),
+            partition=_column_name(partition, f"{label}: partition"),
+            partitions=_values(partitions, f"{label}: partitions"),
         )
         return self._add(box, (), name)
 
@@ -237,3 +264,21 @@ class Query:
             hint=did_you_mean(str(name), others),
             code="query.input",
         )
+
+
+def _column_name(given: object, label: str) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise QueryError(f"{label} is the name of a column, got {type(given).__name__}", code="query.source")
+
+
+def _values(given: object, label: str) -> tuple[bool | int | str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, list | tuple | range) and all(isinstance(each, bool | int | str) for each in given):
+        return tuple(given)
+    raise QueryError(
+        f"{label} lists integers, texts or bools, got {given!r:.80}",
+        hint='partitions=["north", "south"]',
+        code="query.source",
+    )

@@ -60,14 +60,20 @@ def _source(box: Source) -> str:
         return f"{text}, results of {WindowKind(*box.window_us)}" if box.window_us else text
     if box.time is None:
         return "without time"
-    unit = f" ({box.unit})" if box.unit else ""
-    if box.slack_us is None:
-        return f"time {box.time}{unit}"
-    return f"time {box.time}{unit}, slack {duration_text(box.slack_us)}"
+    parts = [f"time {box.time}" + (f" ({box.unit})" if box.unit else "")]
+    lengths = {"slack": box.slack_us, "idle after": box.idle_us, "at most ahead": box.ahead_us}
+    parts += [f"{name} {duration_text(us)}" for name, us in lengths.items() if us is not None]
+    if box.arrival is not None:
+        parts.append(f"arrival {box.arrival}")
+    if box.partition is not None:
+        listed = "" if box.partitions is None else f" ({len(box.partitions):,} listed)"
+        parts.append(f"partitions by {box.partition}{listed}")
+    return ", ".join(parts)
 
 
 def _aggregate(box: Aggregate) -> str:
-    return f"{_windows(box)}: {_listed([_call(call) for call in box.aggregates])}"
+    early = "" if box.early_us is None else f", early results every {duration_text(box.early_us)}"
+    return f"{_windows(box)}: {_listed([_call(call) for call in box.aggregates])}{early}"
 
 
 def _windows(box: Aggregate) -> str:

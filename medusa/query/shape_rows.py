@@ -6,111 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Field, Filter, Schema, Select, Source, WithColumns
+from medusa.query.boxes import Field, Filter, Schema, Select, WithColumns
 from medusa.query.expression import Column
 from medusa.query.shape import (
     WINDOW_COLUMNS,
     Shape,
-    WindowKind,
     column_type,
     expression_type,
     refuse_twice,
     types_of,
 )
-from medusa.query.suggest import did_you_mean
-from medusa.query.types import TIMESTAMP, check_column_name, is_integer, is_type
-from medusa.units import DURATION_MAX_US
 
-__all__ = ["filter_shape", "select_shape", "source_shape", "union_shape", "with_columns_shape"]
-
-SOURCE_UNITS = ("s", "ms", "us", "ns")
-
-
-def source_shape(box: Source, label: str, port: str) -> Shape:
-    types = types_of(box.schema)
-    _check_schema(box.schema, label)
-    if box.judged and (box.time is not None or box.unit is not None or box.slack_us is not None):
-        raise QueryError(
-            f"{label}: a judged source has no time, unit or slack of its own", code="query.source"
-        )
-    if not box.judged and box.timed != (box.time is not None):
-        raise QueryError(f"{label}: timed is for sources with a time column", code="query.source")
-    if box.time is None:
-        if box.unit is not None or box.slack_us is not None:
-            raise QueryError(
-                f"{label}: unit= and slack= are for sources with time=",
-                hint="say which column is the time: time=...",
-                code="query.source",
-            )
-    else:
-        _check_time(box, types, label)
-    if box.slack_us is not None and not 0 <= box.slack_us <= DURATION_MAX_US:
-        raise QueryError(f"{label}: slack is out of range", code="query.duration")
-    if port not in ("", "late") or (port and (box.judged or box.time is None)):
-        raise QueryError(
-            f"{label}: has no port {port[:60]!r}",
-            hint="a source with time= has .late; others judge no lateness",
-            code="query.port",
-        )
-    if port:
-        return Shape(f"source {box.id + '.late'!r}", box.schema, timed=False)
-    return Shape(label, box.schema, timed=box.timed, window=_window_of(box, types, label))
-
-
-def _window_of(box: Source, types: dict[str, str], label: str) -> WindowKind | None:
-    """What the owner of a judged source says of its windows, where they were cut."""
-    if box.window_us is None:
-        return None
-    size_us, advance_us = box.window_us
-    if (
-        not box.judged
-        or not box.timed
-        or not 0 < advance_us <= size_us <= DURATION_MAX_US
-        or any(types.get(name) != TIMESTAMP for name in WINDOW_COLUMNS)
-    ):
-        raise QueryError(f"{label}: its rows are no results of windows", code="query.source")
-    return WindowKind(size_us, advance_us)
-
-
-def _check_schema(schema: Schema, label: str) -> None:
-    names: set[str] = set()
-    if not schema:
-        raise QueryError(f"{label}: the schema has no columns", code="query.schema")
-    for field in schema:
-        check_column_name(field.name, what=label)
-        if field.name in names:
-            raise QueryError(f"{label}: column {field.name!r} stands twice", code="query.schema")
-        names.add(field.name)
-        if not is_type(field.type):
-            raise QueryError(
-                f"{label}: column {field.name!r}: type {field.type[:60]!r} is not supported",
-                code="query.type",
-            )
-
-
-def _check_time(box: Source, types: dict[str, str], label: str) -> None:
-    time = box.time or ""
-    if time not in types:
-        raise QueryError(
-            f"{label}: the time column {time[:60]!r} is not in the schema",
-            hint=did_you_mean(time, types),
-            code="query.column",
-        )
-    if is_integer(types[time]):
-        if box.unit not in SOURCE_UNITS:
-            came = f", got {box.unit!r}" if box.unit is not None else ""
-            raise QueryError(
-                f'{label}: the time column {time!r} is {types[time]} and needs unit="s", "ms", "us" or'
-                f' "ns"{came}',
-                code="query.unit",
-            )
-    elif types[time] != TIMESTAMP:
-        raise QueryError(
-            f"{label}: the time column {time!r} is {types[time]}, expected a timestamp or an integer",
-            code="query.type",
-        )
-    elif box.unit is not None:
-        raise QueryError(f"{label}: unit= is for integer columns; {time!r} is a timestamp", code="query.unit")
+__all__ = ["filter_shape", "select_shape", "union_shape", "with_columns_shape"]
 
 
 def filter_shape(box: Filter, row: Shape, label: str) -> Shape:

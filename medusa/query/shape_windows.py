@@ -74,6 +74,11 @@ def _check_window(box: Aggregate, label: str) -> None:
     if box.stage not in STAGES:
         raise QueryError(f"{label}: there is no stage {box.stage[:40]!r}", code="query.window")
     check_sizes(box.size_us, box.advance_us, label=label)
+    if box.early_us is not None and (box.stage != "whole" or not 0 < box.early_us <= DURATION_MAX_US):
+        raise QueryError(
+            f"{label}: early is out of range" if box.stage == "whole" else f"{label}: has no early results",
+            code="query.window",
+        )
     if not box.aggregates:
         raise QueryError(f"{label}: needs at least one aggregate", hint="n=md.count()", code="query.window")
 
@@ -113,10 +118,10 @@ def _window_result(box: Aggregate, columns: Schema, label: str) -> Shape:
 def need_time(row: Shape, label: str, what: str) -> None:
     """Raises QueryError for a stream without time."""
     if not row.timed:
-        late = row.box.endswith(".late'")
+        late = row.box.endswith((".late'", ".ahead'"))
         raise QueryError(
             f"{label}: {what} needs a time, and the rows of {row.box} have none",
-            hint="late rows pass filter, select, with_columns, union and sinks only"
+            hint="they pass filter, select, with_columns, union and sinks only"
             if late
             else "say which column is the time: source(..., time=...)",
             code="query.untimed",

@@ -27,10 +27,10 @@ from medusa.query.shape import Shape
 from medusa.query.shape_rows import (
     filter_shape,
     select_shape,
-    source_shape,
     union_shape,
     with_columns_shape,
 )
+from medusa.query.shape_sources import source_shape
 from medusa.query.shape_windows import aggregate_shape, combine_shape, join_shape, window_join_shape
 from medusa.query.types import COLUMNS_MAX
 
@@ -81,7 +81,7 @@ def shape_of(box: Box, inputs: Sequence[Shape], *, label: str, port: str = "") -
     made = rule.check(box, inputs, label, port)
     if port not in box.ports:
         raise QueryError(
-            f"{label}: has no port {port[:60]!r}", hint="only a source has .late", code="query.port"
+            f"{label}: has no port {port[:60]!r}", hint="a source with time= has .late", code="query.port"
         )
     if len(made.schema) > COLUMNS_MAX:
         raise QueryError(f"{label}: the output has more than {COLUMNS_MAX:,} columns", code="query.limit")

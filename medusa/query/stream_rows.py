@@ -68,11 +68,21 @@ class RowMethods(StreamBase):
         Raises:
             QueryError: this isn't the output of a source with time.
         """
+        return self._port("late", "time=", "lateness is judged where rows enter")
+
+    @property
+    def ahead(self) -> Stream:
+        """The rows of a source whose times were too far ahead of their arrival; without time.
+
+        Raises:
+            QueryError: this isn't the output of a source with ``ahead=``.
+        """
+        return self._port("ahead", "ahead=", 'how far may a clock run ahead: source(..., ahead="1h")')
+
+    def _port(self, port: str, needs: str, hint: str) -> Stream:
         box = self._query._boxes[self._arc.box]
-        if self._arc.port or "late" not in ports_of(box):
+        if self._arc.port or port not in ports_of(box):
             raise QueryError(
-                f"{self.label}: only a source with time= has .late",
-                hint="lateness is judged where rows enter",
-                code="query.port",
+                f"{self.label}: only a source with {needs} has .{port}", hint=hint, code="query.port"
             )
-        return self._query._stream(Input(self._arc.box, "late"))
+        return self._query._stream(Input(self._arc.box, port))

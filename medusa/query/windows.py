@@ -11,6 +11,7 @@ from medusa.query.boxes import Aggregate
 from medusa.query.expression import Named
 from medusa.query.named import named_columns
 from medusa.query.shape import WindowKind
+from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from medusa.query.column import Expr
@@ -35,12 +36,16 @@ class GroupedStream:
         self,
         *aggregates: Mapping[str, Any],
         name: str | None = None,
+        early: Duration | None = None,
         **named: AggregateSpec | str,
     ) -> Stream:
         """One row per window and group: window_start, window_end, the keys, these aggregates.
 
         Args:
             aggregates: mappings of names to aggregates (for names that aren't Python words).
+            early: whenever the boundary passes a multiple of this, send tentative rows of the groups
+                that changed and whose windows are still open. They reach sinks only, through boxes
+                without state, and are void when their window closes: ``run.take(sink, changes=True)``.
             named: ``n=md.count()``, ``v=md.avg("speed")`` or ``v="avg(speed)"``.
 
         Raises:
@@ -66,6 +71,7 @@ class GroupedStream:
             advance_us=self._advance_us,
             keys=self._keys,
             aggregates=tuple(aggregate_call(key, value, box=label) for key, value in given.items()),
+            early_us=None if early is None else duration_us(early, what=f"{label}: early", minimum_us=1),
         )
         return self._stream._add(box, name)
 

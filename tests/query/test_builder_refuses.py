@@ -45,7 +45,7 @@ REFUSED: list[tuple[Callable[[Query, Stream, Stream], object], str]] = [
     (lambda q, s, w: q.source("x", CARS, unit="us"), "unit= is for integer columns; 'ts' is a timestamp"),
     (
         lambda q, s, w: q.source("x", CARS, time=None, slack="1s"),
-        "unit= and slack= are for sources with time=",
+        "slack= is for sources with time=",
     ),
     (lambda q, s, w: q.source("x", CARS, slack="soon"), "source 'x': slack: 'soon' is no duration"),
     (lambda q, s, w: q.source("x", {"ts": "timestmp"}), "source 'x': column 'ts': type 'timestmp'"),
@@ -222,12 +222,6 @@ def test_what_is_refused(
     assert caught.value.code.startswith("query")
     # Boxes made on the way to the refused one may stand; what was there is unchanged.
     assert q.graph.boxes[: len(before.boxes)] == before.boxes
-
-
-@pytest.mark.parametrize("name", ["idle", "ahead", "arrival", "partition", "partitions"])
-def test_parameters_of_later_versions_are_absent(q: Query, name: str) -> None:
-    with pytest.raises(TypeError, match=name):
-        q.source("x", CARS, **{name: None})
 
 
 def test_decimals_are_refused_where_they_cannot_go(q: Query) -> None:

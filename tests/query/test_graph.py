@@ -121,7 +121,7 @@ REFUSED: list[tuple[Graph, str]] = [
     (graph(msgspec.structs.replace(SOURCE, time="at")), "the time column 'at' is not in the schema"),
     (graph(msgspec.structs.replace(SOURCE, timed=False)), "timed is for sources with a time column"),
     (graph(msgspec.structs.replace(SOURCE, time=None)), "timed is for sources with a time column"),
-    (graph(msgspec.structs.replace(SOURCE, judged=True)), "a judged source has no time, unit or slack"),
+    (graph(msgspec.structs.replace(SOURCE, judged=True)), "a judged source has no time of its own"),
     (graph(msgspec.structs.replace(SOURCE, slack_us=-1)), "slack is out of range"),
     (graph(msgspec.structs.replace(SOURCE, slack_us=1 << 60)), "slack is out of range"),
     (graph(SOURCE, Filter(id="f", inputs=(Input("cars"),), predicate=Column("v"))), "predicate must be bool"),

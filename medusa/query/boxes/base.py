@@ -26,7 +26,8 @@ Schema: TypeAlias = tuple[Field, ...]
 class Input(Data, frozen=True):
     """Where an arc begins: a box and one of its ports.
 
-    Ports: ``""`` the output proper; ``late`` of a source: the rows that came too late.
+    Ports: ``""`` the output proper; ``late`` of a source: the rows that came too late; ``ahead`` of
+    one with ``ahead_us``: those too far before their arrival.
     """
 
     box: str
