@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from medusa.query.column import time as time
     from medusa.query.column import when as when
     from medusa.query.registry import register as register
+    from medusa.query.user import process as process
+    from medusa.query.stream_order import sunion as sunion
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
@@ -67,7 +69,9 @@ _HOMES = {
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
     "connect": "medusa.runtime.client",
+    "process": "medusa.query.user",
     "register": "medusa.query.registry",
+    "sunion": "medusa.query.stream_order",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from medusa.query.diagram import Diagram
+    from medusa.query.tables import KeyedTable
 
 __all__ = ["Query", "Stream"]
 
@@ -36,6 +37,7 @@ class Query:
         self._name = check_name(name, what="md.Query")
         self._boxes: dict[str, Box] = {}
         self._shapes: dict[Input, Shape] = {}
+        self._functions: dict[str, object] = {}
 
     # -- writing --
 
@@ -107,6 +109,29 @@ class Query:
         )
         return self._add(box, (), name)
 
+    def table(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        schema: Any,
+        from_: Any = None,
+        expire: Duration | None = None,
+    ) -> KeyedTable:
+        """A table of one row for each key, which streams update and look up.
+
+        Args:
+            key: the column of ``schema``, or several, that names a row.
+            schema: all columns.
+            from_: the rows that it holds before all time, at most 4 MiB of them.
+            expire: a row that comes more than this after the last change of its key finds nothing.
+                None: rows are kept for ever.
+        """
+        from medusa.query.tables import make_table
+
+        label = f"table {check_name(name, what='table')!r}"
+        return make_table(self, name, key, schema, from_, expire, label=label)
+
     def sink(self, name: str, stream: Stream) -> None:
         """Give a stream a name under which its rows leave."""
         label = f"sink {check_name(name, what='sink')!r}"
@@ -157,6 +182,10 @@ class Query:
 
     def _stream(self, arc: Input) -> Stream:
         """Another port of a box, as a stream."""
+        if arc not in self._shapes:  # a tap, which is there when it is read
+            box = self._boxes[arc.box]
+            above = [self._shapes[each] for each in box.inputs]
+            self._shapes[arc] = shape_of(box, above, label=label_of(box), port=arc.port)
         return Stream(self, arc)
 
     # -- reading --
@@ -169,6 +198,11 @@ class Query:
     def graph(self) -> Graph:
         """The query as plain data: what every executor reads."""
         return Graph(name=self._name, boxes=tuple(self._boxes.values()))
+
+    @property
+    def functions(self) -> dict[str, object]:
+        """Functions that aren't registered, by the box that calls them: the graph can't hold these."""
+        return dict(self._functions)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.query.boxes import FORMAT_VERSION, Graph
-from medusa.query.graph import check_graph
+from medusa.query.graph import check_graph, label_of
 
-__all__ = ["graph_from_json", "graph_from_msgpack", "graph_to_json", "graph_to_msgpack"]
+__all__ = ["graph_from_json", "graph_from_msgpack", "graph_to_json", "graph_to_msgpack", "refuse_unregistered"]
 
 BYTES_MAX = 8 << 20
 """Of a graph in either form."""
@@ -22,12 +22,22 @@ class _Head(msgspec.Struct):
 
 
 def graph_to_json(graph: Graph) -> str:
-    """JSON text, indented."""
+    """JSON text, indented.
+
+    Raises:
+        QueryError: a box runs a function that isn't registered.
+    """
+    refuse_unregistered(graph, "to_json")
     return msgspec.json.format(msgspec.json.encode(graph), indent=2).decode()
 
 
 def graph_to_msgpack(graph: Graph) -> bytes:
-    """Msgpack bytes: the form on links."""
+    """Msgpack bytes: the form on links.
+
+    Raises:
+        QueryError: a box runs a function that isn't registered.
+    """
+    refuse_unregistered(graph, "to_msgpack")
     return msgspec.msgpack.encode(graph)
 
 
@@ -77,5 +87,23 @@ def _checked(form: str, decode: Callable[[type], Any]) -> Graph:
     except RecursionError:
         raise QueryError("query: nested too deeply", code="query.limit") from None
     assert isinstance(graph, Graph)
+    refuse_unregistered(graph, f"the {form} of a query")
     check_graph(graph)
     return graph
+
+
+def refuse_unregistered(graph: Graph, what: str) -> None:
+    """Raises QueryError where a box runs a function that only this program knows.
+
+    Args:
+        what: what needs a name for it, for the message.
+    """
+    for box in graph.boxes:
+        if any(not function.name for function in box.functions):
+            raise QueryError(
+                f"{label_of(box)}: its function is not registered, which {what} needs",
+                hint='write @md.register("name", version=1) above it; without, the query runs embedded only,'
+                " without checkpoint=",
+                code="query.function",
+            )
+

@@ -7,15 +7,28 @@ from typing import Any
 
 from medusa.query.boxes import (
     Aggregate,
+    Apply,
     AggregateCall,
+    BSort,
     Box,
+    Distinct,
     Filter,
     Join,
+    Lookup,
+    Process,
+    RandomDrop,
+    Resample,
+    Route,
+    SUnion,
     Schema,
     Select,
+    SemanticDrop,
     Sink,
     Source,
+    Table,
     Union,
+    WSort,
+    WindowDrop,
     WindowJoin,
     WithColumns,
 )
@@ -114,6 +127,25 @@ def _window_join(box: WindowJoin) -> str:
     return f"equal windows{keys}{_where(box.where)}"
 
 
+def _function(box: Apply | Process) -> str:
+    made = box.function
+    return f"{made.name} version {made.version}" if made.name else "a function that isn't registered"
+
+
+def _apply(box: Apply) -> str:
+    calls = "" if box.in_flight is None else f", {box.in_flight} calls at a time"
+    return _function(box) + calls
+
+
+def _table(box: Table) -> str:
+    expire = "" if box.expire_us is None else f", expires after {duration_text(box.expire_us)}"
+    return f"key {_listed(list(box.keys))}, {len(box.updates)} updates{expire}"
+
+
+def _lookup(box: Lookup) -> str:
+    return f"{box.how}, by {_listed([_named(key) for key in box.keys])}"
+
+
 def _columns(box: Select | WithColumns) -> str:
     return _listed([_named(column) for column in box.columns])
 
@@ -123,7 +155,38 @@ def _listed(parts: list[str]) -> str:
     return ", ".join(parts[:LISTED_MAX]) + more
 
 
+def _by(keys: tuple[Named, ...]) -> str:
+    return f" by {_listed([_named(key) for key in keys])}" if keys else ""
+
+
+def _route(box: Route) -> str:
+    ways = [show(predicate, longest=60) for predicate in box.predicates]
+    return _listed([*ways, "otherwise"] if box.otherwise else ways)
+
+
+def _window_drop(box: WindowDrop) -> str:
+    return f"{box.rate:g} of windows of {duration_text(box.window_us)}{_by(box.keys)}, seed {box.seed}"
+
+
+def _resample(box: Resample) -> str:
+    gap = f"no further than {duration_text(box.gap_us)}"
+    return f"every {duration_text(box.every_us)}{_by(box.keys)}, {box.how}, {gap}"
+
+
 TEXTS: Mapping[type, Callable[[Any], str]] = {
+    Apply: _apply,
+    Process: lambda box: f"{_function(box)}{_by(box.keys)}",
+    Table: _table,
+    Lookup: _lookup,
+    Route: _route,
+    RandomDrop: lambda box: f"{box.rate:g} of rows, seed {box.seed}",
+    SemanticDrop: lambda box: show(box.predicate),
+    WindowDrop: _window_drop,
+    Distinct: lambda box: f"{_listed([_named(key) for key in box.keys])} within {duration_text(box.within_us)}",
+    SUnion: lambda box: f"by time, in buckets of {duration_text(box.bucket_us)}",
+    BSort: lambda box: f"by {box.column}, slack {box.slack} rows{_by(box.keys)}",
+    WSort: lambda box: f"by {box.column}, timeout {duration_text(box.timeout_us)}{_by(box.keys)}",
+    Resample: _resample,
     Source: _source,
     Filter: lambda box: show(box.predicate),
     Select: _columns,
@@ -136,6 +199,14 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
 }
 
 WAITS: Mapping[type, str] = {
+    Process: "the boundaries of all inputs to pass its time",
+    Table: "the boundaries of all updates to pass its time",
+    Lookup: "the boundaries of the stream and of the table to pass its time",
+    Distinct: "the boundary to pass the row",
+    SUnion: "the boundaries of all inputs to reach the end of the bucket",
+    BSort: "slack more rows of its group",
+    WSort: "the boundary to be the timeout beyond the row, or a greater row that leaves",
+    Resample: "the boundary to be the gap beyond the point",
     Aggregate: "the boundary to reach the end of the window",
     Join: "the boundaries of both inputs to pass the later time of the pair",
     WindowJoin: "the boundaries of both inputs to pass the window",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["FUNCTION_NAMES", "SIDES"]
 
-SIDES = ("left", "right")
+SIDES = ("left", "right", "table")
 """The two inputs of a join, as ``where`` names them."""
 
 _AS_NAMED = (

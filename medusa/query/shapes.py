@@ -13,17 +13,39 @@ from typing import Any
 from medusa.errors import QueryError
 from medusa.query.boxes import (
     Aggregate,
+    Apply,
+    BSort,
     Box,
+    Distinct,
     Filter,
     Join,
+    Lookup,
+    Process,
+    RandomDrop,
+    Resample,
+    Route,
+    SUnion,
     Select,
+    SemanticDrop,
     Sink,
     Source,
+    Table,
     Union,
+    WSort,
+    WindowDrop,
     WindowJoin,
     WithColumns,
 )
 from medusa.query.shape import Shape
+from medusa.query.shape_flow import (
+    dead_shape,
+    distinct_shape,
+    random_drop_shape,
+    route_shape,
+    semantic_drop_shape,
+    window_drop_shape,
+)
+from medusa.query.shape_order import bsort_shape, resample_shape, sunion_shape, wsort_shape
 from medusa.query.shape_rows import (
     filter_shape,
     select_shape,
@@ -31,6 +53,8 @@ from medusa.query.shape_rows import (
     with_columns_shape,
 )
 from medusa.query.shape_sources import source_shape
+from medusa.query.shape_tables import lookup_shape, table_shape
+from medusa.query.shape_user import apply_shape, process_shape
 from medusa.query.shape_windows import aggregate_shape, combine_shape, join_shape, window_join_shape
 from medusa.query.types import COLUMNS_MAX
 
@@ -66,6 +90,19 @@ RULES: Mapping[type, _Rule] = {
     WindowJoin: _Rule(
         lambda box, inputs, label, port: window_join_shape(box, inputs[0], inputs[1], label), 2, 2
     ),
+    Route: _Rule(lambda box, inputs, label, port: route_shape(box, inputs[0], label, port)),
+    RandomDrop: _Rule(lambda box, inputs, label, port: random_drop_shape(box, inputs[0], label, port)),
+    SemanticDrop: _Rule(lambda box, inputs, label, port: semantic_drop_shape(box, inputs[0], label, port)),
+    WindowDrop: _Rule(lambda box, inputs, label, port: window_drop_shape(box, inputs[0], label, port)),
+    Distinct: _Rule(lambda box, inputs, label, port: distinct_shape(box, inputs[0], label)),
+    SUnion: _Rule(lambda box, inputs, label, port: sunion_shape(box, inputs, label), 2, MANY),
+    BSort: _Rule(lambda box, inputs, label, port: bsort_shape(box, inputs[0], label)),
+    WSort: _Rule(lambda box, inputs, label, port: wsort_shape(box, inputs[0], label, port)),
+    Resample: _Rule(lambda box, inputs, label, port: resample_shape(box, inputs[0], label)),
+    Apply: _Rule(lambda box, inputs, label, port: apply_shape(box, inputs[0], label)),
+    Process: _Rule(lambda box, inputs, label, port: process_shape(box, inputs, label), 1, MANY),
+    Table: _Rule(table_shape, 0, MANY),
+    Lookup: _Rule(lambda box, inputs, label, port: lookup_shape(box, inputs[0], inputs[1], label), 2, 2),
     Sink: _Rule(lambda box, inputs, label, port: replace(inputs[0], box=label)),
 }
 
@@ -78,6 +115,9 @@ def shape_of(box: Box, inputs: Sequence[Shape], *, label: str, port: str = "") -
     """
     rule = RULES[type(box)]
     _arity(inputs, rule.least, rule.most, label)
+    if port == "dead" and port not in box.ports:
+        rule.check(box, inputs, label, "")
+        return dead_shape(box.id)
     made = rule.check(box, inputs, label, port)
     if port not in box.ports:
         raise QueryError(

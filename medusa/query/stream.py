@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from medusa.query.stream_flow import FlowMethods
 from medusa.query.stream_joins import JoinMethods
+from medusa.query.stream_order import OrderMethods
 from medusa.query.stream_rows import RowMethods
+from medusa.query.stream_tables import TableMethods
+from medusa.query.stream_user import UserMethods
 from medusa.query.stream_windows import WindowMethods
 
 __all__ = ["Stream"]
 
 
-class Stream(RowMethods, WindowMethods, JoinMethods):
+class Stream(RowMethods, WindowMethods, JoinMethods, FlowMethods, OrderMethods, UserMethods, TableMethods):
     """The output of a box; immutable. Its methods add boxes to the query and give their output."""
 
     __slots__ = ()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from medusa.query.boxes.base import BoxData, Data, Field, Input, Schema
+from medusa.query.boxes.base import BoxData, Data, Field, Function, Input, Schema
 from medusa.query.boxes.core import Filter, Select, Sink, Source, Union, WithColumns
+from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
 from medusa.query.boxes.joins import Join, WindowJoin
+from medusa.query.boxes.order import BSort, Resample, SUnion, WSort
+from medusa.query.boxes.tables import Lookup, Table, Update
+from medusa.query.boxes.user import Apply, Process
 from medusa.query.boxes.windows import AGGREGATE_FUNCTIONS, Aggregate, AggregateCall
 
 __all__ = [
@@ -14,18 +18,33 @@ __all__ = [
     "FORMAT_VERSION",
     "Aggregate",
     "AggregateCall",
+    "Apply",
+    "BSort",
     "Box",
     "BoxData",
+    "Distinct",
     "Field",
     "Filter",
+    "Function",
     "Graph",
     "Input",
     "Join",
+    "Lookup",
+    "Process",
+    "RandomDrop",
+    "Resample",
+    "Route",
+    "SUnion",
     "Schema",
     "Select",
+    "SemanticDrop",
     "Sink",
     "Source",
+    "Table",
     "Union",
+    "Update",
+    "WSort",
+    "WindowDrop",
     "WindowJoin",
     "WithColumns",
 ]
@@ -33,7 +52,30 @@ __all__ = [
 FORMAT_VERSION = 1
 """Of the JSON and msgpack form of a graph; a reader refuses a higher one."""
 
-Box: TypeAlias = Source | Filter | Select | WithColumns | Union | Aggregate | Join | WindowJoin | Sink
+Box: TypeAlias = (
+    Source
+    | Filter
+    | Select
+    | WithColumns
+    | Union
+    | Aggregate
+    | Join
+    | WindowJoin
+    | Route
+    | RandomDrop
+    | SemanticDrop
+    | WindowDrop
+    | Distinct
+    | SUnion
+    | BSort
+    | WSort
+    | Resample
+    | Apply
+    | Process
+    | Table
+    | Lookup
+    | Sink
+)
 
 
 class Graph(Data, frozen=True, kw_only=True):

@@ -1,0 +1,131 @@
+"""Boxes of users' functions as they are written: ``apply``, ``process``, ``md.process``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from medusa.errors import QueryError
+from medusa.query.boxes import Apply, Input, Process
+from medusa.query.named import named_column
+from medusa.query.registry import reference
+from medusa.query.stream_base import StreamBase, label_after
+from medusa.query.types import schema_from
+
+if TYPE_CHECKING:
+    from medusa.query.stream import Stream
+
+__all__ = ["apply_box", "is_async", "process", "process_box", "remember"]
+
+IN_FLIGHT = 64
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it gives an awaitable."""
+    from inspect import iscoroutinefunction
+
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def apply_box(arc: Input, function: object, schema: Any, in_flight: int | None, *, label: str) -> Apply:
+    """The box of ``stream.apply(...)``, without an id.
+
+    Raises:
+        QueryError: no function, no schema, or ``in_flight`` for an ordinary function.
+    """
+    if not callable(function):
+        raise QueryError(
+            f"{label}: expected a function, got {type(function).__name__}", code="query.function"
+        )
+    calls: int | None = None
+    if is_async(function):
+        calls = IN_FLIGHT if in_flight is None else in_flight
+        if isinstance(calls, bool) or not isinstance(calls, int):
+            raise QueryError(f"{label}: in_flight is a number of calls, got {calls!r}", code="query.limit")
+    elif in_flight is not None:
+        raise QueryError(
+            f"{label}: in_flight is for async functions",
+            hint="write it with async def",
+            code="query.function",
+        )
+    fields = schema_from(schema, what=label)
+    return Apply(id="", inputs=(arc,), function=reference(function), schema=fields, in_flight=calls)
+
+
+def process_box(
+    streams: Sequence[StreamBase],
+    names: tuple[str, ...] | None,
+    operator: object,
+    schema: Any,
+    by: Any,
+    state: Any,
+    *,
+    label: str,
+) -> Process:
+    """The box of ``stream.process(...)``, without an id.
+
+    Raises:
+        QueryError: no class with ``rows``, no schema, or no key.
+    """
+    if not isinstance(operator, type) or not callable(getattr(operator, "rows", None)):
+        raise QueryError(
+            f"{label}: expected a class with a method rows(key, batch, state, now), got {operator!r:.80}",
+            hint="the class itself, not an object of it" if not isinstance(operator, type) else "",
+            code="query.function",
+        )
+    columns = list(by) if isinstance(by, list | tuple) else [by]
+    return Process(
+        id="",
+        inputs=tuple(stream.arc for stream in streams),
+        function=reference(operator),
+        schema=schema_from(schema, what=label),
+        keys=tuple(named_column(column, streams[0].schema, box=f"{label}: by") for column in columns),
+        state=schema_from(state, what=f"{label}: state") if state else (),
+        names=names,
+    )
+
+
+def process(
+    operator: type,
+    inputs: Mapping[str, Stream],
+    schema: Any,
+    *,
+    by: Any,
+    state: Any = None,
+    name: str | None = None,
+) -> Stream:
+    """Rows that a class makes of the rows of several streams, with state kept for each key.
+
+    As ``stream.process(...)``; ``rows`` has a fifth argument, the name of the stream from which the rows
+    come. The inputs are merged by time; at equal times rows of an earlier input come first.
+
+    Args:
+        operator: the class.
+        inputs: name -> stream, all of one query; the key has the same name and type in each.
+        schema: the output columns.
+        by: the key: a column or several.
+        state: the fields kept for each key.
+    """
+    label = "md.process" if name is None else f"process {name!r}"[:120]
+    if not isinstance(inputs, Mapping) or not inputs:
+        raise QueryError(
+            f"{label}: expected a mapping of names to streams, got {type(inputs).__name__}",
+            hint='{"cars": cars, "tolls": tolls}',
+            code="query.stream",
+        )
+    streams = list(inputs.values())
+    if not all(isinstance(stream, StreamBase) for stream in streams):
+        raise QueryError(f"{label}: every input is a stream", code="query.stream")
+    query = streams[0].query
+    for stream in streams:
+        query._owned(stream, label)
+    label = label_after("process", name, streams)
+    box = process_box(streams, tuple(inputs), operator, schema, by, state, label=label)
+    return remember(query._add(box, tuple(streams), name), operator)
+
+
+def remember(stream: Stream, made: object) -> Stream:
+    """Keep a function that isn't registered beside the query: nothing else knows what it is."""
+    if not reference(made).name:
+        stream.query._functions[stream.arc.box] = made
+    return stream
