@@ -14,7 +14,10 @@ cdef extern from "arrow_abi.h" nogil:
 
     struct ArrowArray:
         int64_t length
+        int64_t null_count
+        int64_t offset
         int64_t n_children
+        const void **buffers
         void (*release)(ArrowArray *)
 
 
@@ -40,7 +43,10 @@ cdef extern from "md_alloc.h" nogil:
 
 cdef extern from "column.h" nogil:
     ctypedef struct md_column:
+        int type
         int64_t length
+        const uint8_t *validity
+        const uint8_t *values
 
     md_rc md_column_view(const ArrowSchema *schema, const ArrowArray *array, md_column *out, md_error *err)
     md_rc md_schema_make(ArrowSchema *out, const char *format, const char *name, bint nullable, int64_t n_children)

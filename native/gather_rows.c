@@ -1,6 +1,7 @@
 #include "gather.h"
 
 #include "column.h"
+#include "layout.h"
 #include "md_alloc.h"
 
 #include <stdatomic.h>
@@ -12,11 +13,8 @@ static inline int64_t words_of(int64_t n) { return n / WORD + (n % WORD != 0); }
 
 /* ---- what comes in ---- */
 
-typedef enum { FIXED, BITS, TEXT } layout;
-
 typedef struct source {
-    layout layout;
-    int64_t width;           /* FIXED */
+    md_layout layout;
     int64_t shift;           /* row i is element shift + i of each buffer */
     const uint8_t *validity; /* NULL: no nulls */
     const uint8_t *values;   /* of TEXT its offsets */
@@ -29,37 +27,6 @@ typedef struct choice {
     int64_t n, kept;
     uint64_t *words;
 } choice;
-
-static bool layout_of(const char *format, source *out) {
-    static const struct {
-        const char *formats; /* each after a space; one that ends in '*' is a beginning */
-        layout layout;
-        int64_t width;
-    } TYPES[] = {{" b", BITS, 0}, {" c C", FIXED, 1}, {" s S e", FIXED, 2}, {" i I f tdD tts ttm", FIXED, 4},
-                 {" l L g tdm ttu ttn", FIXED, 8}, {" u z", TEXT, 4}};
-    size_t size = strlen(format);
-    if (strncmp(format, "ts", 2) == 0 || strncmp(format, "tD", 2) == 0) {
-        *out = (source){.layout = FIXED, .width = 8};
-        return true;
-    }
-    if (strncmp(format, "d:", 2) == 0) {
-        /* d:precision,scale or with a third number, the bits when they aren't 128 */
-        const char *comma = strchr(format, ',');
-        *out = (source){.layout = FIXED, .width = 16};
-        return comma != NULL && strchr(comma + 1, ',') == NULL;
-    }
-    for (size_t i = 0; i < sizeof TYPES / sizeof TYPES[0]; i++) {
-        for (const char *p = TYPES[i].formats; *p != 0;) {
-            size_t word = strcspn(++p, " ");
-            if (word == size && memcmp(p, format, size) == 0) {
-                *out = (source){.layout = TYPES[i].layout, .width = TYPES[i].width};
-                return true;
-            }
-            p += word;
-        }
-    }
-    return false;
-}
 
 static md_rc check_offsets(const source *s, int64_t n, md_error *err) {
     const uint8_t *offsets = s->values + 4 * s->shift;
@@ -77,20 +44,20 @@ static md_rc check_offsets(const source *s, int64_t n, md_error *err) {
 /* View rows [start, start + n) of a column. */
 static md_rc view(const struct ArrowSchema *schema, const struct ArrowArray *array, int64_t start, int64_t n,
                   source *out, md_error *err) {
-    source s;
-    if (schema->format == NULL || schema->dictionary != NULL || !layout_of(schema->format, &s))
+    source s = {0};
+    if (schema->format == NULL || schema->dictionary != NULL || !md_layout_of(schema->format, &s.layout))
         return md_fail(err, MD_BADARG, "filter_rows takes no column of type '%.40s'",
                        schema->dictionary != NULL ? "dictionary" : schema->format != NULL ? schema->format : "");
     if (array->offset < 0 || array->length < 0 || start > array->length || array->length - start < n)
         return md_fail(err, MD_BADARG, "a column is shorter than its struct");
     if (__builtin_add_overflow(array->offset, start, &s.shift) || s.shift > INT64_MAX / 16 - n - 1)
         return md_fail(err, MD_BADARG, "an array of too great length or offset");
-    if (array->buffers == NULL || array->n_buffers != (s.layout == TEXT ? 3 : 2))
+    if (array->buffers == NULL || array->n_buffers != (s.layout.kind == MD_TEXT ? 3 : 2))
         return md_fail(err, MD_BADARG, "a column with %lld buffers", (long long)array->n_buffers);
     if (array->null_count != 0) s.validity = array->buffers[0];
     s.values = array->buffers[1];
     if (n > 0 && s.values == NULL) return md_fail(err, MD_BADARG, "a column without its values");
-    if (s.layout == TEXT) {
+    if (s.layout.kind == MD_TEXT) {
         s.data = array->buffers[2];
         md_rc rc = n > 0 ? check_offsets(&s, n, err) : MD_OK;
         if (rc != MD_OK) return rc;
@@ -203,30 +170,30 @@ static bool reserve(size_t *end, size_t size, size_t *at) {
 static bool place(source *s, const choice *c, size_t *end) {
     size_t kept = (size_t)c->kept, bits = (kept / WORD + 1) * 8, size = bits;
     if (s->validity != NULL && !reserve(end, bits, &s->at[0])) return false;
-    if (s->layout == FIXED &&
-        (!md_mul_size(kept, (size_t)s->width, &size) || !md_add_size(size, MD_GATHER_PAD, &size)))
+    if (s->layout.kind == MD_FIXED &&
+        (!md_mul_size(kept, (size_t)s->layout.width, &size) || !md_add_size(size, MD_GATHER_PAD, &size)))
         return false;
-    if (s->layout == TEXT) size = (kept + 1) * 4;
-    return reserve(end, size, &s->at[1]) && (s->layout != TEXT || reserve(end, text_size(s, c), &s->at[2]));
+    if (s->layout.kind == MD_TEXT) size = (kept + 1) * 4;
+    return reserve(end, size, &s->at[1]) && (s->layout.kind != MD_TEXT || reserve(end, text_size(s, c), &s->at[2]));
 }
 
 static void keep_column(const source *s, const choice *c, uint8_t *data, const void **buffers,
                         struct ArrowArray *out) {
-    *out = (struct ArrowArray){.length = c->kept, .n_buffers = s->layout == TEXT ? 3 : 2, .buffers = buffers,
+    *out = (struct ArrowArray){.length = c->kept, .n_buffers = s->layout.kind == MD_TEXT ? 3 : 2, .buffers = buffers,
                                .release = release_column};
     if (s->validity != NULL) {
         out->null_count = c->kept - md_gather_bits(data + s->at[0], s->validity, s->shift, c->words, c->n);
         if (out->null_count != 0) buffers[0] = data + s->at[0];
     }
     buffers[1] = data + s->at[1];
-    if (s->layout == TEXT) {
+    if (s->layout.kind == MD_TEXT) {
         buffers[2] = data + s->at[2];
         if (c->n != 0) keep_text(s, c, data + s->at[1], data + s->at[2]);
         else memset(data + s->at[1], 0, 4);
-    } else if (s->layout == BITS) {
+    } else if (s->layout.kind == MD_BITS) {
         md_gather_bits(data + s->at[1], s->values, s->shift, c->words, c->n);
     } else if (c->kept != 0) {
-        md_gather_fixed(data + s->at[1], s->values + s->width * s->shift, s->width, c->words, c->n, true);
+        md_gather_fixed(data + s->at[1], s->values + s->layout.width * s->shift, s->layout.width, c->words, c->n, true);
     }
 }
 
