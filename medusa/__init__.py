@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from medusa.query.registry import register as register
     from medusa.query.user import process as process
     from medusa.query.stream_order import sunion as sunion
+    from medusa.query.sql.sources import source as source
+    from medusa.query.sql.statements import sql as sql
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
@@ -68,6 +70,8 @@ _HOMES = {
     **dict.fromkeys(("Query", "Stream"), "medusa.query.builder"),
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
+    "source": "medusa.query.sql.sources",
+    "sql": "medusa.query.sql.statements",
     "connect": "medusa.runtime.client",
     "process": "medusa.query.user",
     "register": "medusa.query.registry",

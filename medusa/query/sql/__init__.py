@@ -1,0 +1,1 @@
+"""SQL text to boxes: the same boxes as the builder makes."""

@@ -1,0 +1,167 @@
+"""Aggregate calls of SQL, and the columns in which their values leave the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from medusa.query.aggregates import AggregateSpec
+from medusa.query.boxes import AGGREGATE_FUNCTIONS
+from medusa.query.column import Expr
+from medusa.query.expression import Call, Case, Expression, Literal
+from medusa.query.show import show
+from medusa.query.sql.text import Text
+from medusa.query.suggest import did_you_mean
+
+__all__ = ["AGGREGATES", "Calls", "is_aggregate"]
+
+_SYNONYMS = {
+    "mean": "avg",
+    "var_samp": "variance",
+    "stddev_samp": "stddev",
+    "any_value": "first",
+    "approx_distinct": "approx_count_distinct",
+    "quantile_cont": "quantile",
+    "percentile_cont": "quantile",
+    "count_if": "count",
+    "countif": "count",
+}
+_KNOWN = {
+    *AGGREGATE_FUNCTIONS,
+    "stddev",
+    "first",
+    "last",
+    "quantile",
+    "median",
+    "approx_count_distinct",
+}
+AGGREGATES = tuple(sorted(_KNOWN | set(_SYNONYMS)))
+"""Names of aggregates in SQL, in lower case."""
+
+_WITH_PARAMETER = ("quantile", "quantile_cont", "percentile_cont")
+
+
+def is_aggregate(node: Any) -> bool:
+    """Whether a node is the call of an aggregate, with or without FILTER."""
+    if isinstance(node, exp.Filter):
+        node = node.this
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES
+
+
+class Calls:
+    """The aggregates of one GROUP BY; equal calls are one.
+
+    Args:
+        taken: names of columns that stand before the aggregates.
+    """
+
+    def __init__(self, taken: Sequence[str]) -> None:
+        self._taken = set(taken)
+        self._names: dict[tuple[Any, ...], str] = {}
+        self.specs: dict[str, AggregateSpec] = {}
+
+    def add(self, node: Any, read: Callable[[Any], Expression], text: Text, alias: str | None = None) -> str:
+        """The name of the column that holds this aggregate.
+
+        Args:
+            read: reads an expression over the rows that go into the window.
+            alias: the name it should have, where that is free.
+
+        Raises:
+            QueryError: an argument that the aggregate doesn't take.
+        """
+        function, arg, parameter = _call(node, read, text)
+        key = (function, repr(arg), parameter)
+        if key not in self._names:
+            inner = "*" if arg is None else show(arg)
+            inner += f", {parameter}" if parameter is not None else ""
+            name = alias if alias is not None and alias not in self._taken else f"{function}({inner})"
+            name, plain, count = name, name, 1
+            while name in self._taken:
+                count += 1
+                name = f"{plain}_{count}"
+            self._taken.add(name)
+            self._names[key] = name
+            self.specs[name] = _spec(function, arg, parameter)
+        return self._names[key]
+
+    def or_count(self) -> dict[str, AggregateSpec]:
+        """The aggregates; a count where there are none, as a window needs one."""
+        if not self.specs:
+            name = next(n for n in ("count(*)", "count(*)_2", "count(*)_3") if n not in self._taken)
+            return {name: AggregateSpec("count")}
+        return self.specs
+
+
+def _spec(function: str, arg: Expression | None, parameter: float | None) -> AggregateSpec:
+    inner = None if arg is None else Expr(arg)
+    if parameter is None:
+        return AggregateSpec(function, inner)
+    return AggregateSpec(function, inner, parameter)
+
+
+def _call(
+    node: Any, read: Callable[[Any], Expression], text: Text
+) -> tuple[str, Expression | None, float | None]:
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition, node = read(node.expression.this), node.this
+    written = str(node.this).lower()
+    function, args = _SYNONYMS.get(written, written), list(node.expressions)
+    if args and isinstance(args[0], exp.Distinct):
+        inner = list(args[0].expressions)
+        if function not in ("count", "min", "max") or len(args) != 1 or len(inner) != 1:
+            raise text.error(
+                node,
+                f"{written}(DISTINCT ...) is not supported",
+                hint="count(DISTINCT x)",
+                code="query.aggregate",
+            )
+        function, args = ("count_distinct" if function == "count" else function), inner
+    parameter = None
+    if written in _WITH_PARAMETER and len(args) == 2:
+        parameter = _fraction(args.pop(), text)
+    for arg in args:
+        if isinstance(arg, exp.Order):
+            raise text.error(
+                arg,
+                "ORDER BY inside an aggregate is not supported",
+                hint="rows come in the order of the stream; first(x) and last(x) go by it",
+                code="query.aggregate",
+            )
+    if written in ("count_if", "countif") and len(args) == 1:
+        counted = read(args[0])
+        condition = counted if condition is None else Call("and", (counted, condition))
+        args = []
+    if function == "count" and (not args or (len(args) == 1 and isinstance(args[0], exp.Star))):
+        return "count", None if condition is None else _where(condition, Literal("int64", 1)), None
+    if len(args) != 1:
+        raise text.error(
+            node,
+            f"{written} takes one argument, got {len(args)}",
+            hint=_usage(written),
+            code="query.aggregate",
+        )
+    made = read(args[0])
+    return function, made if condition is None else _where(condition, made), parameter
+
+
+def _where(condition: Expression, value: Expression) -> Expression:
+    """FILTER (WHERE condition): aggregates skip null."""
+    return Case(((condition, value),))
+
+
+def _fraction(node: Any, text: Text) -> float:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return float(node.this)
+    raise text.error(
+        node, "the fraction of a quantile is a number", hint="quantile(x, 0.95)", code="query.aggregate"
+    )
+
+
+def _usage(name: str) -> str:
+    if name in _WITH_PARAMETER:
+        return f"{name}(x, 0.95)"
+    return f"{name}(x)" if name in AGGREGATES else did_you_mean(name, AGGREGATES)
