@@ -9,6 +9,7 @@ include "gather.pxi"
 include "window.pxi"
 include "keys.pxi"
 include "lateness.pxi"
+include "lateness_parts.pxi"
 include "partition.pxi"
 include "queue.pxi"
 

@@ -39,6 +39,7 @@ cdef extern from "window.h" nogil:
     void md_window_free(md_window *w)
     md_rc md_window_add(md_window *w, const ArrowSchema *schema, const ArrowArray *array, md_error *err)
     md_rc md_window_close(md_window *w, int64_t boundary_us, md_error *err)
+    md_rc md_window_early(md_window *w, md_error *err)
     md_rc md_window_take(md_window *w, ArrowSchema *schema, ArrowArray *array)
     md_rc md_window_failed(md_window *w, ArrowSchema *schema, ArrowArray *array)
     int64_t md_window_next_end(const md_window *w)
@@ -135,6 +136,23 @@ cdef class Window:
         try:
             with nogil:
                 rc = md_window_close(self._w, boundary_us, &err)
+            check(rc, &err)
+            out = []
+            while md_window_take(self._w, &schema, &array) == MD_OK:
+                out.append(own(&schema, &array))
+            return out
+        finally:
+            self._busy = False
+
+    def early(self):
+        cdef ArrowSchema schema
+        cdef ArrowArray array
+        cdef md_error err
+        cdef md_rc rc
+        enter(&self._busy)
+        try:
+            with nogil:
+                rc = md_window_early(self._w, &err)
             check(rc, &err)
             out = []
             while md_window_take(self._w, &schema, &array) == MD_OK:

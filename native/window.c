@@ -388,6 +388,7 @@ void md_window_free(md_window *w) {
         for (int32_t i = 0; i < w->n_spare; i++) pane_free(w, w->spare[i]);
         md_table_free(w->plan, &w->incoming);
         md_slide_free(w);
+        md_early_free(w);
     }
     for (int64_t i = w->first_ready; i < w->n_ready; i++) {
         md_schema_release(&w->ready[i].schema);
@@ -433,5 +434,5 @@ size_t md_window_nbytes(const md_window *w) {
     for (int32_t i = 0; i < w->n_spare; i++) n += pane_nbytes(w, w->spare[i]);
     n += (size_t)w->rows_capacity * 8 + (size_t)w->segments_capacity * sizeof *w->segments;
     n += (size_t)w->valid_capacity * 13 + md_rows_nbytes(w->shared) + md_rows_nbytes(w->failed);
-    return n + md_table_nbytes(w->plan, &w->incoming) + md_slide_nbytes(w);
+    return n + md_table_nbytes(w->plan, &w->incoming) + md_slide_nbytes(w) + md_early_nbytes(w);
 }

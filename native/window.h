@@ -66,6 +66,12 @@ md_rc md_window_take(md_window *w, struct ArrowSchema *schema, struct ArrowArray
  * window_end, keys, aggregate (its number); MD_EMPTY: none did. */
 md_rc md_window_failed(md_window *w, struct ArrowSchema *schema, struct ArrowArray *array);
 
+/* Make ready what open windows would give if they closed now, for the groups that got rows since the last such
+ * call (or since the window was made or loaded); md_window_take gives the rows, by (window_end, first appearance
+ * of the key in the window's panes by time). Groups whose sum doesn't fit are left out. Whole windows only, and
+ * all that closed must have been taken (else MD_BADARG). On MD_NOMEM nothing is ready and nothing was told. */
+md_rc md_window_early(md_window *w, md_error *err);
+
 /* The earliest window_end still to be closed, given the last boundary; INT64_MIN before the first
  * boundary, INT64_MAX when no window can follow. */
 int64_t md_window_next_end(const md_window *w);

@@ -82,6 +82,8 @@ typedef struct md_ready {
     struct ArrowArray array;
 } md_ready;
 
+typedef struct md_early md_early; /* window_early.c */
+
 struct md_window {
     int64_t size, advance;
     md_stage stage;
@@ -112,6 +114,7 @@ struct md_window {
     md_table incoming;                     /* combine: states as they came */
 
     md_slide slide;
+    md_early *early; /* NULL before the first early results */
 
     /* output */
     md_rows *shared, *failed;
@@ -179,5 +182,9 @@ void md_trackers_pop(md_window *w, md_pane *pane);
 void md_trackers_free(md_window *w);
 size_t md_trackers_nbytes(const md_window *w);
 size_t md_slide_nbytes(const md_window *w);
+
+/* early results (window_early.c) */
+void md_early_free(md_window *w);
+size_t md_early_nbytes(const md_window *w);
 
 #endif
