@@ -6,11 +6,11 @@ and clocks, ``medusa.sim`` with virtual time and a disk that can fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["Buffer", "Clock", "Lock", "Store", "Workers"]
+__all__ = ["Buffer", "Clock", "Lock", "Store", "Task", "Tasks", "Workers"]
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""
@@ -74,6 +74,26 @@ class Store(Protocol):
 
     def where(self, name: str, file: str = "") -> str:
         """The group (or one file of it) as a person would look for it: for messages only."""
+
+
+class Task(Protocol):
+    """A coroutine that runs elsewhere."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def result(self) -> Any:
+        """What it gave, once it has ended; what it raised is raised."""
+
+
+class Tasks(Protocol):
+    """An event loop that runs coroutines beside the caller's thread."""
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> Task:
+        """Run a coroutine; returns at once."""
+
+    def close(self) -> None:
+        """Cancel what still runs, and end."""
 
 
 class Workers(Protocol):

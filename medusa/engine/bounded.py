@@ -17,6 +17,7 @@ from medusa.engine.rows import as_int64
 from medusa.engine.run import to_table
 from medusa.engine.tell import warn_dead, warn_late
 from medusa.errors import DataError
+from medusa.ports import Tasks
 from medusa.query.boxes import Graph, Source
 from medusa.query.suggest import did_you_mean
 
@@ -31,8 +32,18 @@ class _Part:
     times: pa.Array | None
 
 
-def run_bounded(graph: Graph, tables: Mapping[str, Any]) -> tuple[dict[str, pa.Table], pa.Table]:
+def run_bounded(
+    graph: Graph,
+    tables: Mapping[str, Any],
+    *,
+    functions: Mapping[str, object] | None = None,
+    tasks: Tasks | None = None,
+) -> tuple[dict[str, pa.Table], pa.Table]:
     """Feed every source to its end.
+
+    Args:
+        functions: of users, by box, where they aren't registered.
+        tasks: runs async functions.
 
     Returns:
         (sink -> rows, stats).
@@ -50,7 +61,7 @@ def run_bounded(graph: Graph, tables: Mapping[str, Any]) -> tuple[dict[str, pa.T
         if spec.time is not None and spec.slack_us is None:
             times = [part.times for part in inputs[spec.id] if part.times is not None]
             measured[spec.id] = measured_slack_us(times)
-    fragment = Fragment(_with_slack(graph, measured), sink_times=False)
+    fragment = Fragment(_with_slack(graph, measured), sink_times=False, functions=functions, tasks=tasks)
     for name, parts in inputs.items():
         fragment.check_rows(name, [part.batch for part in parts])
     for name, part in _merged(inputs):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from medusa.engine.boxes.aggregate import AggregateBox, CombineBox
+from medusa.engine.boxes.apply import make_apply
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.filter import FilterBox
 from medusa.engine.boxes.join import JoinBox
@@ -15,8 +16,10 @@ from medusa.engine.boxes.source import SourceBox
 from medusa.engine.boxes.union import UnionBox
 from medusa.engine.dead import DeadLetters
 from medusa.engine.site import Site
+from medusa.ports import Tasks
 from medusa.query.boxes import (
     Aggregate,
+    Apply,
     Box,
     Filter,
     Input,
@@ -37,11 +40,20 @@ from medusa.query.types import schema_to_arrow
 __all__ = ["compile_graph", "readers_of_time"]
 
 
-def compile_graph(checked: CheckedGraph, letters: DeadLetters, *, sink_times: bool) -> list[Operator]:
+def compile_graph(
+    checked: CheckedGraph,
+    letters: DeadLetters,
+    *,
+    sink_times: bool,
+    functions: Mapping[str, object] | None = None,
+    tasks: Tasks | None = None,
+) -> list[Operator]:
     """One running box for each box of the graph, in its order, not yet connected.
 
     Args:
         sink_times: trains at sinks carry their times.
+        functions: of users, by box, where they aren't registered.
+        tasks: runs async functions.
     """
     timed = readers_of_time(checked, sink_times=sink_times)
     return [
@@ -52,6 +64,9 @@ def compile_graph(checked: CheckedGraph, letters: DeadLetters, *, sink_times: bo
                 output=checked.shapes[Input(box.id)],
                 letters=letters,
                 timed=timed[box.id],
+                functions=functions or {},
+                tasks=tasks,
+                origins=[checked.boxes[arc.box] for arc in box.inputs],
             ),
         )
         for box in checked.graph.boxes
@@ -78,7 +93,7 @@ def _reads_time(box: Box, reads: dict[str, bool], sink_times: bool) -> bool:
             return reads[box.id] or any(_has_time(named.expression) for named in box.columns)
         case Sink():
             return sink_times
-        case Union():
+        case Union() | Apply():
             return reads[box.id]
     return True
 
@@ -112,6 +127,11 @@ def _aggregate(box: Aggregate, site: Site) -> Operator:
     )
 
 
+def _apply(box: Apply, site: Site) -> Operator:
+    function = site.function(box, label=f"apply {box.id!r}")
+    return make_apply(box, function=function, letters=site.letters, tasks=site.tasks)
+
+
 def _join(box: Join | WindowJoin, site: Site) -> Operator:
     pairs = list(zip(box.left_keys, box.right_keys, strict=True))
     if isinstance(box, WindowJoin):
@@ -137,6 +157,7 @@ MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     WithColumns: _project,
     Union: lambda box, site: UnionBox(box.id, inputs=len(site.inputs)),
     Aggregate: _aggregate,
+    Apply: _apply,
     Join: _join,
     WindowJoin: _join,
     Sink: lambda box, site: SinkBox(box.id, schema_to_arrow(site.output.schema), timed=site.input.timed),

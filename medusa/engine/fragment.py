@@ -7,7 +7,7 @@ drive this one class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import pyarrow as pa
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
 from medusa.engine.boxes.aggregate import CombineBox
+from medusa.engine.boxes.apply import AsyncApplyBox
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
@@ -23,8 +24,8 @@ from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.stats import explain_boxes, stats_table
-from medusa.errors import DataError, QueryError
-from medusa.ports import Buffer, Clock
+from medusa.errors import DataError, QueryError, StateError
+from medusa.ports import Buffer, Clock, Tasks
 from medusa.query.boxes import Graph, Input
 from medusa.query.graph import check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
@@ -45,6 +46,8 @@ class Fragment:
         clock: measures how busy each box was.
         sink_times: trains at sinks carry their times (what nodes and ``changes=True`` need).
         train_rows_max: larger batches are cut to this many rows.
+        functions: of users, by box, where they aren't registered.
+        tasks: runs async functions; without it a query with one is refused.
 
     Raises:
         QueryError: the graph doesn't hold.
@@ -58,6 +61,8 @@ class Fragment:
         clock: Clock | None = None,
         sink_times: bool = True,
         train_rows_max: int = TRAIN_ROWS_MAX,
+        functions: Mapping[str, object] | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r}', code="query.on_error")
@@ -65,7 +70,8 @@ class Fragment:
         self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
         self.boxes: dict[str, Operator] = {}
-        boxes = compile_graph(checked, self.letters, sink_times=sink_times)
+        boxes = compile_graph(checked, self.letters, sink_times=sink_times, functions=functions, tasks=tasks)
+        self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self._scheduler = Scheduler(boxes, clock)
         self._train_rows_max = train_rows_max
         self._failed: BaseException | None = None
@@ -223,6 +229,33 @@ class Fragment:
         for box in self.sources.values():
             if not box.finished:
                 self._run_promise(box, int(END_US))
+        self.wait()
+
+    # Async functions
+
+    def poll(self) -> None:
+        """Go on with the output of calls that have ended."""
+        if self._failed is None:
+            for box in self._async:
+                self._go_on(box.poll)
+
+    def wait(self) -> bool:
+        """Wait for all calls of async functions, and go on with their output; whether there were any."""
+        waited = False
+        if self._failed is None:
+            for box in self._async:  # inputs first: what one gives may start calls of the next
+                waited |= box.calls > 0
+                self._go_on(box.wait)
+        return waited
+
+    def _go_on(self, move: Callable[[], object]) -> None:
+        try:
+            move()
+        except BaseException as error:
+            self._scheduler.clear()
+            self._failed = error
+            raise
+        self._settle()
 
     # Elements out
 
@@ -262,8 +295,13 @@ class Fragment:
         """Everything held, as files: Arrow IPC per box and ``fragment.json``. Nothing changes.
 
         Only between elements; the buffers don't change when the fragment goes on.
+
+        Raises:
+            StateError: calls of async functions have not ended (``wait``).
         """
         self._refuse_after_failure()
+        if any(box.calls for box in self._async):
+            raise StateError("calls of async functions have not ended", code="state.calls")
         return fragment_state.save(self.graph, self.boxes)
 
     @classmethod

@@ -137,6 +137,8 @@ class Run:
         """
         with self._turn():
             box = self._fragment.sink(sink)
+            self._fragment.poll()
+            self._warn("")
             elements = box.take()
             return elements if changes else to_table(elements, box.schema)
 
@@ -226,7 +228,8 @@ class Run:
     # The end
 
     def close(self) -> None:
-        """Write a last checkpoint (where there are any) and refuse everything from now on.
+        """Wait for calls of async functions, write a last checkpoint (where there are any), and refuse
+        everything from now on.
 
         Raises:
             StateError: the last checkpoint couldn't be written; the run is closed all the same.
@@ -238,6 +241,8 @@ class Run:
 
     def _end(self, *, save: bool) -> None:
         try:
+            if self._fragment.wait():
+                self._tell()
             if save:
                 self._save()
         finally:
@@ -302,6 +307,11 @@ class Run:
 
     def _settled(self) -> None:
         """After the query has come to rest: tell the callbacks, checkpoint when it is time."""
+        self._fragment.poll()
+        self._tell()
+        self._save_if_due()
+
+    def _tell(self) -> None:
         for name, calls in self._callbacks.items():
             box = self._fragment.sink(name)
             if box.held_rows:
@@ -309,7 +319,6 @@ class Run:
                 for call in calls:
                     call(table)
                 box.take()
-        self._save_if_due()
 
     def _warn(self, source: str) -> None:
         """Warn of the first late row of a source and of the first dead row."""

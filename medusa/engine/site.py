@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from medusa.engine.dead import DeadLetters
-from medusa.query.boxes import Schema
+from medusa.errors import QueryError
+from medusa.ports import Tasks
+from medusa.query.boxes import Box, Schema
+from medusa.query.registry import resolve
 from medusa.query.shape import Shape
 
 __all__ = ["Site"]
@@ -21,12 +25,36 @@ class Site:
         output: the stream that leaves by the main port.
         letters: where rows go on which an expression fails.
         timed: whether anything below reads the times of the output.
+        functions: of users, by box, where they aren't registered.
+        tasks: runs async functions; None: nothing does.
+        origins: the boxes from which the inputs come.
     """
 
     inputs: Sequence[Shape]
     output: Shape
     letters: DeadLetters
     timed: bool
+    functions: Mapping[str, object] = field(default_factory=dict)
+    tasks: Tasks | None = None
+    origins: Sequence[Box] = ()
+
+    def function(self, box: Box, *, label: str) -> Any:
+        """What the first function that a box names is: registered, or beside the graph.
+
+        Raises:
+            QueryError: neither.
+        """
+        named = box.functions[0]
+        if named.name:
+            return resolve(named, label=label)
+        if box.id not in self.functions:
+            raise QueryError(
+                f"{label}: its function is not registered, and only the md.Query that it was written in"
+                " knows it",
+                hint='write @md.register("name", version=1) above it',
+                code="query.function",
+            )
+        return self.functions[box.id]
 
     @property
     def input(self) -> Shape:

@@ -11,7 +11,13 @@ from medusa.errors import QueryError
 from medusa.query.boxes import FORMAT_VERSION, Graph
 from medusa.query.graph import check_graph, label_of
 
-__all__ = ["graph_from_json", "graph_from_msgpack", "graph_to_json", "graph_to_msgpack", "refuse_unregistered"]
+__all__ = [
+    "graph_from_json",
+    "graph_from_msgpack",
+    "graph_to_json",
+    "graph_to_msgpack",
+    "refuse_unregistered",
+]
 
 BYTES_MAX = 8 << 20
 """Of a graph in either form."""
@@ -106,4 +112,3 @@ def refuse_unregistered(graph: Graph, what: str) -> None:
                 " without checkpoint=",
                 code="query.function",
             )
-

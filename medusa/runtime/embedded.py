@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,11 +15,13 @@ from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.fragment import Fragment
 from medusa.engine.run import Run
 from medusa.errors import DataError, QueryError, StateError
-from medusa.query.boxes import Graph
-from medusa.query.codec import graph_from_json
-from medusa.query.graph import check_graph, order_dependent
+from medusa.query.boxes import Apply, Graph
+from medusa.query.codec import graph_from_json, refuse_unregistered
+from medusa.query.graph import check_graph, label_of, order_dependent
+from medusa.query.registry import check_functions
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
+from medusa.runtime.tasks import LoopTasks
 from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
@@ -83,7 +85,11 @@ def collect(q: Query, /, **tables: Any) -> Collected:
         DataError: rows for an unknown source or none for a known one, or rows that don't fit.
     """
     graph = _graph(q)
-    outputs, stats = run_bounded(graph, tables)
+    tasks = LoopTasks()
+    try:
+        outputs, stats = run_bounded(graph, tables, functions=q.functions, tasks=tasks)
+    finally:
+        tasks.close()
     return Collected(graph.name, outputs, stats)
 
 
@@ -126,10 +132,13 @@ def start(
         "checkpoint_every_us": every_us,
     }
     clock = SystemClock()
-    fragment = Fragment(graph, on_error=on_error, clock=clock)
+    if checkpoint is not None:
+        refuse_unregistered(graph, "checkpoint=")
+        _refuse_unlogged(graph)
+    tasks = LoopTasks()
+    fragment = Fragment(graph, on_error=on_error, clock=clock, functions=q.functions, tasks=tasks)
     if checkpoint is None:
-        return _run(fragment, clock, settings)
-    _refuse_unlogged(graph)
+        return _run(fragment, clock, settings, on_close=tasks.close)
     store = FolderStore(checkpoint)
     try:
         checkpoints = Checkpoints(store)
@@ -145,14 +154,18 @@ def start(
         raise
 
 
-def restore(path: str | os.PathLike[str], *, checkpoint: str | None = None) -> Run:
+def restore(
+    path: str | os.PathLike[str], *, checkpoint: str | None = None, functions: Sequence[object] = ()
+) -> Run:
     """A run that goes on from its last checkpoint; push rows from its ``positions()``.
 
     Args:
         path: the folder that ``start`` was given.
         checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
+        functions: those that the query names, so that their modules are surely imported.
 
     Raises:
+        QueryError: the query names functions that aren't registered: says which, and of which box.
         StateError: no checkpoint, one that is damaged (names the file, and says whether an earlier
             one is whole), or a folder in use.
     """
@@ -161,6 +174,7 @@ def restore(path: str | os.PathLike[str], *, checkpoint: str | None = None) -> R
         checkpoints = Checkpoints(store)
         manifest, files = checkpoints.load(checkpoint)
         graph, settings = _read_manifest(manifest, store.where(""))
+        check_functions({label_of(box): box.functions for box in graph.boxes}, functions)
         clock = SystemClock()
         fragment = Fragment.restore(graph, files, on_error=settings["on_error"], clock=clock)
         return _durable(fragment, clock, settings, checkpoints, store)
@@ -214,6 +228,14 @@ def _refuse_unlogged(graph: Graph) -> None:
             hint="leave checkpoint= out, or push rows merged into one source",
             code="query.later",
         )
+    for each in graph.boxes:
+        if isinstance(each, Apply) and each.in_flight is not None:
+            raise QueryError(
+                f"{label_of(each)} runs an async function, whose results a restored run can't repeat yet:"
+                " checkpoint= is refused",
+                hint="leave checkpoint= out, or use an ordinary function",
+                code="query.later",
+            )
 
 
 def _read_manifest(manifest: dict[str, Any], where: str) -> tuple[Graph, dict[str, Any]]:

@@ -1,0 +1,201 @@
+"""Apply: a user's function from batches to batches, called at once or many times concurrently."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.elements import END_US, Train
+from medusa.engine.boxes.base import Stateless, show_time
+from medusa.engine.calls import Output, bury, error_text, read_output, row_of
+from medusa.engine.dead import DeadLetters
+from medusa.engine.rows import take_array
+from medusa.errors import DataError, QueryError
+from medusa.ports import Task, Tasks
+from medusa.query.boxes import Apply, Schema
+from medusa.query.user import is_async
+
+__all__ = ["ApplyBox", "AsyncApplyBox", "make_apply"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What became of some rows of a train, counted from ``first``: output, or a dead row's error."""
+
+    first: int
+    rows: int
+    output: Output | None = None
+    error: str = ""
+
+
+class _Calls(Stateless):
+    """What both forms share: output is checked on every call; times and late marks follow the rows."""
+
+    kind = "apply"
+    takes_tentative = True
+
+    def __init__(self, spec: Apply, *, function: Any, letters: DeadLetters) -> None:
+        super().__init__(spec.id, inputs=1)
+        self._function = function
+        self._letters = letters
+        self._schema: Schema = spec.schema
+
+    def _checked(self, made: Any, rows: int) -> Output:
+        output = read_output(made, self._schema, rows=rows)
+        if output.rows is None and output.batch.num_rows != rows:
+            raise DataError(
+                f"returned {output.batch.num_rows} rows for {rows}",
+                hint="as many as came, or a column _row with the row from which each comes",
+                code="data.function",
+            )
+        return output
+
+    def _send(self, train: Train, parts: Sequence[_Part]) -> None:
+        for part in parts:
+            if part.output is None:
+                bury(self, self._letters, row_of(train.batch, part.first), part.error)
+                continue
+            index = part.output.rows
+            hidden = [
+                None
+                if array is None
+                else array.slice(part.first, part.rows)
+                if index is None
+                else take_array(array, pa.array(index + part.first))
+                for array in (train.times, train.late)
+            ]
+            self.emit_train(Train(batch=part.output.batch, times=hidden[0], late=hidden[1], kind=train.kind))
+
+
+class ApplyBox(_Calls):
+    """One call for each train; a call that fails is repeated on halves, down to single rows."""
+
+    def on_train(self, input: int, train: Train) -> None:
+        parts: list[_Part] = []
+        self._attempt(train.batch, 0, parts)
+        self._send(train, parts)
+
+    def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[_Part]) -> None:
+        rows = batch.num_rows
+        try:
+            parts.append(_Part(first, rows, self._checked(self._function(batch), rows)))
+        except Exception as error:
+            if rows == 1:
+                parts.append(_Part(first, 1, error=error_text(error)))
+                return
+            half = rows // 2
+            self._attempt(batch.slice(0, half), first, parts)
+            self._attempt(batch.slice(half), first + half, parts)
+
+
+class AsyncApplyBox(_Calls):
+    """A call for each train, several at a time; what they give leaves in the order of the input.
+
+    A boundary waits behind the calls before it. Nothing here knows threads: ``tasks`` runs the calls,
+    and the fragment asks ``poll`` whether the first have ended.
+
+    Args:
+        tasks: runs coroutines.
+    """
+
+    def __init__(self, spec: Apply, *, function: Any, letters: DeadLetters, tasks: Tasks) -> None:
+        super().__init__(spec, function=function, letters=letters)
+        self._tasks = tasks
+        self._most = spec.in_flight or 1
+        self._waiting: deque[tuple[Train, Task] | int] = deque()
+        self.calls = 0
+        """Calls whose output hasn't left."""
+
+    def on_train(self, input: int, train: Train) -> None:
+        while self.calls >= self._most:
+            self._next()
+        self._waiting.append((train, self._tasks.start(self._attempts(train.batch))))
+        self.calls += 1
+        self.poll()
+
+    def on_boundary(self, time_us: int) -> None:
+        self._waiting.append(time_us)
+        self.poll()
+
+    async def _attempts(self, batch: pa.RecordBatch) -> list[_Part]:
+        parts: list[_Part] = []
+        await self._attempt(batch, 0, parts)
+        return parts
+
+    async def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[_Part]) -> None:
+        rows = batch.num_rows
+        try:
+            parts.append(_Part(first, rows, self._checked(await self._function(batch), rows)))
+        except Exception as error:
+            if rows == 1:
+                parts.append(_Part(first, 1, error=error_text(error)))
+                return
+            half = rows // 2
+            await self._attempt(batch.slice(0, half), first, parts)
+            await self._attempt(batch.slice(half), first + half, parts)
+
+    def poll(self) -> bool:
+        """Send on what is complete from the front; whether anything was."""
+        before = len(self._waiting)
+        while self._waiting:
+            first = self._waiting[0]
+            if not isinstance(first, int) and not first[1].done():
+                break
+            self._next()
+        return len(self._waiting) < before
+
+    def wait(self) -> None:
+        """Wait for every call, and send on what they gave."""
+        while self._waiting:
+            self._next()
+
+    def _next(self) -> None:
+        first = self._waiting[0]
+        if isinstance(first, int):
+            self._waiting.popleft()
+            self.advance(first)
+            return
+        train, task = first
+        parts = task.result()
+        self._waiting.popleft()
+        self.calls -= 1
+        self._send(train, parts)
+
+    def queue_bytes(self) -> int:
+        return sum(entry[0].batch.nbytes for entry in self._waiting if not isinstance(entry, int))
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        if self.boundary_us >= END_US:
+            return "finished"
+        if self.calls:
+            return f"waits for {self.calls} calls; its boundary stands at {show_time(self.boundary_us)}"
+        return super().waits_for(names)
+
+
+def make_apply(spec: Apply, *, function: Any, letters: DeadLetters, tasks: Tasks | None) -> _Calls:
+    """The box for an ordinary or an async function.
+
+    Raises:
+        QueryError: the function isn't of the kind that the box was written for, or nothing runs calls.
+    """
+    label = f"apply {spec.id!r}"
+    if is_async(function) != (spec.in_flight is not None):
+        was = "an async function" if spec.in_flight is not None else "an ordinary function"
+        raise QueryError(
+            f"{label}: was written for {was}, which its function isn't any more",
+            hint="register a changed function with a higher version=",
+            code="query.function",
+        )
+    if spec.in_flight is None:
+        return ApplyBox(spec, function=function, letters=letters)
+    if tasks is None:
+        raise QueryError(
+            f"{label}: async functions run in md.start and md.collect only: a node can't repeat their"
+            " results after a restart yet",
+            code="query.later",
+        )
+    return AsyncApplyBox(spec, function=function, letters=letters, tasks=tasks)
