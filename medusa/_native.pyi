@@ -73,6 +73,13 @@ class Window:
         share a batch, larger ones come without a copy of the accumulators.
         """
 
+    def early(self) -> list[Batch]:
+        """What open windows would give if they closed now, for the groups that got rows since the last call.
+
+        Nothing of the windows changes. Columns as of ``close``; rows by (window_end, first appearance
+        of the key in the window's panes by time). Only for stage ``whole`` (else ValueError).
+        """
+
     def failed(self) -> Batch | None:
         """Groups that failed since the last call: window_start, window_end, keys, aggregate (int32)."""
 
@@ -143,6 +150,70 @@ class Lateness:
     def boundary_us(self) -> int:
         """The boundary that follows: max(largest time - slack, explicit boundary), and at least
         ``elements.START_US``."""
+
+class PartLateness:
+    """Judges lateness row by row for each partition of a source apart, numbered as they come."""
+
+    def __init__(self, slack_us: int, *, boundary_us: int | None = None) -> None: ...
+    def __len__(self) -> int:
+        """Partitions seen or appended."""
+
+    def append(self, max_us: int | None, floor_us: int | None) -> None:
+        """One more partition: None and None for one that is listed, or what ``part`` said."""
+
+    def judge(self, times: Any, ids: Any) -> tuple[int, int, Any]:
+        """As ``Lateness.judge``; ids (int32): of the partition of each row, a new one being the next number.
+
+        A new partition starts at the boundary of that moment.
+        """
+
+    def promise(self, boundary_us: int) -> None:
+        """Take an explicit boundary for all partitions; it may not decrease (ValueError)."""
+
+    def lift(self, part: int, floor_us: int) -> None:
+        """Raise the limit of one partition to at least this."""
+
+    def limit_us(self, part: int) -> int:
+        """The limit of the next row of a partition; START_US when nothing is known."""
+
+    def part(self, part: int) -> tuple[int | None, int | None]:
+        """Largest time seen and floor of a partition; None: none."""
+
+    def nbytes(self) -> int: ...
+    @property
+    def boundary_us(self) -> int:
+        """The least limit of all partitions, or the explicit boundary without any; START_US: none."""
+
+    @property
+    def holder(self) -> int | None:
+        """The partition that has it; None without any."""
+
+class BoundedSort:
+    """Which rows leave a bounded-pass sort, and when: of the ``slack + 1`` rows of a group the smallest does."""
+
+    def __init__(self, slack: int) -> None: ...
+    def add(self, keys: Any, groups: Any, position: int) -> Any:
+        """Take rows, in order.
+
+        Args:
+            keys: int64 array to sort by; null is below every number.
+            groups: int32 array without nulls, one a row; None: all rows are of one group.
+            position: of the first row, above those of earlier calls.
+
+        Returns:
+            An int64 array (Arrow PyCapsule): positions of the rows that leave, in order; ties by position.
+
+        Raises:
+            ValueError, MemoryError: nothing was taken.
+        """
+
+    def drain(self) -> Any:
+        """All rows leave: their positions, by (null first, key, position) over all groups."""
+
+    def __len__(self) -> int:
+        """Rows held."""
+
+    def nbytes(self) -> int: ...
 
 class Queue:
     """A bounded queue of train ids with a cursor per reader."""
