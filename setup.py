@@ -12,11 +12,11 @@ from setuptools import Extension, setup
 LIMITED = "0x030B0000"  # CPython 3.11: one wheel for every later one
 
 flags = ["-std=c11", "-O3", "-fvisibility=hidden"]
-link = []
+link = ["-lm"]
 if os.environ.get("MEDUSA_SANITIZE"):
     san = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
     flags = ["-std=c11", "-O1", "-g", "-fno-omit-frame-pointer", *san]
-    link = san
+    link = [*san, "-lm"]
 
 sources = sorted(str(path) for path in Path("native").glob("*.c"))
 headers = sorted(str(path) for path in Path("native").glob("*.h"))

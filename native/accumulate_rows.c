@@ -2,7 +2,9 @@
  * serves, so that a row's id and value are loaded once for all of them. */
 #include "accumulate.h"
 
+#include "accumulate_objects.h"
 #include "kernels.h"
+#include "keys.h"
 
 typedef struct targets {
     md_word *rows, *lo, *hi, *min, *max; /* lo: the sum of floats too */
@@ -134,9 +136,21 @@ static void run_variance(md_type type, const int32_t *ids, const uint8_t *values
     }
 }
 
-/* Values and ids of the rows that aren't null, side by side; their number. */
-static int64_t compress(const md_column *c, const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n,
-                        bool values, md_scratch *scratch) {
+/* The value at the least place (of equal ones the first), or at the greatest (the last). */
+static void run_placed(bool last, const int32_t *ids, const uint8_t *values, const uint8_t *order, int64_t n,
+                       md_word *at, md_word *value) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t g = (uint32_t)ids[i];
+        md_word place = load(order, i);
+        if (last ? place.i < at[g].i : place.i >= at[g].i) continue;
+        at[g] = place;
+        value[g] = load(values, i);
+    }
+}
+
+/* Values, places and ids of the rows that aren't null, side by side; their number. `order` NULL: no places. */
+static int64_t compress(const md_column *c, const md_column *order, const int32_t *ids, const uint32_t *rows,
+                        int64_t start, int64_t n, bool values, md_scratch *scratch) {
     int64_t m = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = rows != NULL ? (int64_t)rows[i] : start + i;
@@ -145,31 +159,46 @@ static int64_t compress(const md_column *c, const int32_t *ids, const uint32_t *
             if (c->type == MD_BOOL) scratch->words[m].u = md_column_bool(c, row);
             else scratch->words[m] = load(c->values, row);
         }
+        if (order != NULL) scratch->order[m] = load(order->values, row);
         m += c->validity == NULL || md_bit(c->validity, c->shift + row);
     }
     return m;
 }
 
+/* What isn't a sum or an extreme. */
+static void accumulate_others(md_table *table, const md_plan_input *in, const int32_t *ids, const uint8_t *values,
+                              const uint8_t *places, int64_t n) {
+    md_word **columns = table->columns;
+    if (in->vn >= 0) run_variance(in->type, ids, values, n, columns[in->vn], columns[in->mean], columns[in->m2]);
+    if (in->first >= 0) run_placed(false, ids, values, places, n, columns[in->first_at], columns[in->first]);
+    if (in->last >= 0) run_placed(true, ids, values, places, n, columns[in->last_at], columns[in->last]);
+    if (in->hll >= 0 || in->values >= 0 || in->buckets >= 0) md_accumulate_sketches(table, in, ids, values, n);
+}
+
 static void accumulate_input(const md_plan *plan, md_table *table, const md_plan_input *in, const md_column *c,
-                             const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n, bool one,
-                             bool *rows_counted, md_scratch *scratch) {
-    (void)plan;
-    bool text = c->type == MD_UTF8 || c->type == MD_BINARY;
-    bool wants_values = !text && (in->sum >= 0 || in->min >= 0 || in->max >= 0 || in->vn >= 0);
+                             const md_column *order, const int32_t *ids, const uint32_t *rows, int64_t start,
+                             int64_t n, bool one, bool *rows_counted, md_scratch *scratch) {
+    bool text = md_type_is_text(c->type), placed = !text && (in->first >= 0 || in->last >= 0);
+    bool basic = in->sum >= 0 || in->min >= 0 || in->max >= 0;
+    bool others = in->vn >= 0 || placed || in->hll >= 0 || in->values >= 0 || in->buckets >= 0;
+    bool wants_values = !text && (basic || others);
     bool own_n = in->n >= 0 && table->columns[in->n] != NULL;
+    if (text) md_accumulate_text(plan, table, in, c, order, ids, rows, start, n);
     if (!wants_values && !own_n) return;
     const uint8_t *values = wants_values ? c->values + 8 * start : NULL;
+    const uint8_t *places = placed ? order->values + 8 * start : NULL;
     int64_t m = n;
     if (c->validity != NULL || (wants_values && (rows != NULL || c->type == MD_BOOL))) {
-        m = compress(c, ids, rows, start, n, wants_values, scratch);
+        m = compress(c, placed ? order : NULL, ids, rows, start, n, wants_values, scratch);
         ids = scratch->ids;
         values = (const uint8_t *)scratch->words;
+        places = (const uint8_t *)scratch->order;
     }
     if (own_n) run_count(ids, m, table->columns[in->n]);
     if (!wants_values) return;
     targets t = {.rows = table->columns[0]};
     int what = 0;
-    if (!*rows_counted && m == n) {
+    if (!*rows_counted && m == n && basic) {
         what |= ROWS;
         *rows_counted = true;
     }
@@ -188,15 +217,16 @@ static void accumulate_input(const md_plan *plan, md_table *table, const md_plan
     }
     if (c->type == MD_F64) run_f64(ids, values, m, t, what, one);
     else run_integer(c->type, ids, values, m, t, what, one);
-    if (in->vn >= 0)
-        run_variance(c->type, ids, values, m, table->columns[in->vn], table->columns[in->mean], table->columns[in->m2]);
+    if (others) accumulate_others(table, in, ids, values, places, m);
 }
 
 void md_accumulate(const md_plan *plan, md_table *table, const int32_t *ids, const md_column *inputs,
-                   const uint32_t *rows, int64_t start, int64_t n, bool one, md_scratch *scratch) {
+                   const md_column *order, const uint32_t *rows, int64_t start, int64_t n, bool one,
+                   md_scratch *scratch) {
     bool rows_counted = false;
     for (int32_t k = 0; k < plan->n_inputs; k++)
-        accumulate_input(plan, table, &plan->inputs[k], &inputs[k], ids, rows, start, n, one, &rows_counted, scratch);
+        accumulate_input(plan, table, &plan->inputs[k], &inputs[k], order, ids, rows, start, n, one, &rows_counted,
+                         scratch);
     if (rows_counted) return;
     if (one) table->columns[0][0].i += n;
     else run_count(ids, n, table->columns[0]);

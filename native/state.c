@@ -29,7 +29,7 @@ md_rc md_window_state(md_window *w, struct ArrowSchema *schema, struct ArrowArra
     if (rc != MD_OK) return md_nomem(err);
     for (int32_t c = 0; c < KEYS; c++) md_rows_define(rows, c, "l", names[c], false);
     md_define_keys(rows, KEYS, w);
-    md_define_state(rows, KEYS + w->n_keys, w);
+    md_state_define(w->plan, rows, KEYS + w->n_keys);
     for (int64_t i = 0; rc == MD_OK && i < w->n_panes; i++) rc = put_pane(w, w->panes[i], rows);
     if (rc == MD_OK) rc = md_rows_finish(rows, schema, array);
     md_rows_free(rows);
@@ -73,11 +73,12 @@ static md_rc load_chunk(md_window *w, md_pane *pane, const md_column *views, int
     const md_column *state = views + KEYS + w->n_keys;
     int64_t before = pane->keys->count;
     int32_t *ids = w->scratch->ids;
-    md_rc rc = md_incoming_read(w, state, start, n, err);
+    md_rc rc = md_state_read(plan, &w->incoming, state, start, n, err);
     if (rc != MD_OK) return rc;
     rc = md_keys_map(pane->keys, views + KEYS, NULL, start, n, 0, true, ids);
     if (rc == MD_OK) rc = md_pane_room(w, pane, before);
     for (int32_t i = 0; rc == MD_OK && i < plan->n_inputs; i++) rc = md_table_split(plan, &pane->table, i, 0);
+    if (rc == MD_OK) rc = md_state_room(plan, &pane->table, ids, state, start, n);
     if (rc != MD_OK) return md_nomem(err);
     for (int64_t k = 0; k < n; k++) {
         int64_t first = md_column_i64(&views[FIRST], start + k), rows = md_column_i64(&views[ROWS], start + k);
@@ -111,7 +112,8 @@ static md_rc load_chunk(md_window *w, md_pane *pane, const md_column *views, int
             if (rc != MD_OK) return rc;
         }
     }
-    md_copy(plan, &pane->table, ids, &w->incoming, NULL, n);
+    md_state_merge(plan, &pane->table, ids, state, start, n);
+    md_copy_words(plan, &pane->table, ids, &w->incoming, NULL, n);
     return MD_OK;
 }
 

@@ -65,6 +65,7 @@ void md_pane_retire(md_window *w, md_pane *pane) {
         pane_free(w, pane);
         return;
     }
+    if (w->plan->n_objects > 0) md_table_clear(w->plan, &pane->table, 0, pane->table.capacity);
     md_keys_reset(pane->keys);
     for (int32_t d = 0; d < w->plan->n_distinct; d++) md_keys_reset(pane->sets[d]->keys);
     for (int32_t i = 0; i < w->plan->n_inputs; i++) {
@@ -272,6 +273,12 @@ static md_rc prepare_rows(md_window *w, const md_column *views, int64_t n) {
             if (rc != MD_OK) return rc;
         }
     }
+    for (int64_t k = 0; k < w->n_segments; k++) {
+        md_segment s = w->segments[k];
+        md_rc rc = md_table_room(w->plan, &s.pane->table, w->ids + s.at, inputs, &views[0],
+                                 s.mixed ? w->rows + s.at : NULL, s.start, s.n);
+        if (rc != MD_OK) return rc;
+    }
     return MD_OK;
 }
 
@@ -287,11 +294,12 @@ static md_rc add_rows(md_window *w, const md_column *views, int64_t n, md_error 
     w->n_segments = 0;
     rc = prepare_rows(w, views, n);
     md_touched_settle(w, rc == MD_OK);
+    if (rc == MD_BADARG) return md_fail(err, rc, "a decimal that is not of 16 bytes");
     if (rc != MD_OK) return md_fail(err, rc, "out of memory");
     for (int64_t k = 0; k < w->n_segments; k++) {
         md_segment s = w->segments[k];
-        md_accumulate(w->plan, &s.pane->table, w->ids + s.at, views + 1 + w->n_keys, s.mixed ? w->rows + s.at : NULL,
-                      s.start, s.n, w->n_keys == 0, w->scratch);
+        md_accumulate(w->plan, &s.pane->table, w->ids + s.at, views + 1 + w->n_keys, &views[0],
+                      s.mixed ? w->rows + s.at : NULL, s.start, s.n, w->n_keys == 0, w->scratch);
         s.pane->rows += s.n;
     }
     w->taken += n;
@@ -345,12 +353,12 @@ static md_rc make_parts(md_window *w, const md_window_config *c) {
         md_rows_define(w->failed, i, "tsu:UTC", i == 0 ? "window_start" : "window_end", false);
     }
     md_rows_define(w->failed, 2 + c->n_keys, "l", "aggregate", false);
-    if (partial) md_define_state(w->shared, 2 + c->n_keys, w);
+    if (partial) md_state_define(w->plan, w->shared, 2 + c->n_keys);
     for (int32_t g = 0; !partial && g < c->n_aggregates; g++) {
         char name[24], format[2] = {(char)md_finish_type(w->plan, g), 0};
         md_function f = w->plan->aggregates[g].function;
         snprintf(name, sizeof name, "a%d", g);
-        md_rows_define(w->shared, 2 + c->n_keys + g, format, name, f != MD_COUNT && f != MD_COUNT_DISTINCT);
+        md_rows_define(w->shared, 2 + c->n_keys + g, format, name, f != MD_COUNT && f != MD_COUNT_DISTINCT && f != MD_APPROX_DISTINCT);
     }
     return MD_OK;
 }

@@ -13,15 +13,6 @@ void md_define_keys(md_rows *rows, int32_t column, const md_window *w) {
     }
 }
 
-void md_define_state(md_rows *rows, int32_t column, const md_window *w) {
-    for (int32_t i = 0; i < w->plan->n_state; i++) {
-        md_state_column s = w->plan->state[i];
-        char name[24], format[2] = {(char)s.type, 0};
-        snprintf(name, sizeof name, "a%d.%s", s.aggregate, s.suffix);
-        md_rows_define(rows, column + i, format, name, s.nullable);
-    }
-}
-
 /* ---- columns of rows ---- */
 
 md_rc md_emission_scratch(md_window *w, int64_t n) {
@@ -33,32 +24,31 @@ md_rc md_emission_scratch(md_window *w, int64_t n) {
     return md_grow(&w->order, &w->valid_capacity, n, sizeof *w->order) ? MD_OK : MD_NOMEM;
 }
 
-/* The words of one state column (not a set) of the groups order[k]; valid as md_rows_put takes it, or NULL. */
-static const uint8_t *state_words(md_window *w, const md_table *table, md_state_column s, const int32_t *order,
-                                  int64_t n, md_word *out) {
-    const md_word *rows = md_table_n(w->plan, table, s.input);
-    bool is_n = s.column == 0 || (s.input >= 0 && s.column == w->plan->inputs[s.input].n);
-    const md_word *from = is_n ? rows : table->columns[s.column];
-    for (int64_t k = 0; k < n; k++) out[k] = from[order != NULL ? order[k] : k];
-    if (!s.nullable) return NULL;
-    for (int64_t k = 0; k < n; k++) w->valid[k] = rows[order != NULL ? order[k] : k].i > 0;
-    return w->valid;
+md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e) {
+    md_rc rc = md_state_put(w->plan, e->table, rows, column, e->table_order, e->n, w->words, w->valid);
+    for (int32_t i = 0; rc == MD_OK && i < w->plan->n_state; i++) {
+        md_state_column s = w->plan->state[i];
+        if (s.column >= 0) continue;
+        const md_distinct *set = e->sets[w->plan->inputs[s.input].distinct];
+        rc = md_distinct_pack(set, e->keys->count, e->key_order, e->n, rows, column + i);
+    }
+    return rc;
 }
 
-md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e) {
-    for (int32_t i = 0; i < w->plan->n_state; i++) {
-        md_state_column s = w->plan->state[i];
-        md_rc rc;
-        if (s.column < 0) {
-            const md_distinct *set = e->sets[w->plan->inputs[s.input].distinct];
-            rc = md_distinct_pack(set, e->keys->count, e->key_order, e->n, rows, column + i);
-        } else {
-            const uint8_t *valid = state_words(w, e->table, s, e->table_order, e->n, w->words);
-            rc = md_rows_put(rows, column + i, w->words, valid, e->n);
-        }
-        if (rc != MD_OK) return rc;
+/* Text of groups, null where w->valid says so. */
+static md_rc put_text(md_rows *rows, int32_t column, md_window *w, const md_emission *e, int32_t g) {
+    md_rc rc = MD_OK;
+    if (e->n > 0 && memchr(w->valid, 0, (size_t)e->n) != NULL) rc = md_rows_nullable(rows, column);
+    for (int64_t k = 0; rc == MD_OK && k < e->n; k++) {
+        uint8_t buffer[16];
+        size_t size = 0;
+        const uint8_t *bytes = NULL;
+        if (w->valid[k])
+            bytes = md_finish_bytes(w->plan, e->table, g, e->table_order != NULL ? e->table_order[k] : k, buffer, &size);
+        rc = md_rows_put_bytes(rows, column, k, bytes, size);
+        if (rows->columns[column].validity != NULL) md_rows_set_valid(rows, column, k, w->valid[k]);
     }
-    return MD_OK;
+    return rc;
 }
 
 static md_rc put_aggregates(md_rows *rows, int32_t column, md_window *w, const md_emission *e) {
@@ -79,9 +69,13 @@ static md_rc put_aggregates(md_rows *rows, int32_t column, md_window *w, const m
             md_free(counted);
             rc = md_rows_put(rows, column + g, w->words, NULL, e->n);
         } else {
-            md_word *out = md_finish_type(w->plan, g) == MD_BOOL ? w->words : md_rows_words(rows, column + g);
-            md_finish(w->plan, e->table, g, e->table_order, e->n, out, w->valid, &failed);
-            rc = md_rows_put(rows, column + g, out, w->valid, e->n);
+            md_type type = md_finish_type(w->plan, g);
+            bool direct = type != MD_BOOL && !md_type_is_text(type);
+            md_word *out = direct ? md_rows_words(rows, column + g) : w->words;
+            rc = md_finish(w->plan, e->table, g, e->table_order, e->n, out, w->valid, &failed);
+            if (rc == MD_OK)
+                rc = md_type_is_text(type) ? put_text(rows, column + g, w, e, g)
+                                           : md_rows_put(rows, column + g, out, w->valid, e->n);
         }
         if (rc != MD_OK) return rc;
     }
@@ -127,7 +121,7 @@ static int64_t sums_failed(md_window *w, const md_emission *e, int32_t g) {
     md_aggregate a = w->plan->aggregates[g];
     int64_t failed = 0;
     if (a.function == MD_SUM && w->plan->inputs[a.input].hi >= 0)
-        md_finish(w->plan, e->table, g, e->table_order, e->n, w->words, w->valid, &failed);
+        (void)md_finish(w->plan, e->table, g, e->table_order, e->n, w->words, w->valid, &failed); /* a sum needs no memory */
     return failed;
 }
 
@@ -218,7 +212,7 @@ static int32_t column_as_is(const md_window *w, const md_table *table, int32_t g
     const md_plan_input *in = &w->plan->inputs[a.input];
     bool split = in->n >= 0 && table->columns[in->n] != NULL;
     if (a.function == MD_COUNT) return split ? in->n : 0;
-    if (split || in->type == MD_BOOL) return -1;
+    if (split || in->type == MD_BOOL || md_type_is_text(in->type)) return -1;
     if (a.function == MD_SUM) return in->sum;
     if (a.function == MD_MIN) return in->min;
     return a.function == MD_MAX ? in->max : -1;
@@ -248,9 +242,10 @@ static md_rc fill_large(md_window *w, md_pane *pane, md_rows *rows, int32_t *fro
             md_distinct_count(pane->sets[w->plan->inputs[w->plan->aggregates[g].input].distinct], n, block);
             continue;
         }
-        md_finish(w->plan, &pane->table, g, NULL, n, block, w->valid, &failed);
+        md_rc rc = md_finish(w->plan, &pane->table, g, NULL, n, block, w->valid, &failed);
+        if (rc != MD_OK) return rc;
         if (memchr(w->valid, 0, (size_t)n) == NULL) continue;
-        md_rc rc = md_rows_nullable(rows, c);
+        rc = md_rows_nullable(rows, c);
         if (rc != MD_OK) return rc;
         for (int64_t k = 0; k < n; k++) {
             md_rows_set_valid(rows, c, k - rows->length, w->valid[k]);
@@ -316,11 +311,11 @@ static md_rc emit_large(md_window *w, md_pane *pane) {
 }
 
 static bool may_hand_over(md_window *w, md_pane *pane) {
-    if (w->stage != MD_WHOLE || pane->keys->count < MD_HANDOVER) return false;
+    if (w->stage != MD_WHOLE || pane->keys->count < MD_HANDOVER || w->plan->n_objects > 0) return false;
     for (int32_t k = 0; k < w->n_keys; k++)
         if (w->key_types[k] == MD_BOOL) return false;
     for (int32_t g = 0; g < w->plan->n_aggregates; g++)
-        if (md_finish_type(w->plan, g) == MD_BOOL) return false;
+        if (md_finish_type(w->plan, g) == MD_BOOL || md_type_is_text(md_finish_type(w->plan, g))) return false;
     md_emission e = {.keys = pane->keys, .table = &pane->table, .n = pane->keys->count};
     return !any_failed(w, &e);
 }

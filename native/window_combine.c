@@ -3,80 +3,9 @@
 #include "window.h"
 #include "window_private.h"
 
-/* ---- reading states ---- */
-
-static md_word read_word(const md_column *c, int64_t row) {
-    md_word v;
-    if (c->type == MD_BOOL) v.u = md_column_bool(c, row);
-    else v.u = md_load_u64(c->values + 8 * row);
-    return v;
-}
-
-static bool is_count(const md_plan *plan, md_state_column s) {
-    if (s.column == 0) return true;
-    const md_plan_input *in = &plan->inputs[s.input];
-    return s.column == in->n || s.column == in->vn;
-}
-
 static md_rc bad_state(md_error *err, md_state_column s, int64_t row, const char *what) {
     return md_fail(err, MD_BADDATA, "row %lld: state '%s' of aggregate %d %s", (long long)row, s.suffix, s.aggregate,
                    what);
-}
-
-/* One column that is never null; a column that another aggregate brought already must be equal. */
-static md_rc read_plain(md_window *w, md_state_column s, const md_column *c, int64_t start, int64_t n, bool again,
-                        md_error *err) {
-    md_word *to = w->incoming.columns[s.column];
-    bool count = is_count(w->plan, s);
-    for (int64_t k = 0; k < n; k++) {
-        if (md_column_null(c, start + k)) return bad_state(err, s, start + k, "is null");
-        md_word v = read_word(c, start + k);
-        if (count && v.i < 0) return bad_state(err, s, start + k, "is negative");
-        if (again && v.u != to[k].u) return bad_state(err, s, start + k, "contradicts another aggregate's");
-        to[k] = v;
-    }
-    return MD_OK;
-}
-
-/* A least or greatest value, null where the input had no value; tells n when no count does. */
-static md_rc read_value(md_window *w, md_state_column s, const md_column *c, int64_t start, int64_t n, bool again,
-                        bool n_known, md_error *err) {
-    md_word *to = w->incoming.columns[s.column], *has = w->incoming.columns[w->plan->inputs[s.input].n];
-    for (int64_t k = 0; k < n; k++) {
-        bool null = md_column_null(c, start + k);
-        md_word v = null ? w->plan->identity[s.column] : read_word(c, start + k);
-        if (n_known && (has[k].i > 0) == null) return bad_state(err, s, start + k, "contradicts the count");
-        if (again && v.u != to[k].u) return bad_state(err, s, start + k, "contradicts another aggregate's");
-        if (!n_known) has[k].i = !null;
-        to[k] = v;
-    }
-    return MD_OK;
-}
-
-md_rc md_incoming_read(md_window *w, const md_column *state, int64_t start, int64_t n, md_error *err) {
-    const md_plan *plan = w->plan;
-    md_table *table = &w->incoming;
-    md_rc rc = md_table_reserve(plan, table, MD_CHUNK);
-    for (int32_t i = 0; rc == MD_OK && i < plan->n_inputs; i++) rc = md_table_split(plan, table, i, 0);
-    if (rc != MD_OK) return md_nomem(err);
-    bool seen[1 + 8 * MD_INPUTS_MAX] = {false};
-    for (int32_t i = 0; i < plan->n_state; i++) {
-        md_state_column s = plan->state[i];
-        if (s.column < 0 || s.nullable) continue;
-        rc = read_plain(w, s, &state[i], start, n, seen[s.column], err);
-        if (rc != MD_OK) return rc;
-        seen[s.column] = true;
-    }
-    for (int32_t i = 0; i < plan->n_state; i++) {
-        md_state_column s = plan->state[i];
-        if (s.column < 0 || !s.nullable) continue;
-        int32_t count = plan->inputs[s.input].n;
-        rc = read_value(w, s, &state[i], start, n, seen[s.column], seen[count], err);
-        if (rc != MD_OK) return rc;
-        seen[s.column] = seen[count] = true;
-    }
-    for (int64_t k = 0; !seen[0] && k < n; k++) table->columns[0][k].i = 1; /* nobody asks */
-    return MD_OK;
 }
 
 /* ---- adding ---- */
@@ -108,6 +37,7 @@ static md_rc prepare_run(md_window *w, const md_column *views, int64_t start, in
     rc = md_keys_map(s.pane->keys, views + 2, NULL, start, n, w->taken, true, w->ids + start);
     if (rc == MD_OK) rc = md_pane_room(w, s.pane, before);
     for (int32_t i = 0; rc == MD_OK && i < plan->n_inputs; i++) rc = md_table_split(plan, &s.pane->table, i, 0);
+    if (rc == MD_OK) rc = md_state_room(plan, &s.pane->table, w->ids + start, state, start, n);
     if (rc != MD_OK) return md_nomem(err);
     for (int32_t i = 0; i < plan->n_state; i++) {
         md_distinct *set = plan->state[i].column < 0 ? s.pane->sets[plan->inputs[plan->state[i].input].distinct] : NULL;
@@ -132,7 +62,7 @@ md_rc md_window_add_states(md_window *w, const md_column *views, int64_t n, md_e
     md_rc rc = MD_OK;
     for (int64_t k = 0; rc == MD_OK && k < n; k++) rc = check_bounds(w, views, k, err);
     for (int64_t k = 0; rc == MD_OK && k < n; k += MD_CHUNK)
-        rc = md_incoming_read(w, state, k, n - k < MD_CHUNK ? n - k : MD_CHUNK, err);
+        rc = md_state_read(w->plan, &w->incoming, state, k, n - k < MD_CHUNK ? n - k : MD_CHUNK, err);
     w->n_segments = 0;
     for (int64_t k = 0, m; rc == MD_OK && k < n; k += m) {
         int64_t start = md_column_i64(&views[0], k);
@@ -144,8 +74,10 @@ md_rc md_window_add_states(md_window *w, const md_column *views, int64_t n, md_e
     for (int64_t k = 0; k < w->n_segments; k++) {
         md_segment s = w->segments[k];
         const int32_t *ids = w->ids + s.at;
-        (void)md_incoming_read(w, state, s.start, s.n, NULL); /* room and contents were seen to above */
-        md_merge(w->plan, &s.pane->table, ids, &s.pane->table, ids, &w->incoming, NULL, s.n);
+        /* Room and contents were seen to above. */
+        (void)md_state_read(w->plan, &w->incoming, state, s.start, s.n, NULL);
+        md_state_merge(w->plan, &s.pane->table, ids, state, s.start, s.n);
+        md_merge_words(w->plan, &s.pane->table, ids, &s.pane->table, ids, &w->incoming, NULL, s.n);
         s.pane->rows = s.pane->keys->count;
     }
     w->taken += n;

@@ -2,6 +2,8 @@
 #ifndef MD_WINDOW_PRIVATE_H
 #define MD_WINDOW_PRIVATE_H
 
+#include "accumulate_objects.h"
+#include "accumulate_state.h"
 #include "keys.h"
 #include "keys_rows.h"
 #include "rows.h"
@@ -156,15 +158,14 @@ void md_pane_bounds(const md_window *w, int64_t t, int64_t *start, int64_t *end)
 
 /* combine (window_combine.c) */
 md_rc md_window_add_states(md_window *w, const md_column *views, int64_t n, md_error *err);
-/* State columns of rows [start, start + n) into w->incoming; checks them. */
-md_rc md_incoming_read(md_window *w, const md_column *state, int64_t start, int64_t n, md_error *err);
-
 /* emission (window_close.c) */
 md_rc md_emit(md_window *w, md_emission e);
 md_rc md_window_flush(md_window *w);
 md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e);
 void md_define_keys(md_rows *rows, int32_t column, const md_window *w);
-void md_define_state(md_rows *rows, int32_t column, const md_window *w);
+static inline void md_define_state(md_rows *rows, int32_t column, const md_window *w) {
+    md_state_define(w->plan, rows, column);
+}
 md_rc md_emission_scratch(md_window *w, int64_t n);
 
 /* sliding (window_slide.c) */

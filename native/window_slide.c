@@ -222,7 +222,8 @@ static md_rc suffix_push(md_window *w, md_pane *pane) {
     const int32_t *u = undo->universe;
     md_copy(w->plan, &undo->before, NULL, &side->table, u, n);
     for (int64_t k = 0; k < n; k++) undo->first[k] = side->first[u[k]];
-    md_merge(w->plan, &side->table, u, &pane->table, NULL, &side->table, u, n);
+    rc = md_merge_flat(w->plan, &side->table, u, &pane->table, NULL, &side->table, u, n);
+    if (rc != MD_OK) return rc;
     lay_first(s, pane);
     undo->n_order = 0;
     for (int64_t k = 0; k < side->n_order; k++)
@@ -264,7 +265,8 @@ static md_rc prefix_push(md_window *w, md_pane *pane) {
     if (rc == MD_OK) rc = md_trackers_prefix(w, pane);
     if (rc != MD_OK) return rc;
     const int32_t *u = pane->undo.universe;
-    md_merge(w->plan, &side->table, u, &side->table, u, &pane->table, NULL, n);
+    rc = md_merge_flat(w->plan, &side->table, u, &side->table, u, &pane->table, NULL, n);
+    if (rc != MD_OK) return rc;
     lay_first(s, pane);
     int64_t m = merge_orders(s->order, side->order, side->n_order, side->first, u, n, s->first);
     replace_order(s, side, m);
@@ -312,6 +314,26 @@ static md_rc merge_sets(md_window *w, int64_t start) {
     return MD_OK;
 }
 
+/* Values of exact quantiles, from the window's panes in time order: grows with the overlap, as what has to be
+ * looked at does; sides that kept them for every pane would grow with its square. */
+static md_rc merge_values(md_window *w, int64_t start, int64_t n) {
+    md_slide *s = &w->slide;
+    bool any = false;
+    for (int32_t c = 0; c < w->plan->n_columns; c++) any |= w->plan->cells[c] == MD_CELL_VALUES;
+    if (!any) return MD_OK;
+    int32_t *place = md_malloc((size_t)s->capacity * sizeof *place), *out = md_malloc((size_t)n * sizeof *out);
+    md_rc rc = place != NULL && out != NULL ? MD_OK : MD_NOMEM;
+    for (int64_t k = 0; rc == MD_OK && k < n; k++) place[s->order[k]] = (int32_t)k;
+    for (int64_t i = 0; rc == MD_OK && i < w->n_panes && w->panes[i]->start < start + w->size; i++) {
+        const md_pane *pane = w->panes[i];
+        for (int64_t k = 0; k < pane->keys->count; k++) out[k] = place[pane->undo.universe[k]];
+        rc = md_merge_values(w->plan, &s->merged, out, &pane->table, NULL, pane->keys->count);
+    }
+    md_free(place);
+    md_free(out);
+    return rc;
+}
+
 static md_rc slide_emit(md_window *w, int64_t start) {
     md_slide *s = &w->slide;
     md_rc rc = slide_to(w, start);
@@ -319,7 +341,10 @@ static md_rc slide_emit(md_window *w, int64_t start) {
     if (rc != MD_OK) return rc;
     int64_t n = merge_orders(s->order, s->suffix.order, s->suffix.n_order, s->suffix.first, s->prefix.order,
                              s->prefix.n_order, s->prefix.first);
-    md_merge(w->plan, &s->merged, NULL, &s->suffix.table, s->order, &s->prefix.table, s->order, n);
+    if (w->plan->n_objects > 0) md_table_clear(w->plan, &s->merged, 0, s->merged.capacity);
+    rc = md_merge_flat(w->plan, &s->merged, NULL, &s->suffix.table, s->order, &s->prefix.table, s->order, n);
+    if (rc == MD_OK) rc = merge_values(w, start, n);
+    if (rc != MD_OK) return rc;
     md_emission e = {.start = start, .end = start + w->size, .n = n, .keys = s->universe, .table = &s->merged,
                      .sets = s->sets, .trackers = w->stage == MD_PARTIAL ? NULL : s->trackers, .key_order = s->order};
     return md_emit(w, e);

@@ -6,7 +6,7 @@
 #define N 3000
 #define GROUPS 7
 
-static const md_aggregate ALL[] = {{MD_COUNT, 0}, {MD_SUM, 0}, {MD_MIN, 0}, {MD_MAX, 0}, {MD_AVG, 0}, {MD_VARIANCE, 0}};
+static const md_aggregate ALL[] = {{.function = MD_COUNT, .input = 0}, {.function = MD_SUM, .input = 0}, {.function = MD_MIN, .input = 0}, {.function = MD_MAX, .input = 0}, {.function = MD_AVG, .input = 0}, {.function = MD_VARIANCE, .input = 0}};
 
 static int make(md_type type, md_plan **plan, md_table *table) {
     CHECK(md_plan_new(&type, 1, ALL, 6, plan, NULL) == MD_OK);
@@ -17,7 +17,7 @@ static int make(md_type type, md_plan **plan, md_table *table) {
 
 static int test_columns_are_shared(void) {
     md_type types[2] = {MD_F64, MD_I64};
-    md_aggregate aggregates[4] = {{MD_AVG, 0}, {MD_SUM, 0}, {MD_COUNT, -1}, {MD_AVG, 1}};
+    md_aggregate aggregates[4] = {{.function = MD_AVG, .input = 0}, {.function = MD_SUM, .input = 0}, {.function = MD_COUNT, .input = -1}, {.function = MD_AVG, .input = 1}};
     md_plan *plan = NULL;
     CHECK(md_plan_new(types, 2, aggregates, 4, &plan, NULL) == MD_OK);
     CHECK(plan->n_columns == 1 + 2 + 3); /* rows; n, sum; n, lo, hi */
@@ -28,7 +28,7 @@ static int test_columns_are_shared(void) {
 
 static int test_what_a_type_does_not_have_is_refused(void) {
     md_type text = MD_UTF8, odd = MD_I32;
-    md_aggregate sum = {MD_SUM, 0}, far = {MD_COUNT, 3}, rows = {MD_SUM, -1};
+    md_aggregate sum = {.function = MD_SUM, .input = 0}, far = {.function = MD_COUNT, .input = 3}, rows = {.function = MD_SUM, .input = -1};
     md_plan *plan = NULL;
     md_error err;
     CHECK(md_plan_new(&text, 1, &sum, 1, &plan, &err) == MD_BADARG && strstr(err.text, "text") != NULL);
@@ -81,7 +81,7 @@ static int check_kernels(md_type type, bool nulls, bool lists, bool one, bool na
     if (nulls) CHECK(md_table_split(plan, &table, 0, GROUPS) == MD_OK);
     for (int64_t at = 0; at < m;) {
         int64_t k = 1 + (int64_t)check_below((uint64_t)(m - at < MD_CHUNK ? m - at : MD_CHUNK));
-        md_accumulate(plan, &table, ids + at, &column, lists ? rows + at : NULL, at, k, one, &scratch);
+        md_accumulate(plan, &table, ids + at, &column, NULL, lists ? rows + at : NULL, at, k, one, &scratch);
         at += k;
     }
     for (int64_t k = 0; k < m; k++) {
@@ -145,9 +145,9 @@ static int test_merge_and_identity(void) {
         ids[i] = (int32_t)check_below(GROUPS);
     }
     md_column column = {.type = MD_F64, .length = N, .values = (const uint8_t *)values};
-    md_accumulate(plan, &a, ids, &column, NULL, 0, N / 2, false, &scratch);
-    md_accumulate(plan, &b, ids + N / 2, &column, NULL, N / 2, N / 2, false, &scratch);
-    md_accumulate(plan, &all, ids, &column, NULL, 0, N, false, &scratch);
+    md_accumulate(plan, &a, ids, &column, NULL, NULL, 0, N / 2, false, &scratch);
+    md_accumulate(plan, &b, ids + N / 2, &column, NULL, NULL, N / 2, N / 2, false, &scratch);
+    md_accumulate(plan, &all, ids, &column, NULL, NULL, 0, N, false, &scratch);
     md_word before[16][GROUPS];
     for (int32_t c = 0; c < plan->n_columns; c++)
         if (a.columns[c] != NULL) memcpy(before[c], a.columns[c], sizeof before[c]);
@@ -182,12 +182,12 @@ static int test_sums_of_128_bits(void) {
     CHECK_OK(make(MD_I64, &plan, &table));
     md_column column = {.type = MD_I64, .length = 4, .values = (const uint8_t *)values};
     int64_t failed = 0;
-    md_accumulate(plan, &table, ids, &column, NULL, 0, 2, false, &scratch);
+    md_accumulate(plan, &table, ids, &column, NULL, NULL, 0, 2, false, &scratch);
     md_finish(plan, &table, 1, NULL, 1, out, valid, &failed);
     CHECK(failed == 1 && valid[0] == 2);
     md_finish(plan, &table, 4, NULL, 1, out, valid, &failed);
     CHECK(out[0].f == 9223372036854775807.0);
-    md_accumulate(plan, &table, ids, &column, NULL, 2, 2, false, &scratch);
+    md_accumulate(plan, &table, ids, &column, NULL, NULL, 2, 2, false, &scratch);
     failed = 0;
     md_finish(plan, &table, 1, NULL, 1, out, valid, &failed);
     CHECK(failed == 0 && valid[0] == 1 && out[0].i == -2);
@@ -198,7 +198,7 @@ static int test_sums_of_128_bits(void) {
 
 static md_rc plan_and_table(md_plan **plan, md_table *table) {
     md_type types[2] = {MD_F64, MD_I64};
-    md_aggregate aggregates[3] = {{MD_AVG, 0}, {MD_VARIANCE, 1}, {MD_MAX, 1}};
+    md_aggregate aggregates[3] = {{.function = MD_AVG, .input = 0}, {.function = MD_VARIANCE, .input = 1}, {.function = MD_MAX, .input = 1}};
     md_rc rc = md_plan_new(types, 2, aggregates, 3, plan, NULL);
     if (rc == MD_OK) rc = md_table_init(*plan, table);
     if (rc == MD_OK) rc = md_table_reserve(*plan, table, 10);

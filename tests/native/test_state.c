@@ -3,7 +3,7 @@
 static const md_type KEYS[] = {MD_UTF8};
 static const md_type INPUTS[] = {MD_F64, MD_U64, MD_BOOL};
 static const md_aggregate AGGREGATES[] = {
-    {MD_SUM, 0}, {MD_VARIANCE, 0}, {MD_AVG, 1}, {MD_MIN, 2}, {MD_COUNT_DISTINCT, 1}, {MD_COUNT, 2},
+    {.function = MD_SUM, .input = 0}, {.function = MD_VARIANCE, .input = 0}, {.function = MD_AVG, .input = 1}, {.function = MD_MIN, .input = 2}, {.function = MD_COUNT_DISTINCT, .input = 1}, {.function = MD_COUNT, .input = 2},
 };
 
 static md_window_config config(int64_t advance) {

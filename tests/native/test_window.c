@@ -3,7 +3,7 @@
 static const md_type KEYS[] = {MD_I64, MD_UTF8};
 static const md_type INPUTS[] = {MD_F64, MD_I64, MD_UTF8};
 static const md_aggregate AGGREGATES[] = {
-    {MD_COUNT, -1}, {MD_SUM, 0}, {MD_MIN, 0}, {MD_MAX, 1}, {MD_AVG, 1}, {MD_VARIANCE, 0}, {MD_COUNT_DISTINCT, 2},
+    {.function = MD_COUNT, .input = -1}, {.function = MD_SUM, .input = 0}, {.function = MD_MIN, .input = 0}, {.function = MD_MAX, .input = 1}, {.function = MD_AVG, .input = 1}, {.function = MD_VARIANCE, .input = 0}, {.function = MD_COUNT_DISTINCT, .input = 2},
 };
 
 static md_window_config config(int64_t size, int64_t advance, md_stage stage) {
@@ -92,7 +92,7 @@ static batch large_batch(int round) {
 /* Two large windows; the k-th allocation of their closing fails (-1: none). */
 static int feed_large(long k, const batch *batches, uint64_t *h, bool *failed) {
     static const md_type key = MD_I64, input = MD_F64;
-    static const md_aggregate aggregates[] = {{MD_COUNT, -1}, {MD_SUM, 0}, {MD_AVG, 0}, {MD_COUNT, 0}, {MD_MAX, 0}};
+    static const md_aggregate aggregates[] = {{.function = MD_COUNT, .input = -1}, {.function = MD_SUM, .input = 0}, {.function = MD_AVG, .input = 0}, {.function = MD_COUNT, .input = 0}, {.function = MD_MAX, .input = 0}};
     md_window_config c = {.size_us = 10, .advance_us = 10, .keys = &key, .n_keys = 1, .inputs = &input, .n_inputs = 1,
                           .aggregates = aggregates, .n_aggregates = 5};
     md_window *w = NULL;
@@ -176,7 +176,7 @@ static int test_every_allocation_may_fail_combining(void) {
 }
 
 static int test_a_million_windows_of_a_microsecond(void) {
-    static const md_aggregate count = {MD_COUNT, -1};
+    static const md_aggregate count = {.function = MD_COUNT, .input = -1};
     md_window_config c = {.size_us = 1, .advance_us = 1, .aggregates = &count, .n_aggregates = 1};
     md_window *w = NULL;
     int64_t n = 0;
