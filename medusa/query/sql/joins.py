@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from medusa.errors import QueryError
 from medusa.query.column import Expr
 from medusa.query.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
@@ -124,24 +125,25 @@ class _PairReader(SqlReader):
                 for scope in (self.left, self.right)
             ]
             if sides[0] == sides[1]:
-                self._both.resolve(node, self.text)
-                raise self.text.error(
-                    node,
-                    f"{name!r} is in both tables or in none",
-                    hint=f"say which: a.{name}",
-                    code="query.column",
-                )
+                made = self._both.resolve(node, self.text)
+                if isinstance(made, Call):
+                    raise self._no_time(node)
+                why = f"{name!r} is in both tables"
+                raise self.text.error(node, why, hint=f"say which: a.{name}", code="query.column")
             left = sides[0]
         side, scope = ("left", self.left) if left else ("right", self.right)
         made = scope.resolve(node, self.text)
         if not isinstance(made, Column):
-            raise self.text.error(
-                node,
-                "tuple_time can't stand in ON",
-                hint="SELECT tuple_time AS at in a query of its own",
-                code="query.expression",
-            )
+            raise self._no_time(node)
         return Column(f"{side}.{made.name}")
+
+    def _no_time(self, node: Any) -> QueryError:
+        return self.text.error(
+            node,
+            "tuple_time can't stand in ON",
+            hint="SELECT tuple_time AS at in a query of its own",
+            code="query.expression",
+        )
 
 
 def _conjuncts(node: Any) -> list[Any]:

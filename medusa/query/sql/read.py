@@ -80,6 +80,7 @@ _STREAMING = {
 
 def _refused(text: Text, error: ParseError) -> QueryError:
     why, word, start = error_start(text.text, error)
+    why = why.partition(" but got <")[0]
     near = f" near {word!r}" if word else ""
     hint = next((told for name, told in _STREAMING.items() if word.upper() == name), "")
     return text.error_at(

@@ -22,7 +22,7 @@ _NEAREST = {
     "windows": ("WINDOW", "WINDOW", "GROUP BY with TUMBLE, HOP or SESSION"),
     "qualify": ("QUALIFY", "QUALIFY", "HAVING filters the rows of a window"),
     "laterals": ("LATERAL", "LATERAL", "JOIN ... ON keys AND time bounds"),
-    "sample": ("TABLESAMPLE", "SAMPLE", "WHERE, or .drop(...) of the builder"),
+    "sample": ("TABLESAMPLE", "TABLE", "WHERE, or .drop(...) of the builder"),
     "pivots": ("PIVOT", "PIVOT", "sum(x) FILTER (WHERE kind = 'a') AS a"),
     "into": ("SELECT INTO", "INTO", "INSERT INTO sink SELECT ..."),
     "with_ties": ("WITH TIES", "TIES", ""),
@@ -37,6 +37,7 @@ _NEAREST = {
     "hint": ("a hint", "", ""),
     "joins": ("a join here", "", "put it in a query of its own"),
     "using": ("USING", "USING", ""),
+    "db": ("a name with a dot in FROM", "", "sources are given to md.sql by one name"),
 }
 
 
@@ -54,8 +55,12 @@ def refuse_clauses(node: Any, known: tuple[str, ...], text: Text, what: str) -> 
         about = value[0] if isinstance(value, list) and value else value
         if not isinstance(about, exp.Expression):
             about = None
+        if name == "sample":
+            about = node
         if keyword:
-            raise text.keyword(about, keyword, f"{title} is not supported", hint=hint)
+            raise text.keyword(
+                node if name == "sample" else about, keyword, f"{title} is not supported", hint=hint
+            )
         raise text.error(
             about if text.span(about) else node,
             f"{title} is not supported",

@@ -32,10 +32,15 @@ class Text:
         self.text = text
         self._tokens = tokens
 
-    def error(self, node: Any, why: str, *, hint: str = "", code: str = "query.sql") -> SqlError:
-        """An error about a part of the syntax: message, line and column, the line, a caret below."""
-        start, end = self.span(node) or (0, 0)
-        return self.error_at(start, end, why, hint=hint, code=code)
+    def error(self, node: Any, why: str, *, hint: str = "", code: str = "query.sql") -> QueryError:
+        """An error about a part of the syntax: message, line and column, the line, a caret below.
+
+        A part of which sqlglot doesn't tell the place gets that of the part around it (``at``).
+        """
+        span = self.span(node)
+        if span is None:
+            return QueryError(f"{BOX}: {why}", hint=hint, code=code)
+        return self.error_at(*span, why, hint=hint, code=code)
 
     def error_at(
         self, start: int, end: int, why: str, *, hint: str = "", code: str = "query.sql"
@@ -47,7 +52,7 @@ class Text:
         last = len(self.text) if last < 0 else last
         line, column = self.text.count("\n", 0, start) + 1, start - first + 1
         # A long line is shown around the place.
-        left = max(first, start - SNIPPET // 2)
+        left = first if last - first <= SNIPPET else max(first, start - SNIPPET // 2)
         shown = "".join(c if c.isprintable() else " " for c in self.text[left : min(last, left + SNIPPET)])
         width = max(1, min(end + 1, last, left + SNIPPET) - start)
         caret = " " * (start - left) + "^" * width
@@ -77,7 +82,7 @@ class Text:
 
     def keyword(
         self, node: Any, word: str, why: str, *, hint: str = "", code: str = "query.unsupported"
-    ) -> SqlError:
+    ) -> QueryError:
         """An error about a keyword: the last one before ``node``, else the first one."""
         span = self.span(node)
         words = [token for token in self._tokens if token.text.upper().startswith(word)]
