@@ -58,6 +58,7 @@ class Operator(ABC):
         self.rows_in = 0
         self.rows_out = 0
         self.late = 0
+        self.ahead = 0
         self.dead = 0
         self.tentative = 0
         self.busy_us = 0

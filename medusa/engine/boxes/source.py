@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from medusa._native import Lateness
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
+from medusa.engine.boxes.judging import judge_of
 from medusa.engine.ingest import times_of
-from medusa.engine.rows import filter_rows, least_and_largest, on_time_rows
+from medusa.engine.rows import as_int64, filter_rows, least_and_largest, on_time_rows
 from medusa.errors import DataError
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.units import duration_text
 
-__all__ = ["SourceBox", "checked_times"]
+__all__ = ["SourceBox", "checked_times", "rows_ahead"]
+
+Bools = npt.NDArray[np.bool_]
 
 TIME_MAX_US = 1 << 60
 """Times beyond it, either way, are refused: sums of a time and a length never overflow."""
@@ -29,8 +34,11 @@ class SourceBox(Operator):
         timed: whether anything reads the times of the rows.
 
     Attributes:
-        accepted: rows taken so far, late ones included: where to push from after a restore.
+        accepted: rows taken so far, late ones and those ahead included: where to push from after a
+            restore.
+        ahead: rows too far ahead of their arrival, which went nowhere but to ``.ahead``.
         worst_late_us: how late the latest row was.
+        idle: nothing has come for ``idle_us``, as ``rest`` found it last.
     """
 
     kind = "source"
@@ -41,14 +49,12 @@ class SourceBox(Operator):
         self.schema = schema_to_arrow(spec.schema)
         self.accepted = 0
         self.worst_late_us = 0
+        self.idle = False
         self._promised_us = int(START_US)
         self._timed = timed
         self._judges = spec.time is not None and not spec.judged
-        self._lateness = self._judge()
-
-    def _judge(self, max_us: int | None = None) -> Any:
-        promised = self._promised_us if self._promised_us > START_US else None
-        return Lateness(self.spec.slack_us or 0, max_us=max_us, boundary_us=promised)
+        self._judge = judge_of(spec)
+        self._arrival = None if spec.arrival is None else msgspec.structs.replace(spec, time=spec.arrival)
 
     # Checks that change nothing
 
@@ -56,11 +62,32 @@ class SourceBox(Operator):
         """The times of rows that are about to enter; None for a source without time.
 
         Raises:
-            DataError: a time is null or out of range.
+            DataError: a time is null or out of range, or a partition isn't listed.
         """
         if not self._judges:
             return None
+        self._judge.check(batch)
+        if self._arrival is not None:
+            checked_times(batch, self._arrival)
         return checked_times(batch, self.spec)
+
+    def check_arrival(self, arrival_us: int | None) -> None:
+        """Check what was said of when rows arrived, where that isn't in a column.
+
+        Raises:
+            DataError: it is missing, or nobody asks for it.
+        """
+        needed = self.spec.ahead_us is not None and self.spec.arrival is None
+        if needed == (arrival_us is not None):
+            return
+        if needed:
+            raise DataError(
+                f"source {self.id!r} has ahead=, so it must be known when its rows arrived",
+                hint="push(..., arrival=time), or source(..., arrival=column)",
+                code="data.arrival",
+            )
+        why = "no ahead=" if self.spec.ahead_us is None else f"its arrival in column {self.spec.arrival!r}"
+        raise DataError(f"source {self.id!r} has {why}: arrival= would be ignored", code="data.arrival")
 
     def check_train(self, train: Train) -> None:
         """Check rows that were judged elsewhere.
@@ -106,7 +133,7 @@ class SourceBox(Operator):
 
     # Taking
 
-    def accept(self, batch: pa.RecordBatch, times: pa.Array | None) -> None:
+    def accept(self, batch: pa.RecordBatch, times: pa.Array | None, arrival_us: int | None = None) -> None:
         """Take rows that ``times_of`` has passed: judge them and send them on."""
         rows = batch.num_rows
         self.rows_in += rows
@@ -114,7 +141,11 @@ class SourceBox(Operator):
         if times is None:
             self.emit_train(Train(batch=batch))
             return
-        late_rows, worst_us, mask = self._lateness.judge(times)
+        if self.spec.ahead_us is not None:
+            batch, times = self._without_ahead(batch, times, arrival_us)
+            if not batch.num_rows:
+                return
+        late_rows, worst_us, mask = self._judge.judge(batch, times, self.now.us)
         late = None
         if late_rows:
             late = pa.array(mask)
@@ -124,7 +155,22 @@ class SourceBox(Operator):
         self.emit_train(train)
         if late is not None and self.has_readers("late"):
             self.emit(Train(batch=filter_rows(train, late).batch), "late")
-        self.advance(self._lateness.boundary_us)
+        self.advance(self._judge.boundary_us)
+
+    def _without_ahead(
+        self, batch: pa.RecordBatch, times: pa.Array, arrival_us: int | None
+    ) -> tuple[pa.RecordBatch, pa.Array]:
+        """Send rows too far ahead of their arrival to ``.ahead``; the others, and their times."""
+        ahead = rows_ahead(batch, times, self.spec, arrival_us)
+        count = int(np.count_nonzero(ahead))
+        if not count:
+            return batch, times
+        self.ahead += count
+        rows = Train(batch=batch, times=times)
+        if self.has_readers("ahead"):
+            self.emit(Train(batch=filter_rows(rows, pa.array(ahead)).batch), "ahead")
+        kept = filter_rows(rows, pa.array(~ahead))
+        return kept.batch, kept.times
 
     def on_train(self, input: int, train: Train) -> None:
         """Rows judged elsewhere keep their times and marks; ``receive`` has counted them."""
@@ -145,10 +191,33 @@ class SourceBox(Operator):
         self._promised_us = time_us
         self.inputs_us[0] = max(self.inputs_us[0], time_us)
         if self._judges:
-            self._lateness.promise(time_us)
-        if time_us >= END_US and self.has_readers("late"):
-            self.emit(Boundary(time_us), "late")
+            self._judge.promise(time_us)
+        for port in ("late", "ahead"):
+            if time_us >= END_US and self.has_readers(port):
+                self.emit(Boundary(time_us), port)
         self.advance(time_us)
+
+    # Idleness
+
+    def rest(self, now_us: int) -> bool:
+        """See at ``now_us`` whether the source is idle; idle partitions let go of the others.
+
+        Returns:
+            Whether the boundary moved.
+        """
+        if self.spec.idle_us is None or self.finished:
+            self.idle = False
+            return False
+        before = self.boundary_us
+        self.idle = self._judge.rest(now_us, self.spec.idle_us)
+        self.advance(self._judge.boundary_us)
+        return self.boundary_us > before
+
+    def lift(self, time_us: int) -> None:
+        """Take a boundary that a box asked for, while the source is idle; never the end."""
+        assert time_us < END_US, "an idle source goes on"
+        self._judge.lift(time_us)
+        self.advance(self._judge.boundary_us)
 
     # What is asked about it
 
@@ -172,22 +241,44 @@ class SourceBox(Operator):
             return "waits for its first row or boundary"
         slack = duration_text(self.spec.slack_us or 0)
         how = "" if self.spec.judged else f" (largest time less the slack of {slack}, or as promised)"
-        return f"holds its boundary at {show_time(self.boundary_us)}{how}"
+        idle = "; it is idle" if self.idle else ""
+        return f"holds its boundary at {show_time(self.boundary_us)}{how}{idle}"
+
+    def holder(self) -> str:
+        """The partition that holds the boundary, for people; empty without partitions."""
+        return "" if self.finished else self._judge.holder()
+
+    def state_bytes(self) -> int:
+        return self._judge.state_bytes()
 
     def save_more(self, state: BoxState) -> None:
         state.meta["accepted"] = self.accepted
+        state.meta["ahead"] = self.ahead
         state.meta["worst_late_us"] = self.worst_late_us
         state.meta["promised_us"] = self._promised_us
-        state.meta["max_us"] = self._lateness.max_us
+        self._judge.save(state)
 
     def load_more(self, state: BoxState) -> None:
-        for key in ("accepted", "worst_late_us", "promised_us"):
-            if type(state.meta[key]) is not int:
-                raise ValueError(f"{key} must be an integer")
-        self.accepted = state.meta["accepted"]
+        for key in ("accepted", "ahead", "worst_late_us"):
+            if type(state.meta[key]) is not int or state.meta[key] < 0:
+                raise ValueError(f"{key} must be a count")
+        promised = state.meta["promised_us"]
+        if type(promised) is not int or not START_US <= promised <= END_US:
+            raise ValueError(f"promised_us is {promised!r}")
+        self.accepted, self.ahead = state.meta["accepted"], state.meta["ahead"]
         self.worst_late_us = state.meta["worst_late_us"]
-        self._promised_us = state.meta["promised_us"]
-        self._lateness = self._judge(state.meta["max_us"])
+        self._promised_us = promised
+        self._judge.load(state, promised)
+
+
+def rows_ahead(batch: pa.RecordBatch, times: pa.Array, source: Source, arrival_us: int | None) -> Bools:
+    """Of each row: whether its time is more than ``ahead`` beyond its arrival."""
+    arrived: Any = arrival_us
+    if source.arrival is not None:
+        column = checked_times(batch, msgspec.structs.replace(source, time=source.arrival))
+        arrived = as_int64(column)
+    assert arrived is not None, "check_arrival has passed"
+    return as_int64(times) > arrived + (source.ahead_us or 0)
 
 
 def checked_times(batch: pa.RecordBatch, source: Source) -> pa.Array | None:
