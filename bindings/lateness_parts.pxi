@@ -16,6 +16,7 @@ cdef extern from "lateness_parts.h" nogil:
     md_rc md_parts_judge(md_parts *l, const md_column *times, const int32_t *ids, md_late_rows *out, md_error *err)
     md_rc md_parts_promise(md_parts *l, int64_t boundary_us, md_error *err)
     md_rc md_parts_lift(md_parts *l, int64_t part, int64_t floor_us, md_error *err)
+    bint md_parts_rest(md_parts *l, const int64_t *active_us, int64_t since_us)
     int64_t md_parts_limit(const md_parts *l, int64_t part)
     int64_t md_parts_boundary(md_parts *l, int64_t *holder)
     size_t md_parts_nbytes(const md_parts *l)
@@ -75,6 +76,15 @@ cdef class PartLateness:
     def lift(self, int64_t part, int64_t floor_us):
         cdef md_error err
         check(md_parts_lift(&self._l, part, floor_us, &err), &err)
+
+    def rest(self, active_us, int64_t since_us):
+        cdef Borrowed rows = borrow(active_us)
+        cdef md_error err
+        cdef md_column column
+        check(md_column_view(rows.schema, rows.array, &column, &err), &err)
+        if column.type != ord("l") or column.length != self._l.count or rows.array.null_count > 0:
+            raise ValueError("active_us is int64 without nulls, one for each partition")
+        return md_parts_rest(&self._l, <const int64_t *>column.values, since_us)
 
     def limit_us(self, int64_t part):
         if not 0 <= part < self._l.count:

@@ -173,6 +173,11 @@ class PartLateness:
     def lift(self, part: int, floor_us: int) -> None:
         """Raise the limit of one partition to at least this."""
 
+    def rest(self, active_us: Any, since_us: int) -> bool:
+        """Lift partitions whose number in active_us (int64, one each) is at most since_us to the least limit of
+        the others. True: there are no others.
+        """
+
     def limit_us(self, part: int) -> int:
         """The limit of the next row of a partition; START_US when nothing is known."""
 

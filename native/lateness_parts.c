@@ -152,6 +152,22 @@ md_rc md_parts_lift(md_parts *l, int64_t part, int64_t floor_us, md_error *err) 
     return MD_OK;
 }
 
+bool md_parts_rest(md_parts *l, const int64_t *active_us, int64_t since_us) {
+    int64_t least = INT64_MAX, idle = 0;
+    for (int64_t p = 0; p < l->count; p++) {
+        if (active_us[p] <= since_us) {
+            idle++;
+            continue;
+        }
+        int64_t limit = md_parts_limit(l, p);
+        least = limit < least ? limit : least;
+    }
+    if (idle == l->count) return true;
+    for (int64_t p = 0; p < l->count && idle > 0; p++)
+        if (active_us[p] <= since_us) l->parts[p].floor_us = larger(l->parts[p].floor_us, least);
+    return false;
+}
+
 size_t md_parts_nbytes(const md_parts *l) {
     return sizeof *l + (size_t)l->capacity * (sizeof(md_part) + sizeof(md_parts_entry));
 }

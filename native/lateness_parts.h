@@ -60,6 +60,10 @@ md_rc md_parts_promise(md_parts *l, int64_t boundary_us, md_error *err);
 /* Raise the floor of one partition; a lower one changes nothing. MD_BADARG: no such partition. */
 md_rc md_parts_lift(md_parts *l, int64_t part, int64_t floor_us, md_error *err);
 
+/* Partition p has been idle since active_us[p], of which there are `count`. Those idle since `since_us` or longer are
+ * lifted to the least limit of the others. True: all are idle, and nothing was lifted. */
+bool md_parts_rest(md_parts *l, const int64_t *active_us, int64_t since_us);
+
 int64_t md_parts_limit(const md_parts *l, int64_t part);
 
 /* The boundary; INT64_MIN when nothing is known. *holder: the partition that holds it; -1: none does. */

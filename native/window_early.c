@@ -134,7 +134,7 @@ static md_rc early_add(md_window *w, int64_t p) {
     md_table_clear(w->plan, &e->table, before, e->keys->count);
     memset(e->changed + before, 0, (size_t)(e->keys->count - before));
     for (int64_t k = 0; k < n; k++) e->changed[e->ids[k]] |= group_changed(pane, &e->told[p], k);
-    md_merge(w->plan, &e->table, e->ids, &e->table, e->ids, &pane->table, NULL, n);
+    rc = md_merge(w->plan, &e->table, e->ids, &e->table, e->ids, &pane->table, NULL, n);
     for (int32_t d = 0; rc == MD_OK && d < w->plan->n_distinct; d++)
         rc = md_distinct_merge(e->sets[d], pane->sets[d], e->ids, NULL, w->distinct_scratch);
     return rc;

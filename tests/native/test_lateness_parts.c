@@ -96,6 +96,20 @@ static int test_one_not_seen_holds_the_boundary(void) {
     return 0;
 }
 
+static int test_idle_partitions_are_lifted_to_the_others(void) {
+    md_parts l;
+    int64_t maxima[] = {100, 50, 80, 20}, holder;
+    CHECK(md_parts_init(&l, 10, NULL) == MD_OK);
+    for (int p = 0; p < 4; p++) CHECK(md_parts_append(&l, maxima[p], INT64_MIN) == MD_OK);
+    int64_t active[] = {9, 5, 9, 5};
+    CHECK(!md_parts_rest(&l, active, 4) && md_parts_boundary(&l, &holder) == 10 && holder == 3);
+    CHECK(!md_parts_rest(&l, active, 5) && md_parts_boundary(&l, &holder) == 70);
+    CHECK(md_parts_limit(&l, 1) == 70 && md_parts_limit(&l, 3) == 70 && md_parts_limit(&l, 0) == 90);
+    CHECK(md_parts_rest(&l, active, 9) && md_parts_boundary(&l, &holder) == 70);
+    md_parts_free(&l);
+    return 0;
+}
+
 static int test_bad_arguments_change_nothing(void) {
     md_parts l;
     int64_t times[] = {5, 9}, holder;
@@ -149,4 +163,5 @@ static int test_every_allocation_may_fail(void) {
 }
 
 TEST_MAIN(TEST(test_against_plain_loops), TEST(test_one_not_seen_holds_the_boundary),
+          TEST(test_idle_partitions_are_lifted_to_the_others),
           TEST(test_bad_arguments_change_nothing), TEST(test_every_allocation_may_fail))
