@@ -200,7 +200,7 @@ KINDS = (rows, tumbling, hopping, nested, joins, window_joins)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_rows_are_those_of_duckdb(kind: Any) -> None:
-    assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in range(12)) > 50
+    assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in range(12)) > 15
 
 
 @pytest.mark.full
@@ -208,4 +208,4 @@ def test_rows_are_those_of_duckdb(kind: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_many_rows_are_those_of_duckdb(kind: Any) -> None:
     seeds = range(1_000, 1_400)
-    assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in seeds) > 1_500
+    assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in seeds) > 700
