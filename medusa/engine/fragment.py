@@ -8,6 +8,7 @@ drive this one class.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,17 +18,19 @@ from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
 from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.boxes.apply import AsyncApplyBox
-from medusa.engine.boxes.base import Operator
+from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.idle import Idleness
 from medusa.engine.scheduler import Scheduler
-from medusa.engine.stats import explain_boxes, stats_table
+from medusa.engine.stats import stats_table
+from medusa.engine.waiting import explain_boxes
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Tasks
 from medusa.query.boxes import Graph, Input
-from medusa.query.graph import check_graph, time_dependent
+from medusa.query.graph import UNTIMED_PORTS, check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["TRAIN_ROWS_MAX", "Fragment"]
@@ -75,14 +78,20 @@ class Fragment:
         self._scheduler = Scheduler(boxes, clock)
         self._train_rows_max = train_rows_max
         self._failed: BaseException | None = None
+        self._now = Now()
         places = {box.id: place for place, box in enumerate(boxes)}
         for box in boxes:
             self.boxes[box.id] = box
+            box.now = self._now
             for port in checked.boxes[box.id].ports:
                 for id, input in checked.consumers.get(Input(box.id, port), ()):
                     self._scheduler.connect(box, port, places[id], input)
+            for id, input in checked.consumers.get(Input(box.id, "dead"), ()):
+                self._scheduler.connect(box, "dead", places[id], input)
+                self.letters.tap(box.id, partial(box.emit, port="dead"))
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
+        self._idleness = Idleness(graph, self.boxes)
         self._combines: dict[str, list[CombineBox]] = {id: [] for id in self.sources}
         for id, known in self._combines.items():
             readers = [boxes[places[reader]] for reader, _ in checked.consumers.get(Input(id), ())]
@@ -117,24 +126,35 @@ class Fragment:
         reads = set(time_dependent(self.graph))
         for spec in reversed(self.graph.boxes):
             if spec.id in reads:
-                reads.update(arc.box for arc in spec.inputs if not arc.port)
+                reads.update(arc.box for arc in spec.inputs if arc.port not in UNTIMED_PORTS)
         return reads & set(self.sources)
 
     # Rows and elements in
 
-    def check_rows(self, source: str, batches: Sequence[pa.RecordBatch]) -> list[pa.Array | None]:
+    def check_rows(
+        self, source: str, batches: Sequence[pa.RecordBatch], arrival_us: int | None = None
+    ) -> list[pa.Array | None]:
         """The times of rows that are about to be pushed; nothing changes.
 
+        Args:
+            arrival_us: when they arrived, where the source has ``ahead`` and no column says so.
+
         Raises:
-            DataError: unknown or ended source, a null or impossible time, a fragment that stopped.
+            DataError: unknown or ended source, a null or impossible time, an arrival that is missing
+                or that nobody asks for, a partition that isn't listed, a fragment that stopped.
         """
         self._refuse_after_failure()
         box = self.source(source)
         _refuse_ended(box)
+        box.check_arrival(arrival_us)
         return [box.times_of(batch) for batch in batches]
 
     def push_rows(
-        self, source: str, batches: Sequence[pa.RecordBatch], times: Sequence[pa.Array | None]
+        self,
+        source: str,
+        batches: Sequence[pa.RecordBatch],
+        times: Sequence[pa.Array | None],
+        arrival_us: int | None = None,
     ) -> None:
         """Take rows that ``check_rows`` has passed: judge their lateness and run to quiescence.
 
@@ -143,7 +163,7 @@ class Fragment:
         """
         box = self.source(source)
         for batch, batch_times in zip(batches, times, strict=True):
-            self._run_rows(box, batch, batch_times)
+            self._run_rows(box, batch, batch_times, arrival_us)
 
     def feed(self, source: str, element: Element) -> None:
         """Take one element and run to quiescence.
@@ -175,15 +195,18 @@ class Fragment:
         else:
             self.push_rows(source, [element.batch], times)
 
-    def _run_rows(self, box: SourceBox, batch: pa.RecordBatch, times: pa.Array | None) -> None:
+    def _run_rows(
+        self, box: SourceBox, batch: pa.RecordBatch, times: pa.Array | None, arrival_us: int | None
+    ) -> None:
         step = self._train_rows_max
         rows = batch.num_rows
         if rows <= step:
-            box.accept(batch, times)
+            box.accept(batch, times, arrival_us)
             self._settle()
             return
         for start in range(0, rows, step):
-            box.accept(batch.slice(start, step), None if times is None else times.slice(start, step))
+            part = None if times is None else times.slice(start, step)
+            box.accept(batch.slice(start, step), part, arrival_us)
             self._settle()
 
     def promise(self, source: str, time_us: int) -> None:
@@ -200,6 +223,33 @@ class Fragment:
     def _run_promise(self, box: SourceBox, time_us: int) -> None:
         box.promise(time_us)
         self._settle()
+
+    # Time passes
+
+    def at(self, now_us: int) -> None:
+        """What comes next comes at this moment, in microseconds of a clock that never runs back."""
+        self._now.us = now_us
+
+    def tick(self, now_us: int) -> None:
+        """See which sources are idle at this moment, move them as far as boxes ask, run to quiescence.
+
+        Without sources with ``idle`` it does nothing but take note of the time. What it decides is
+        not in the data: the same elements with other ticks may give other late rows.
+        """
+        self._now.us = now_us
+        if not self._idleness.sources or self._failed is not None:
+            return
+        for box in self._idleness.sources:
+            if box.rest(now_us):
+                self._settle()
+        asked = True
+        while asked:  # boundaries only grow, each at most to that of another input
+            asked = False
+            for box, time_us in self._idleness.asked():
+                box.lift(time_us)
+                asked = True
+            if asked:
+                self._settle()
 
     def _settle(self) -> None:
         try:
@@ -285,9 +335,13 @@ class Fragment:
         """One row per box; see ``medusa.engine.stats``."""
         return stats_table(list(self.boxes.values()))
 
-    def explain(self) -> str:
-        """What every box waits for."""
-        return explain_boxes(self.graph, self.boxes)
+    def explain(self, now_us: int | None = None) -> str:
+        """What every box waits for, and which source holds it back since when.
+
+        Args:
+            now_us: the moment, by the clock of ``at`` and ``tick``: tells for how long.
+        """
+        return explain_boxes(self.graph, self.boxes, now_us)
 
     # State
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.elements import END_US, START_US, Element, Train
+from medusa.elements import END_US, START_US, Element, Kind, Train
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.dead import DeadRow
 from medusa.engine.fragment import Fragment
@@ -334,7 +334,9 @@ class Run:
 
 
 def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_batches([each.batch for each in elements if isinstance(each, Train)], schema)
+    """The final rows among elements."""
+    final = [each for each in elements if isinstance(each, Train) and each.kind is Kind.STABLE]
+    return pa.Table.from_batches([each.batch for each in final], schema)
 
 
 def _from_first(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from medusa._native import Batch, Window
-from medusa.elements import END_US, START_US, Train
+from medusa.elements import END_US, START_US, Kind, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow
@@ -56,6 +57,7 @@ class AggregateBox(Operator):
             [pa.field("time", TIME), *(pa.field(str(i), native_arrow(t)) for i, t in enumerate(self._types))]
         )
         self._results = Results(spec, output, letters, timed=timed)
+        self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
         self._window = Window(
             size_us=spec.size_us,
             advance_us=spec.advance_us,
@@ -78,6 +80,11 @@ class AggregateBox(Operator):
     def on_boundary(self, time_us: int) -> None:
         for train in self._results.trains(self, self._window.close(time_us), self._window.failed()):
             self.emit_train(train)
+        early_us = self._spec.early_us
+        if early_us is not None and time_us < END_US and time_us // early_us > self._ticks:
+            self._ticks = time_us // early_us
+            for train in self._results.trains(self, self._window.early(), None):
+                self.emit_train(replace(train, kind=Kind.TENTATIVE))
         self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
 
     def state_bytes(self) -> int:

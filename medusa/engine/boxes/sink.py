@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
-from medusa.elements import END_US, Boundary, Element, Train
+from medusa.elements import END_US, Boundary, Element, Kind, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.rows import TIME
 
@@ -18,11 +19,14 @@ _TIMES, _LATE = "@time", "@late"
 class SinkBox(Operator):
     """Numbers rows from 0 and holds them, with the boundaries between, until ``take``.
 
+    Early rows are held too, without numbers; they aren't part of the state, as the next ones replace them.
+
     Args:
         timed: whether the stream has a time; trains then keep it.
     """
 
     kind = "sink"
+    takes_tentative = True
 
     def __init__(self, id: str, schema: pa.Schema, *, timed: bool) -> None:
         super().__init__(id, inputs=1)
@@ -47,6 +51,10 @@ class SinkBox(Operator):
         return self._held_rows
 
     def on_train(self, input: int, train: Train) -> None:
+        if train.kind is Kind.TENTATIVE:
+            self._held_bytes += train.batch.nbytes
+            self._held.append(replace(train, first_seq=self.rows_out))
+            return
         numbered = Train(
             batch=train.batch, times=train.times, first_seq=self.rows_out, kind=train.kind, late=train.late
         )
@@ -58,6 +66,7 @@ class SinkBox(Operator):
 
     def on_boundary(self, time_us: int) -> None:
         self.boundary_us = time_us
+        self.moved_us = self.now.us
         if self._held and isinstance(self._held[-1], Boundary):
             self._held[-1] = Boundary(time_us)
         else:
@@ -93,7 +102,7 @@ class SinkBox(Operator):
         schema = self._full_schema()
         batches = []
         for train in self._held:
-            if isinstance(train, Train):
+            if isinstance(train, Train) and train.kind is Kind.STABLE:
                 columns = list(train.batch.columns)
                 if self._timed:
                     columns.append(pa.nulls(len(train), TIME) if train.times is None else train.times)
