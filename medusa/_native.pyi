@@ -122,6 +122,95 @@ class Keys:
     def keys(self) -> Batch:
         """The keys in order of their ids."""
 
+class Join:
+    """Rows of two sides by key and time; results as numbers of rows. One per key partition may run in a
+    thread of its own: results of disjoint keys, each sorted by (release, left, right), merge by these."""
+
+    def __init__(
+        self,
+        *,
+        keys: Sequence[str],
+        how: str,
+        within_us: int,
+        judged: bool = False,
+        keys_spare: int = 65536,
+        seed: int = 0,
+    ) -> None:
+        """Make an empty join.
+
+        Args:
+            keys: native types of the key columns, at least one.
+            how: inner, left, right, full, semi, anti; asof, asof_left.
+            within_us: how far apart; -1 for an as-of join that takes any age.
+            judged: ``judge`` decides which pairs count.
+            keys_spare: keys remembered beyond twice the rows held.
+            seed: keys the hash table; never influences results.
+        """
+
+    def add(self, side: int, rows: Any, first: int, *, numbers: Any = None) -> None:
+        """Take rows of side 0 (left) or 1: columns time (int64 or timestamp[us], no nulls), keys, and
+        ``matched`` (bool) where a state is loaded. Row i has number ``first + i``, or ``numbers[i]``
+        (int64); numbers of a side ascend.
+
+        Raises:
+            ValueError: other columns, or a time below the boundary; nothing was taken.
+        """
+
+    def advance(self, boundary_us: int) -> None:
+        """No row below the boundary comes any more. After it: ``step`` until it gives False."""
+
+    def step(self, pairs_max: int) -> bool:
+        """Go on until there are that many pairs, at the end of a time; whether more is to be done.
+        After each step ``pairs`` and ``judge`` (if judged), then ``results``."""
+
+    def pairs(self) -> Batch:
+        """Of a judged join, the pairs of this step: left, right (numbers of rows)."""
+
+    def judge(self, mask: Any) -> None:
+        """Which of them count: a bool array; null is false."""
+
+    def results(self) -> Batch | None:
+        """Results of this step by (release, left, right), none last: release (int64), time
+        (timestamp[us, UTC]), left, right (-1: none); None where there are none."""
+
+    def rows(self, side: int) -> Batch:
+        """The rows held, by number: row, time (timestamp[us, UTC]), matched."""
+
+    def renumber(self, side: int) -> None:
+        """Number the rows held anew, 0, 1, 2 ... in the order of ``rows``."""
+
+    def resume(self, boundary_us: int) -> None:
+        """After rows of a state were added to a fresh join: go on from that boundary.
+
+        Raises:
+            ValueError: a row that can't have been held then.
+        """
+
+    def held(self, side: int) -> int:
+        """Rows held, waiting ones included."""
+
+    def waiting(self, side: int) -> int:
+        """Rows at or above the boundary."""
+
+    def nbytes(self) -> int: ...
+
+class Chunks:
+    """Batches of one schema whose rows are known by number; they are kept, not copied."""
+
+    def __len__(self) -> int: ...
+    def add(self, rows: Any, first: int) -> None:
+        """Keep a batch whose rows have the numbers first, first + 1, ...; numbers ascend.
+
+        Raises:
+            ValueError: another number of columns, or a type that can't be gathered.
+        """
+
+    def keep(self, start: int, stop: int) -> None:
+        """Let go of all batches but ``[start, stop)``."""
+
+    def take(self, numbers: Any, columns: Sequence[int]) -> Batch:
+        """Some columns of the rows with these numbers (int64 array; -1: a row of nulls)."""
+
 class Lateness:
     """Judges lateness row by row, so that batch cuts never matter."""
 

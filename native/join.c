@@ -172,22 +172,24 @@ md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struc
                    md_error *err) {
     const join_row **found = NULL;
     md_rows *rows = NULL;
-    uint8_t *none = NULL;
     md_word *words = NULL;
     int64_t n = 0;
     md_rc rc = wanted(&j->sides[side], &found, &n);
-    if (rc == MD_OK) rc = md_rows_new(2, &rows);
+    if (rc == MD_OK) rc = md_rows_new(3, &rows);
     if (rc == MD_OK) {
         md_rows_define(rows, 0, "l", "row", false);
-        md_rows_define(rows, 1, "b", "matched", false);
+        md_rows_define(rows, 1, "tsu:UTC", "time", false);
+        md_rows_define(rows, 2, "b", "matched", false);
         rc = md_rows_reserve(rows, n);
     }
     if (rc == MD_OK && (words = md_malloc((size_t)n * sizeof *words)) == NULL) rc = MD_NOMEM;
     if (rc == MD_OK) {
         for (int64_t i = 0; i < n; i++) words[i].i = found[i]->row;
-        rc = md_rows_put(rows, 0, words, none, n);
+        rc = md_rows_put(rows, 0, words, NULL, n);
+        for (int64_t i = 0; i < n; i++) words[i].i = found[i]->time;
+        if (rc == MD_OK) rc = md_rows_put(rows, 1, words, NULL, n);
         for (int64_t i = 0; i < n; i++) words[i].u = (found[i]->flags & JOIN_MATCHED) != 0;
-        if (rc == MD_OK) rc = md_rows_put(rows, 1, words, none, n);
+        if (rc == MD_OK) rc = md_rows_put(rows, 2, words, NULL, n);
     }
     if (rc == MD_OK) {
         md_rows_commit(rows, n);

@@ -83,7 +83,7 @@ md_rc md_join_judge(md_join *j, const struct ArrowSchema *schema, const struct A
  * called again. */
 md_rc md_join_results(md_join *j, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err);
 
-/* The rows a side holds, as a batch (row int64, matched bool) by row. */
+/* The rows a side holds, as a batch (row int64, time timestamp[us, UTC], matched bool) by row. */
 md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struct ArrowArray *array,
                    md_error *err);
 

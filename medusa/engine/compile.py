@@ -9,7 +9,7 @@ from medusa.engine.boxes.aggregate import AggregateBox, CombineBox
 from medusa.engine.boxes.apply import make_apply
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.filter import FilterBox
-from medusa.engine.boxes.join import JoinBox
+from medusa.engine.boxes.join import make_join
 from medusa.engine.boxes.project import ProjectBox
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
@@ -20,6 +20,7 @@ from medusa.ports import Tasks
 from medusa.query.boxes import (
     Aggregate,
     Apply,
+    AsofJoin,
     Box,
     Filter,
     Input,
@@ -31,9 +32,8 @@ from medusa.query.boxes import (
     WindowJoin,
     WithColumns,
 )
-from medusa.query.expression import Call, Column, Expression, Named
+from medusa.query.expression import Call, Expression
 from medusa.query.graph import CheckedGraph
-from medusa.query.shape import WINDOW_COLUMNS, types_of
 from medusa.query.tree import walk
 from medusa.query.types import schema_to_arrow
 
@@ -132,24 +132,6 @@ def _apply(box: Apply, site: Site) -> Operator:
     return make_apply(box, function=function, letters=site.letters, tasks=site.tasks)
 
 
-def _join(box: Join | WindowJoin, site: Site) -> Operator:
-    pairs = list(zip(box.left_keys, box.right_keys, strict=True))
-    if isinstance(box, WindowJoin):
-        bounds = [Named(name, Column(name)) for name in WINDOW_COLUMNS]
-        pairs = [*zip(bounds, bounds, strict=True), *pairs]
-    types = types_of(site.output.schema)
-    left, right = site.schemas
-    return JoinBox(
-        box,
-        keys=[(ours, theirs, types[ours.name]) for ours, theirs in pairs],
-        # Rows of equal windows have equal times.
-        within_us=box.within_us if isinstance(box, Join) else 0,
-        sides=(left, right),
-        schema=site.output.schema,
-        letters=site.letters,
-    )
-
-
 MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     Source: lambda box, site: SourceBox(box, timed=site.timed),
     Filter: _filter,
@@ -158,7 +140,8 @@ MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     Union: lambda box, site: UnionBox(box.id, inputs=len(site.inputs)),
     Aggregate: _aggregate,
     Apply: _apply,
-    Join: _join,
-    WindowJoin: _join,
+    AsofJoin: make_join,
+    Join: make_join,
+    WindowJoin: make_join,
     Sink: lambda box, site: SinkBox(box.id, schema_to_arrow(site.output.schema), timed=site.input.timed),
 }

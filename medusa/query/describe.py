@@ -7,10 +7,11 @@ from typing import Any
 
 from medusa.query.boxes import (
     Aggregate,
-    Apply,
     AggregateCall,
-    BSort,
+    Apply,
+    AsofJoin,
     Box,
+    BSort,
     Distinct,
     Filter,
     Join,
@@ -19,18 +20,23 @@ from medusa.query.boxes import (
     RandomDrop,
     Resample,
     Route,
-    SUnion,
+    RowWindow,
+    Running,
     Schema,
     Select,
     SemanticDrop,
+    Session,
     Sink,
     Source,
+    SUnion,
     Table,
+    Top,
     Union,
-    WSort,
+    ValueWindow,
     WindowDrop,
     WindowJoin,
     WithColumns,
+    WSort,
 )
 from medusa.query.expression import Column, Expression, Named
 from medusa.query.shape import WindowKind
@@ -106,7 +112,7 @@ def _named(named: Named) -> str:
     return f"{named.name} = {show(named.expression, longest=60)}"
 
 
-def _on(box: Join | WindowJoin) -> str:
+def _on(box: Join | WindowJoin | AsofJoin) -> str:
     pairs = []
     for left, right in zip(box.left_keys, box.right_keys, strict=True):
         ours, theirs = show(left.expression, longest=40), show(right.expression, longest=40)
@@ -119,12 +125,21 @@ def _where(where: Expression | None) -> str:
 
 
 def _join(box: Join) -> str:
-    return f"{_on(box)} within {duration_text(box.within_us)}{_where(box.where)}"
+    return f"{_how(box.how)}{_on(box)} within {duration_text(box.within_us)}{_where(box.where)}"
+
+
+def _how(how: str) -> str:
+    return "" if how == "inner" else f"{how} "
+
+
+def _asof_join(box: AsofJoin) -> str:
+    within = "" if box.within_us is None else f" within {duration_text(box.within_us)}"
+    return f"{box.how}, latest {_on(box)}{within}{_where(box.where)}"
 
 
 def _window_join(box: WindowJoin) -> str:
     keys = f", {_on(box)}" if box.left_keys else ""
-    return f"equal windows{keys}{_where(box.where)}"
+    return f"{_how(box.how)}equal windows{keys}{_where(box.where)}"
 
 
 def _function(box: Apply | Process) -> str:
@@ -173,6 +188,33 @@ def _resample(box: Resample) -> str:
     return f"every {duration_text(box.every_us)}{_by(box.keys)}, {box.how}, {gap}"
 
 
+def _session(box: Session) -> str:
+    calls = _listed([_call(call) for call in box.aggregates])
+    return f"gaps of {duration_text(box.gap_us)}{_by(box.keys)}: {calls}"
+
+
+def _row_window(box: RowWindow) -> str:
+    calls = _listed([_call(call) for call in box.aggregates])
+    return f"{box.size:,} rows every {box.advance:,}{_by(box.keys)}: {calls}"
+
+
+def _value_window(box: ValueWindow) -> str:
+    calls = _listed([_call(call) for call in box.aggregates])
+    value = show(box.value, longest=60)
+    return f"{value}: {box.size:,} every {box.advance:,}{_by(box.keys)}: {calls}"
+
+
+def _running(box: Running) -> str:
+    expire = "" if box.expire_us is None else f", expires after {duration_text(box.expire_us)}"
+    return f"{_listed([_call(call) for call in box.aggregates])}{_by(box.keys)}{expire}"
+
+
+def _top(box: Top) -> str:
+    end = "largest" if box.descending else "smallest"
+    kind = WindowKind(box.size_us, box.advance_us)
+    return f"{box.n:,} {end} {show(box.by, longest=60)}{_by(box.keys)} of {kind}"
+
+
 TEXTS: Mapping[type, Callable[[Any], str]] = {
     Apply: _apply,
     Process: lambda box: f"{_function(box)}{_by(box.keys)}",
@@ -193,12 +235,22 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     WithColumns: _columns,
     Union: lambda box: "in order of arrival",
     Aggregate: _aggregate,
+    Session: _session,
+    RowWindow: _row_window,
+    ValueWindow: _value_window,
+    Running: _running,
+    Top: _top,
+    AsofJoin: _asof_join,
     Join: _join,
     WindowJoin: _window_join,
     Sink: lambda box: "",
 }
 
 WAITS: Mapping[type, str] = {
+    Session: "the boundary to be the gap beyond the last row",
+    RowWindow: "the last row of its window",
+    ValueWindow: "a row of its group at or beyond the end of the window",
+    Top: "the boundary to reach the end of the window",
     Process: "the boundaries of all inputs to pass its time",
     Table: "the boundaries of all updates to pass its time",
     Lookup: "the boundaries of the stream and of the table to pass its time",
@@ -208,6 +260,7 @@ WAITS: Mapping[type, str] = {
     WSort: "the boundary to be the timeout beyond the row, or a greater row that leaves",
     Resample: "the boundary to be the gap beyond the point",
     Aggregate: "the boundary to reach the end of the window",
+    AsofJoin: "the boundaries of both inputs to pass the time of the left row",
     Join: "the boundaries of both inputs to pass the later time of the pair",
     WindowJoin: "the boundaries of both inputs to pass the window",
 }

@@ -33,8 +33,14 @@ COLOURS = {
     "source": ("#e3f4e8", "#3c8d5a"),
     "sink": ("#e8ebef", "#56606e"),
     "aggregate": ("#fdf0d9", "#b7791f"),
+    "session": ("#fdf0d9", "#b7791f"),
+    "window_rows": ("#fdf0d9", "#b7791f"),
+    "window_values": ("#fdf0d9", "#b7791f"),
+    "running": ("#fdf0d9", "#b7791f"),
+    "top": ("#fdf0d9", "#b7791f"),
     "join": ("#f0e6fa", "#7d4fa8"),
     "window_join": ("#f0e6fa", "#7d4fa8"),
+    "asof_join": ("#f0e6fa", "#7d4fa8"),
 }
 PLAIN = ("#e6f0fb", "#3a72b0")
 

@@ -1,4 +1,4 @@
-"""A join as users write it: what ``on=`` means."""
+"""Joins as users write them: what ``on=`` means."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Input, Join, WindowJoin
+from medusa.query.boxes import AsofJoin, Input, Join, WindowJoin
 from medusa.query.column import Expr, as_tree
 from medusa.query.expression import Named
 from medusa.query.named import named_column
 from medusa.units import Duration, duration_us
 
-__all__ = ["join_box"]
+__all__ = ["asof_join_box", "join_box"]
 
 WINDOW = "window"
 
@@ -36,8 +36,7 @@ def join_box(
     windows, left_keys, right_keys = _on(on, schemas, label)
     condition = None if where is None else as_tree(where, box=f"{label}: where")
     two = _suffixes(suffixes, label)
-    if not isinstance(how, str):
-        raise QueryError(f"{label}: how is a text, got {type(how).__name__}", code="query.join")
+    _check_text(how, label)
     if windows:
         if within is not None:
             raise QueryError(
@@ -68,6 +67,47 @@ def join_box(
         how=how,
         suffixes=two,
     )
+
+
+def asof_join_box(
+    arcs: tuple[Input, Input],
+    schemas: tuple[Mapping[str, str], Mapping[str, str]],
+    on: Any,
+    within: Duration | None,
+    where: str | Expr | None,
+    how: str,
+    suffixes: Sequence[str],
+    *,
+    label: str,
+) -> AsofJoin:
+    """The box of ``left.asof_join(right, on=...)``, without an id.
+
+    Raises:
+        QueryError: ``on``, ``within``, ``where`` or ``suffixes`` is none.
+    """
+    windows, left_keys, right_keys = _on(on, schemas, label)
+    if windows:
+        raise QueryError(
+            f'{label}: on="window" is for join: an as-of join looks back in time',
+            hint='on="seg"',
+            code="query.join",
+        )
+    _check_text(how, label)
+    return AsofJoin(
+        id="",
+        inputs=arcs,
+        left_keys=left_keys,
+        right_keys=right_keys,
+        within_us=None if within is None else duration_us(within, what=f"{label}: within"),
+        where=None if where is None else as_tree(where, box=f"{label}: where"),
+        how=how,
+        suffixes=_suffixes(suffixes, label),
+    )
+
+
+def _check_text(how: object, label: str) -> None:
+    if not isinstance(how, str):
+        raise QueryError(f"{label}: how is a text, got {type(how).__name__}", code="query.join")
 
 
 def _on(

@@ -14,8 +14,9 @@ from medusa.errors import QueryError
 from medusa.query.boxes import (
     Aggregate,
     Apply,
-    BSort,
+    AsofJoin,
     Box,
+    BSort,
     Distinct,
     Filter,
     Join,
@@ -24,17 +25,22 @@ from medusa.query.boxes import (
     RandomDrop,
     Resample,
     Route,
-    SUnion,
+    RowWindow,
+    Running,
     Select,
     SemanticDrop,
+    Session,
     Sink,
     Source,
+    SUnion,
     Table,
+    Top,
     Union,
-    WSort,
+    ValueWindow,
     WindowDrop,
     WindowJoin,
     WithColumns,
+    WSort,
 )
 from medusa.query.shape import Shape
 from medusa.query.shape_flow import (
@@ -45,6 +51,7 @@ from medusa.query.shape_flow import (
     semantic_drop_shape,
     window_drop_shape,
 )
+from medusa.query.shape_joins import asof_join_shape, join_shape, window_join_shape
 from medusa.query.shape_order import bsort_shape, resample_shape, sunion_shape, wsort_shape
 from medusa.query.shape_rows import (
     filter_shape,
@@ -55,7 +62,14 @@ from medusa.query.shape_rows import (
 from medusa.query.shape_sources import source_shape
 from medusa.query.shape_tables import lookup_shape, table_shape
 from medusa.query.shape_user import apply_shape, process_shape
-from medusa.query.shape_windows import aggregate_shape, combine_shape, join_shape, window_join_shape
+from medusa.query.shape_window_kinds import (
+    row_window_shape,
+    running_shape,
+    session_shape,
+    top_shape,
+    value_window_shape,
+)
+from medusa.query.shape_windows import aggregate_shape, combine_shape
 from medusa.query.types import COLUMNS_MAX
 
 __all__ = ["shape_of"]
@@ -86,6 +100,14 @@ RULES: Mapping[type, _Rule] = {
     WithColumns: _Rule(lambda box, inputs, label, port: with_columns_shape(box, inputs[0], label)),
     Union: _Rule(lambda box, inputs, label, port: union_shape(inputs, label), 2, MANY),
     Aggregate: _Rule(_aggregate, 1, MANY),
+    Session: _Rule(lambda box, inputs, label, port: session_shape(box, inputs[0], label)),
+    RowWindow: _Rule(lambda box, inputs, label, port: row_window_shape(box, inputs[0], label)),
+    ValueWindow: _Rule(lambda box, inputs, label, port: value_window_shape(box, inputs[0], label)),
+    Running: _Rule(lambda box, inputs, label, port: running_shape(box, inputs[0], label)),
+    Top: _Rule(lambda box, inputs, label, port: top_shape(box, inputs[0], label)),
+    AsofJoin: _Rule(
+        lambda box, inputs, label, port: asof_join_shape(box, inputs[0], inputs[1], label), 2, 2
+    ),
     Join: _Rule(lambda box, inputs, label, port: join_shape(box, inputs[0], inputs[1], label), 2, 2),
     WindowJoin: _Rule(
         lambda box, inputs, label, port: window_join_shape(box, inputs[0], inputs[1], label), 2, 2

@@ -1,340 +1,327 @@
-"""Inner joins: rows of equal key, at most so far apart in time.
+"""Joins: rows of equal key, at most so far apart in time; or each row with the latest one before it.
 
-A pair's release is the later of its two times; pairs leave by (release, left position, right
-position) once the boundaries of both inputs have passed the release. A row is forgotten when no
+The native ``Join`` says which rows belong together, by their numbers, in the order in which results
+leave; the columns stand here, and those of the results are gathered. A row is forgotten when no
 partner can come any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from medusa._native import Keys
+from medusa._native import Batch, Join
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.join_where import PairCondition, SideCondition
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
-from medusa.engine.matching import Ints, Rows, Segment, Segments, concat, order_of_pairs, pairs_of, ranges_of
-from medusa.engine.rows import TIME, as_bools, as_int64, as_times, on_time_rows, take_array
-from medusa.engine.widen import narrow, native_arrow, native_type, widen
-from medusa.query.boxes import Field, Join, Schema, WindowJoin
+from medusa.engine.kept_rows import KeptRows
+from medusa.engine.rows import TIME, as_int64, on_time_rows
+from medusa.engine.site import Site
+from medusa.engine.widen import native_arrow, native_type, widen
+from medusa.query import boxes as query
+from medusa.query.boxes import Schema
 from medusa.query.expression import Column, Named
-from medusa.query.tree import columns_of
-from medusa.query.types import schema_to_arrow, to_arrow
+from medusa.query.shape import WINDOW_COLUMNS, expression_type
+from medusa.query.shape_joins import sides_of
+from medusa.query.types import common_type, schema_to_arrow, to_arrow
 
-__all__ = ["JoinBox"]
+__all__ = ["JoinBox", "make_join"]
 
-PAIRS_MAX = 1 << 20
-"""Pairs made in one step, where time can be cut smaller."""
+PAIRS_MAX = 1 << 17
+"""Pairs made in one step, where time can be cut smaller: their columns stay in the cache."""
 
 KEYS_SPARE = 1 << 16
 """Keys remembered beyond twice the rows held, before the index is built anew."""
 
+ROWS_SPARE = 1 << 16
+"""Rows kept beyond twice those still wanted, before these are copied."""
+
 _LEFT, _RIGHT = 0, 1
+_FOREVER_US = (1 << 63) - 1
+_COALESCE = pc.get_function("coalesce")
 
 
 class _Side:
-    """One input: rows that wait for the boundary, and rows that may still find partners."""
+    """One input: its keys, and the rows that results may name."""
 
-    def __init__(self, columns: Columns, schema: pa.Schema, key_types: Sequence[str]) -> None:
+    def __init__(
+        self, columns: Columns, schema: pa.Schema, keys: Sequence[Named], types: Sequence[str]
+    ) -> None:
         self.columns = columns
-        self.key_types = key_types
-        self.schema = schema
-        self.keyed = pa.schema([(str(i), native_arrow(type)) for i, type in enumerate(key_types)])
-        self.seen = 0
-        self.waiting: list[Rows] = []
-        self.held = Segments()
-
-    def rows(self) -> list[Rows]:
-        return [*self.held.rows(), *self.waiting]
-
-    def ready(self, boundary_us: int) -> Rows | None:
-        """Take the waiting rows before the boundary, by position."""
-        parts: list[Rows] = []
-        waiting: list[Rows] = []
-        for rows in self.waiting:
-            before = rows.times < boundary_us
-            if before.all():
-                parts.append(rows)
-            elif before.any():
-                parts.append(rows.pick(np.flatnonzero(before)))
-                waiting.append(rows.pick(np.flatnonzero(~before)))
+        self.types = types
+        plain = {name: index for index, name in enumerate(schema.names)}
+        self.key_columns: list[int] = []
+        """Of each key: where it stands among the kept columns."""
+        self._added: list[int] = []
+        fields = list(schema)
+        for number, (key, type) in enumerate(zip(keys, types, strict=True)):
+            expression = key.expression
+            if isinstance(expression, Column) and schema.field(expression.name).type == to_arrow(type):
+                self.key_columns.append(plain[expression.name])
             else:
-                waiting.append(rows)
-        self.waiting = waiting
-        return concat(parts) if parts else None
+                self.key_columns.append(len(fields))
+                self._added.append(number)
+                fields.append(pa.field(f"@key{number}", to_arrow(type)))
+        self.kept = KeptRows(pa.schema(fields))
+        self._keyed = pa.schema(
+            [
+                pa.field("time", TIME),
+                *(pa.field(str(i), native_arrow(type)) for i, type in enumerate(types)),
+            ]
+        )
+        self._loaded = self._keyed.append(pa.field("matched", pa.bool_()))
 
+    def typed(self, keys: Sequence[pa.Array]) -> list[pa.Array]:
+        """The keys in the types that both sides have in common."""
+        wanted = [to_arrow(type) for type in self.types]
+        return [key if key.type == type else key.cast(type) for key, type in zip(keys, wanted, strict=True)]
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Matched rows of one segment of each side."""
+    def stored(self, batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Rows as they are kept: with the keys that are no columns of theirs."""
+        if not self._added:
+            return batch
+        columns = [*batch.columns, *(keys[number] for number in self._added)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.kept.schema)
 
-    left: Rows
-    right: Rows
-    left_at: Ints
-    right_at: Ints
+    def keyed(
+        self, times: pa.Array, keys: Sequence[pa.Array], matched: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """What native code takes of the rows."""
+        wide = [widen(key, type) for key, type in zip(keys, self.types, strict=True)]
+        if matched is None:
+            return pa.RecordBatch.from_arrays([times, *wide], schema=self._keyed)
+        return pa.RecordBatch.from_arrays([times, *wide, matched], schema=self._loaded)
 
-    def releases(self) -> Ints:
-        return np.maximum(self.left.times[self.left_at], self.right.times[self.right_at])
+    def state_schema(self) -> pa.Schema:
+        return self.kept.schema.append(pa.field("@time", TIME)).append(pa.field("@matched", pa.bool_()))
 
 
 class JoinBox(Operator):
-    """An interval join; a window join is one with ``within_us`` 0 on window_start, window_end and the keys.
+    """A join. A window join is one with ``within_us`` 0 on window_start, window_end and the keys.
 
     Args:
         keys: (left, right, type common to both sides) of each key column of the output, in order.
+        within_us: None, of an as-of join only: however old the right row is.
         sides: schemas of the inputs.
         schema: columns of the output.
     """
 
     def __init__(
         self,
-        spec: Join | WindowJoin,
+        spec: query.Join | query.WindowJoin | query.AsofJoin,
         *,
         keys: Sequence[tuple[Named, Named, str]],
-        within_us: int,
+        within_us: int | None,
         sides: tuple[Schema, Schema],
         schema: Schema,
         letters: DeadLetters,
     ) -> None:
         super().__init__(spec.id, inputs=2)
-        self.kind = "join" if isinstance(spec, Join) else "window_join"
+        self._asof = isinstance(spec, query.AsofJoin)
+        self.kind = "asof_join" if self._asof else "join" if isinstance(spec, query.Join) else "window_join"
+        self._how = spec.how
         self._within_us = within_us
         self._schema = schema_to_arrow(schema)
-        self._key_types = [type for _, _, type in keys]
-        self._key_count = len(keys)
+        types = [type for _, _, type in keys]
         sides_keys = ([ours for ours, _, _ in keys], [theirs for _, theirs, _ in keys])
         self._sides = tuple(
             _Side(
                 Columns(self, letters, sides_keys[side], sides[side]),
                 schema_to_arrow(sides[side]),
-                self._key_types,
+                sides_keys[side],
+                types,
             )
             for side in (_LEFT, _RIGHT)
         )
         self._others = tuple(_other_columns(sides[side], sides_keys[side]) for side in (_LEFT, _RIGHT))
-        self._ids = Keys([native_type(type) for type in self._key_types])
-        self._where: Columns | None = None
+        # The delay of what is known only when no partner can come any more.
+        self._delay_us = 0 if self._asof or spec.how == "inner" else within_us or 0
+        self._pair_condition: PairCondition | None = None
+        self._side_conditions: dict[int, SideCondition] = {}
         if spec.where is not None:
-            used = columns_of(spec.where)
-            self._where_columns = [
-                (side, index, Field(f"{prefix}.{field.name}", field.type))
-                for side, prefix in ((_LEFT, "left"), (_RIGHT, "right"))
-                for index, field in enumerate(sides[side])
-                if f"{prefix}.{field.name}" in used
-            ]
-            both = tuple(field for *_, field in self._where_columns)
-            self._where = Columns.single(self, letters, spec.where, both, timed=False)
-            self._where_schema = schema_to_arrow(both)
+            read = sides_of(spec.where)
+            if self._asof and len(read) < 2:
+                side = _LEFT if read == {"left"} else _RIGHT
+                self._side_conditions[side] = SideCondition(self, letters, spec.where, side, sides[side])
+            else:
+                self._pair_condition = PairCondition(self, letters, spec.where, sides)
+        how = spec.how if not self._asof else "asof_left" if spec.how == "left" else "asof"
+        self._join = Join(
+            keys=[native_type(type) for type in types],
+            how=how,
+            within_us=-1 if within_us is None else within_us,
+            judged=self._pair_condition is not None,
+            keys_spare=KEYS_SPARE,
+        )
 
     # Rows in
 
     def on_train(self, input: int, train: Train) -> None:
         side = self._sides[input]
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
-        first = side.seen
-        side.seen += len(kept)
-        whole, keys, index = side.columns.compute_indexed(kept)
+        on_time = on_time_rows(train)
+        self.late += len(train) - len(on_time)
+        whole, keys = side.columns.compute(on_time)
         if not len(whole):
             return
-        positions = np.arange(first, side.seen) if index is None else first + index
-        arrays = [
-            widen(key if key.type == to_arrow(type) else key.cast(to_arrow(type)), type)
-            for key, type in zip(keys, self._key_types, strict=True)
-        ]
-        keyed = pa.RecordBatch.from_arrays(arrays, schema=side.keyed)
-        rows = Rows(whole.batch, keyed, as_int64(whole.times), positions, np.zeros(len(whole), np.int64))
-        nulls = [array for array in arrays if array.null_count]
-        if nulls:  # a null key matches nothing
-            keep = ~np.logical_or.reduce([as_bools(array.is_null()) for array in nulls])
-            rows = rows.pick(np.flatnonzero(keep))
-        if len(rows):
-            side.waiting.append(self._with_ids(rows))
+        keys = side.typed(keys)
+        stored = side.stored(whole.batch, keys)
+        condition = self._side_conditions.get(input)
+        if condition is not None:  # what doesn't satisfy it has no partner, like a null key
+            keys[0] = condition.nulled(whole, keys[0])
+        first = side.kept.add(stored, int(as_int64(whole.times).max()))
+        self._join.add(input, side.keyed(whole.times, keys), first)
 
-    def _with_ids(self, rows: Rows) -> Rows:
-        ids = pa.array(self._ids.map(rows.keys)).to_numpy().astype(np.int64)
-        return Rows(rows.batch, rows.keys, rows.times, rows.positions, ids)
-
-    # Pairs out
+    # Results out
 
     def on_boundary(self, time_us: int) -> None:
-        left, right = (side.ready(time_us) for side in self._sides)
-        if left is not None or right is not None:
-            self._step(left, right)
-        if time_us < END_US:
+        ended = time_us >= END_US
+        join = self._join
+        join.advance(_FOREVER_US if ended else time_us)
+        more = True
+        while more:
+            more = join.step(PAIRS_MAX)
+            if self._pair_condition is not None:
+                self._judge(self._pair_condition, pa.record_batch(join.pairs()))
+            results = join.results()
+            if results is not None:
+                self._emit_results(results)
+        if ended:
             for side in self._sides:
-                side.held.forget(time_us - self._within_us)
-            self._forget_keys()
+                side.kept.clear()
         else:
-            for side in self._sides:
-                side.held.replace([])
-        self.advance(time_us)
+            self._forget(time_us)
+        self.advance(time_us if ended else time_us - self._delay_us)
 
-    def _step(self, left: Rows | None, right: Rows | None) -> None:
-        """Emit the pairs of rows that just became ready with each other and with those held."""
-        found = self._search(left, right)
-        total = sum(int(ranges[1].sum()) for *_, ranges, _ in found)
-        if total > PAIRS_MAX and self._halve(left, right):
+    def _judge(self, condition: PairCondition, pairs: pa.RecordBatch) -> None:
+        if not pairs.num_rows:
+            self._join.judge(pa.nulls(0, pa.bool_()))
             return
-        pairs = []
-        for probe, build, ranges, probe_is_left in found:
-            ours, theirs = pairs_of(probe, build, ranges)
-            if probe_is_left:
-                pairs.append(_Pairs(probe.rows, build.rows, ours, theirs))
+        columns = [
+            self._sides[side].kept.take(pairs.column(side), indexes)
+            for side, indexes in enumerate(condition.columns)
+        ]
+        self._join.judge(condition.keep([*columns[_LEFT], *columns[_RIGHT]], pairs.num_rows))
+
+    def _emit_results(self, results: Batch) -> None:
+        rows = pa.record_batch(results)
+        _, times, left, right = rows.columns
+        sides = self._sides
+        if self._how in ("semi", "anti"):
+            columns = sides[_LEFT].kept.take(left, range(len(self._schema)))
+        else:
+            width = len(sides[_LEFT].types)
+            ours = sides[_LEFT].kept.take(left, [*sides[_LEFT].key_columns, *self._others[_LEFT]])
+            head = ours[:width]
+            if self._how in ("right", "full"):
+                theirs = sides[_RIGHT].kept.take(right, [*sides[_RIGHT].key_columns, *self._others[_RIGHT]])
+                # A pair has both keys; a row alone has that of its side.
+                head = [_COALESCE.call(list(both)) for both in zip(head, theirs[:width], strict=True)]
+                theirs = theirs[width:]
             else:
-                pairs.append(_Pairs(build.rows, probe.rows, theirs, ours))
-        if pairs:
-            self._emit_pairs(pairs)
-        for side, rows in zip(self._sides, (left, right), strict=True):
-            if rows is not None and self._within_us > 0:
-                # Rows still to come, also those of a later half of this step, are no earlier.
-                side.held.add(Segment(rows), int(rows.times.min()) - self._within_us)
-
-    def _search(
-        self, left: Rows | None, right: Rows | None
-    ) -> list[tuple[Segment, Segment, tuple[Ints, Ints], bool]]:
-        """(probe, build, ranges, whether the probe is the left side) wherever there are pairs."""
-        new_left = None if left is None else Segment(left)
-        new_right = None if right is None else Segment(right)
-        tries: list[tuple[Segment, Segment, bool]] = []
-        if new_left is not None:
-            tries += [(new_left, old, True) for old in self._sides[_RIGHT].held]
-            if new_right is not None:
-                tries.append((new_left, new_right, True))
-        if new_right is not None:
-            tries += [(new_right, old, False) for old in self._sides[_LEFT].held]
-        found = []
-        for probe, build, probe_is_left in tries:
-            ranges = ranges_of(probe, build, self._within_us)
-            if ranges is not None:
-                found.append((probe, build, ranges, probe_is_left))
-        return found
-
-    def _halve(self, left: Rows | None, right: Rows | None) -> bool:
-        """Do the step in two, by time; False where all rows have one time."""
-        sides = [rows for rows in (left, right) if rows is not None]
-        first = min(int(rows.times.min()) for rows in sides)
-        last = max(int(rows.times.max()) for rows in sides)
-        if first == last:
-            return False
-        middle = first + (last - first + 1) // 2
-        self._step(_part(left, middle, before=True), _part(right, middle, before=True))
-        self._step(_part(left, middle, before=False), _part(right, middle, before=False))
-        return True
-
-    def _emit_pairs(self, pairs: list[_Pairs]) -> None:
-        releases = np.concatenate([part.releases() for part in pairs])
-        left = np.concatenate([part.left.positions[part.left_at] for part in pairs])
-        right = np.concatenate([part.right.positions[part.right_at] for part in pairs])
-        order = order_of_pairs(releases, left, right)
-        times = as_times(releases[order])
-        if self._where is not None:
-            times, order = self._only_where(pairs, order, times)
-        if not len(order):
-            return
-        columns = [_gather(pairs, _LEFT, i, order, keys=True) for i in range(self._key_count)]
-        columns = [narrow(column, type) for column, type in zip(columns, self._key_types, strict=True)]
-        for side in (_LEFT, _RIGHT):
-            columns += [_gather(pairs, side, index, order) for index in self._others[side]]
+                theirs = sides[_RIGHT].kept.take(right, self._others[_RIGHT])
+            columns = [*head, *ours[width:], *theirs]
         self.emit_train(Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times))
 
-    def _only_where(self, pairs: list[_Pairs], order: Ints, times: pa.Array) -> tuple[pa.Array, Ints]:
-        assert self._where is not None
-        columns = [_gather(pairs, side, index, order) for side, index, _ in self._where_columns]
-        if columns:
-            batch = pa.RecordBatch.from_arrays(columns, schema=self._where_schema)
-        else:  # a condition on nothing still has rows
-            batch = pa.RecordBatch.from_arrays([pa.nulls(len(order))], names=[""])
-        _, (keep,), index = self._where.compute_indexed(Train(batch=batch, times=times))
-        chosen = np.flatnonzero(as_bools(keep))
-        if index is not None:
-            chosen = index[chosen]
-        at = pa.array(chosen)
-        return times.take(at), order[chosen]
+    def _forget(self, time_us: int) -> None:
+        for number, side in enumerate(self._sides):
+            if self._asof and number == _LEFT:
+                side.kept.forget(time_us)
+            elif self._within_us is not None:
+                side.kept.forget(time_us - self._within_us)
+        if self._asof:
+            self._forget_superseded()
 
-    def _forget_keys(self) -> None:
-        """Build the index anew where most of its keys have no row any more."""
-        held = [rows for side in self._sides for rows in side.rows()]
-        live = sum(len(rows) for rows in held)
-        if len(self._ids) <= 2 * live + KEYS_SPARE:
+    def _forget_superseded(self) -> None:
+        """Copy the right rows that are still wanted, when most of those kept are not."""
+        kept = self._sides[_RIGHT].kept
+        if len(kept) <= 2 * self._join.held(_RIGHT) + ROWS_SPARE:
             return
-        self._ids = Keys([native_type(type) for type in self._key_types])
-        for side in self._sides:
-            side.held.replace([Segment(self._with_ids(rows)) for rows in side.held.rows()])
-            side.waiting = [self._with_ids(rows) for rows in side.waiting]
+        rows = pa.record_batch(self._join.rows(_RIGHT))
+        columns = kept.take(rows.column(0), range(len(kept.schema)))
+        last_us = int(as_int64(rows.column(1)).max()) if rows.num_rows else 0
+        batch = pa.RecordBatch.from_arrays(columns, schema=kept.schema)
+        self._join.renumber(_RIGHT)
+        kept.replace(batch, last_us)
 
     # What is asked about it
 
     def state_bytes(self) -> int:
-        return sum(rows.nbytes() for side in self._sides for rows in side.held.rows())
+        if not self._held():
+            return 0
+        return self._join.nbytes() + sum(side.kept.nbytes() for side in self._sides) - self.queue_bytes()
 
     def queue_bytes(self) -> int:
-        return sum(rows.nbytes() for side in self._sides for rows in side.waiting)
+        total = 0
+        for number, side in enumerate(self._sides):
+            rows = len(side.kept)
+            total += side.kept.nbytes() * self._join.waiting(number) // rows if rows else 0
+        return total
+
+    def _held(self) -> int:
+        return self._join.held(_LEFT) + self._join.held(_RIGHT)
 
     def waits_for(self, names: Sequence[str]) -> str:
         if self.input_us >= END_US:
             return "finished"
         held_by = names[self.inputs_us.index(self.input_us)]
-        waiting = [sum(map(len, side.waiting)) for side in self._sides]
+        waiting = [self._join.waiting(side) for side in (_LEFT, _RIGHT)]
+        held = self._held() - sum(waiting)
         text = f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)}"
-        return text + f"; {waiting[0]} left and {waiting[1]} right rows wait for it"
+        text += f"; {waiting[0]} left and {waiting[1]} right rows wait for it"
+        return text + (f", {held} more may still find partners" if held else "")
 
     # State
 
-    def _state_schema(self, side: _Side) -> pa.Schema:
-        fields = [pa.field(f"@key{i}", side.keyed.field(i).type) for i in range(self._key_count)]
-        return pa.schema([*side.schema, *fields, pa.field("@time", TIME), pa.field("@position", pa.int64())])
-
     def save_more(self, state: BoxState) -> None:
-        state.meta["seen"] = [side.seen for side in self._sides]
-        for name, side in zip(("left", "right"), self._sides, strict=True):
-            schema = self._state_schema(side)
-            batches = [
-                pa.RecordBatch.from_arrays(
-                    [
-                        *rows.batch.columns,
-                        *rows.keys.columns,
-                        as_times(np.ascontiguousarray(rows.times)),
-                        pa.array(rows.positions),
-                    ],
-                    schema=schema,
-                )
-                for rows in side.rows()
-            ]
-            state.tables[name] = pa.Table.from_batches(batches, schema)
+        for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
+            rows = pa.record_batch(self._join.rows(number))
+            columns = side.kept.take(rows.column(0), range(len(side.kept.schema)))
+            batch = pa.RecordBatch.from_arrays([*columns, *rows.columns[1:]], schema=side.state_schema())
+            state.tables[name] = pa.Table.from_batches([batch])
 
     def load_more(self, state: BoxState) -> None:
-        boundary = min(state.meta["inputs_us"])
-        for name, side, seen in zip(("left", "right"), self._sides, state.meta["seen"], strict=True):
-            side.seen = int(seen)
-            table = expect_table(state.tables, name, self._state_schema(side))
+        for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
+            table = expect_table(state.tables, name, side.state_schema()).combine_chunks()
             for batch in table.to_batches():
-                rows = self._with_ids(_from_state(batch, side, self._key_count))
-                before = rows.times < boundary
-                if before.any():
-                    side.held.add(Segment(rows.pick(np.flatnonzero(before))), int(START_US))
-                if not before.all():
-                    side.waiting.append(rows.pick(np.flatnonzero(~before)))
+                *columns, times, matched = batch.columns
+                if times.null_count or matched.null_count:
+                    raise ValueError("nulls among the times or marks of a join")
+                rows = pa.RecordBatch.from_arrays(columns, schema=side.kept.schema)
+                keys = [columns[index] for index in side.key_columns]
+                first = side.kept.add(rows, int(as_int64(times).max()))
+                self._join.add(number, side.keyed(times, keys, matched), first)
+        boundary = int(min(state.meta["inputs_us"]))
+        if boundary > START_US:
+            self._join.resume(_FOREVER_US if boundary >= END_US else boundary)
 
 
-def _from_state(batch: pa.RecordBatch, side: _Side, key_count: int) -> Rows:
-    width = len(side.schema)
-    columns = batch.columns
-    keys = columns[width : width + key_count]
-    times, positions = columns[-2:]
-    if times.null_count or positions.null_count or any(key.null_count for key in keys):
-        raise ValueError("nulls among the keys, times or positions of a join")
-    return Rows(
-        pa.RecordBatch.from_arrays(columns[:width], schema=side.schema),
-        pa.RecordBatch.from_arrays(keys, schema=side.keyed),
-        as_int64(times),
-        as_int64(positions),
-        np.zeros(batch.num_rows, np.int64),
+def make_join(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site) -> JoinBox:
+    """The running box of any join."""
+    pairs = list(zip(box.left_keys, box.right_keys, strict=True))
+    if isinstance(box, query.WindowJoin):
+        bounds = [Named(name, Column(name)) for name in WINDOW_COLUMNS]
+        pairs = [*zip(bounds, bounds, strict=True), *pairs]
+    left, right = site.inputs
+    keys = []
+    for ours, theirs in pairs:
+        types = [
+            expression_type(key.expression, side, box=box.id) for key, side in ((ours, left), (theirs, right))
+        ]
+        type = common_type(*types)
+        assert type is not None  # the shape of the box has been checked
+        keys.append((ours, theirs, type))
+    return JoinBox(
+        box,
+        keys=keys,
+        # Rows of equal windows have equal times.
+        within_us=0 if isinstance(box, query.WindowJoin) else box.within_us,
+        sides=(left.schema, right.schema),
+        schema=site.output.schema,
+        letters=site.letters,
     )
 
 
@@ -342,23 +329,3 @@ def _other_columns(schema: Schema, keys: Sequence[Named]) -> list[int]:
     """The columns besides those that are keys as they stand."""
     gone = {key.expression.name for key in keys if isinstance(key.expression, Column)}
     return [index for index, field in enumerate(schema) if field.name not in gone]
-
-
-def _part(rows: Rows | None, middle_us: int, *, before: bool) -> Rows | None:
-    if rows is None:
-        return None
-    index = np.flatnonzero((rows.times < middle_us) == before)
-    return rows.pick(index) if len(index) else None
-
-
-def _gather(pairs: list[_Pairs], side: int, index: int, order: Ints, *, keys: bool = False) -> pa.Array:
-    """One column of the pairs, in their order."""
-    parts = []
-    for part in pairs:
-        rows, at = (part.left, part.left_at) if side == _LEFT else (part.right, part.right_at)
-        if len(pairs) == 1:
-            at = at[order]
-        parts.append(take_array((rows.keys if keys else rows.batch).column(index), pa.array(at)))
-    if len(parts) == 1:
-        return parts[0]
-    return take_array(pa.concat_arrays(parts), pa.array(order))

@@ -7,10 +7,12 @@ from typing import TypeAlias
 from medusa.query.boxes.base import BoxData, Data, Field, Function, Input, Schema
 from medusa.query.boxes.core import Filter, Select, Sink, Source, Union, WithColumns
 from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
-from medusa.query.boxes.joins import Join, WindowJoin
+from medusa.query.boxes.joins import AsofJoin, Join, WindowJoin
 from medusa.query.boxes.order import BSort, Resample, SUnion, WSort
+from medusa.query.boxes.running import Running
 from medusa.query.boxes.tables import Lookup, Table, Update
 from medusa.query.boxes.user import Apply, Process
+from medusa.query.boxes.window_kinds import RowWindow, Session, Top, ValueWindow
 from medusa.query.boxes.windows import AGGREGATE_FUNCTIONS, Aggregate, AggregateCall
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "FORMAT_VERSION",
     "Aggregate",
     "AggregateCall",
+    "AsofJoin",
     "Apply",
     "BSort",
     "Box",
@@ -34,15 +37,20 @@ __all__ = [
     "RandomDrop",
     "Resample",
     "Route",
+    "RowWindow",
+    "Running",
     "SUnion",
     "Schema",
     "Select",
     "SemanticDrop",
+    "Session",
     "Sink",
     "Source",
     "Table",
+    "Top",
     "Union",
     "Update",
+    "ValueWindow",
     "WSort",
     "WindowDrop",
     "WindowJoin",
@@ -61,6 +69,7 @@ Box: TypeAlias = (
     | Aggregate
     | Join
     | WindowJoin
+    | AsofJoin
     | Route
     | RandomDrop
     | SemanticDrop
@@ -74,6 +83,11 @@ Box: TypeAlias = (
     | Process
     | Table
     | Lookup
+    | Session
+    | RowWindow
+    | ValueWindow
+    | Running
+    | Top
     | Sink
 )
 
