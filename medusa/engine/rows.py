@@ -16,6 +16,7 @@ from medusa.elements import Train
 
 __all__ = [
     "TIME",
+    "Ints",
     "all_true",
     "as_bools",
     "as_int64",
@@ -27,6 +28,8 @@ __all__ = [
     "take",
     "take_array",
 ]
+
+Ints = npt.NDArray[np.int64]
 
 TIME = pa.timestamp("us", tz="UTC")
 """The type of hidden times and of the bounds of windows."""

@@ -147,7 +147,7 @@ def _columns(
     dropped: Sequence[str],
     label: str,
 ) -> Schema:
-    """The head (keys), then the other left and right columns, with suffixes where both have it; or the left."""
+    """Keys, other left, other right columns, with suffixes where both have a name; or the left ones."""
     if len(box.suffixes) != 2 or not all(len(suffix) <= 100 for suffix in box.suffixes):
         raise QueryError(f"{label}: suffixes are two texts", code="query.join")
     if box.how in ("semi", "anti"):
