@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,11 @@ from medusa.ports import Tasks
 from medusa.query.boxes import Graph, Source
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["measured_slack_us", "run_bounded"]
+__all__ = ["Part", "measured_slack_us", "merged", "run_bounded", "with_slack"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Some consecutive rows of a source, not cut further than they came."""
 
     batch: pa.RecordBatch
@@ -53,18 +53,18 @@ def run_bounded(
     """
     specs = [box for box in graph.boxes if isinstance(box, Source)]
     _check_names(graph.name, [spec.id for spec in specs], tables)
-    inputs: dict[str, list[_Part]] = {}
+    inputs: dict[str, list[Part]] = {}
     measured: dict[str, int] = {}
     for spec in specs:
         batches = normalise(tables[spec.id], spec.schema, source=spec.id)
-        inputs[spec.id] = [_Part(batch, times_of(batch, spec)) for batch in batches]
+        inputs[spec.id] = [Part(batch, times_of(batch, spec)) for batch in batches]
         if spec.time is not None and spec.slack_us is None:
             times = [part.times for part in inputs[spec.id] if part.times is not None]
             measured[spec.id] = measured_slack_us(times)
-    fragment = Fragment(_with_slack(graph, measured), sink_times=False, functions=functions, tasks=tasks)
+    fragment = Fragment(with_slack(graph, measured), sink_times=False, functions=functions, tasks=tasks)
     for name, parts in inputs.items():
         fragment.check_rows(name, [part.batch for part in parts])
-    for name, part in _merged(inputs):
+    for name, part in merged(inputs):
         fragment.push_rows(name, [part.batch], [part.times])
     fragment.finish()
     _warn(fragment)
@@ -89,7 +89,7 @@ def _check_names(query: str, sources: list[str], tables: Mapping[str, Any]) -> N
             )
 
 
-def measured_slack_us(times: list[pa.Array]) -> int:
+def measured_slack_us(times: Iterable[pa.Array]) -> int:
     """The least slack with which no row is late: how far a row falls behind an earlier one."""
     worst, highest = 0, None
     for array in times:
@@ -106,7 +106,8 @@ def measured_slack_us(times: list[pa.Array]) -> int:
     return worst
 
 
-def _with_slack(graph: Graph, measured: Mapping[str, int]) -> Graph:
+def with_slack(graph: Graph, measured: Mapping[str, int]) -> Graph:
+    """The graph, with the slack of these sources."""
     boxes = [
         msgspec.structs.replace(box, slack_us=measured[box.id]) if box.id in measured else box
         for box in graph.boxes
@@ -114,7 +115,7 @@ def _with_slack(graph: Graph, measured: Mapping[str, int]) -> Graph:
     return msgspec.structs.replace(graph, boxes=tuple(boxes))
 
 
-def _merged(inputs: Mapping[str, list[_Part]]) -> Iterator[tuple[str, _Part]]:
+def merged(inputs: Mapping[str, Iterable[Part]]) -> Iterator[tuple[str, Part]]:
     """The rows of all sources in slices, each slice by the largest time up to its first row."""
     if len(inputs) == 1:
         ((name, parts),) = inputs.items()
@@ -125,7 +126,7 @@ def _merged(inputs: Mapping[str, list[_Part]]) -> Iterator[tuple[str, _Part]]:
         yield name, part
 
 
-def _slices(place: int, name: str, parts: list[_Part]) -> Iterator[tuple[int, int, str, _Part]]:
+def _slices(place: int, name: str, parts: Iterable[Part]) -> Iterator[tuple[int, int, str, Part]]:
     highest = -(1 << 63)
     for part in parts:
         for start in range(0, part.batch.num_rows, TRAIN_ROWS_MAX):
@@ -136,7 +137,7 @@ def _slices(place: int, name: str, parts: list[_Part]) -> Iterator[tuple[int, in
                 highest = max(highest, int(numbers.max()))
             else:
                 key = highest
-            yield key, place, name, _Part(part.batch.slice(start, TRAIN_ROWS_MAX), times)
+            yield key, place, name, Part(part.batch.slice(start, TRAIN_ROWS_MAX), times)
 
 
 def _warn(fragment: Fragment) -> None:
