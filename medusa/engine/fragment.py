@@ -283,6 +283,11 @@ class Fragment:
 
     # Async functions
 
+    @property
+    def has_calls(self) -> bool:
+        """Some box calls async functions, so that output may come by itself."""
+        return bool(self._async)
+
     def poll(self) -> None:
         """Go on with the output of calls that have ended."""
         if self._failed is None:

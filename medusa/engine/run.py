@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from medusa.elements import END_US, START_US, Element, Kind, Train
+from medusa.elements import Element, Kind, Train
+from medusa.engine.arguments import boundary_time_us, from_first
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.dead import DeadRow
 from medusa.engine.fragment import Fragment
 from medusa.engine.ingest import normalise
+from medusa.engine.run_async import AsyncMethods, Watchers
 from medusa.engine.tell import warn_dead, warn_late, warn_user
 from medusa.errors import (
     CheckpointWarning,
-    DataError,
     FullError,
     MedusaError,
     StateError,
 )
 from medusa.ports import Clock, Lock
-from medusa.query.convert import read_timestamp
 from medusa.units import size_text
 
-__all__ = ["Run", "boundary_time_us", "to_table"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["Run", "to_table"]
 
 
-class Run:
+class Run(AsyncMethods):
     """A running query. ``md.start`` and ``md.restore`` make it.
 
     One thread at a time may push, take and change it; a second one gets ``StateError``. ``taken``,
@@ -65,6 +63,7 @@ class Run:
         self._due_us = clock.monotonic_us() + (checkpoint_every_us or 0)
         self._on_close = on_close
         self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
+        self._output, self._room = Watchers(), Watchers()
         self._closed = False
         self._turns = turn  # not reentrant: a callback that pushes is refused as another thread is
         self._state = state  # reentrant: a callback may ask
@@ -73,7 +72,15 @@ class Run:
 
     # Rows in
 
-    def push(self, source: str, data: Any, *, extra: str = "refuse", first: int | None = None) -> None:
+    def push(
+        self,
+        source: str,
+        data: Any,
+        *,
+        extra: str = "refuse",
+        first: int | None = None,
+        arrival: int | str | datetime | None = None,
+    ) -> None:
         """Take rows and run the query to quiescence.
 
         Args:
@@ -81,21 +88,25 @@ class Run:
             extra: ``ignore`` leaves out columns that the source doesn't have.
             first: the number of the first row among all rows of this source; rows that are held
                 already (see ``positions``) are dropped.
+            arrival: when these rows arrived, written as the time of a ``boundary``: for a source with
+                ``ahead=`` whose arrival no column tells.
 
         Raises:
             DataError: the rows don't fit, or ``first`` leaves a gap: nothing of them entered.
             FullError: more output than ``memory=`` waits to be taken: nothing entered.
             StateError: the run is closed.
         """
-        with self._turn():
+        with self._turn(tells=True):
             box = self._fragment.source(source)
+            arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
             self._refuse_full()
             batches = normalise(data, box.spec.schema, extra=extra, source=source)
             if first is not None:
-                batches = _from_first(batches, first, box.accepted, source)
-            times = self._fragment.check_rows(source, batches)
+                batches = from_first(batches, first, box.accepted, source)
+            times = self._fragment.check_rows(source, batches, arrival_us)
+            self._fragment.at(self._clock.monotonic_us())
             try:
-                self._fragment.push_rows(source, batches, times)
+                self._fragment.push_rows(source, batches, times, arrival_us)
             finally:
                 self._warn(source)
             self._settled()
@@ -111,17 +122,27 @@ class Run:
             DataError: no time, or below an earlier explicit boundary: nothing changed.
             FullError, StateError: as ``push``.
         """
-        with self._turn():
+        with self._turn(tells=True):
             box = self._fragment.source(source)
-            time_us = boundary_time_us(time, source)
+            time_us = boundary_time_us(time, source, "a boundary")
             box.check_promise(time_us)
             self._refuse_full()
+            self._fragment.at(self._clock.monotonic_us())
             self._fragment.promise(source, time_us)
+            self._settled()
+
+    def tick(self) -> None:
+        """Let time pass: sources that have been silent for their ``idle=`` let go of the others.
+
+        Every push, boundary and take does so too; where nobody calls for long, this does.
+        """
+        with self._turn(tells=True):
             self._settled()
 
     def finish(self) -> None:
         """End all sources: every window closes, every join emits. Output stays to be taken."""
-        with self._turn():
+        with self._turn(tells=True):
+            self._fragment.at(self._clock.monotonic_us())
             self._fragment.finish()
             self._warn("")
             self._settled()
@@ -133,13 +154,17 @@ class Run:
 
         Returns:
             A ``pyarrow.Table``, empty with the sink's columns where nothing came; or with
-            ``changes`` the list of elements: numbered trains, and boundaries.
+            ``changes`` the list of elements: numbered trains, trains of early rows (kind
+            ``TENTATIVE``, without numbers), and boundaries. An early row is void when a final or
+            later early row of its window and key comes, or a boundary at its time.
         """
         with self._turn():
             box = self._fragment.sink(sink)
             self._fragment.poll()
+            self._pass_time()
             self._warn("")
             elements = box.take()
+            self._room.tell()
             return elements if changes else to_table(elements, box.schema)
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
@@ -173,10 +198,24 @@ class Run:
             return self._fragment.stats()
 
     def explain(self) -> str:
-        """For every box what it waits for."""
+        """For every box what it waits for, which input holds it back since when, and who is the cause.
+
+        Since when: the boundary of that input, and how long ago it moved by the clock.
+        """
         with self._state:
             self._refuse_closed()
-            return self._fragment.explain()
+            return self._fragment.explain(self._clock.monotonic_us())
+
+    @property
+    def ended(self) -> bool:
+        """No more output will come: the run is closed, or every source has ended."""
+        return self._closed or all(box.finished for box in self._fragment.sources.values())
+
+    @property
+    def goes_on_alone(self) -> bool:
+        """Something may come though nobody pushes: after ``idle=``, or from async calls."""
+        sources = self._fragment.sources.values()
+        return self._fragment.has_calls or any(box.spec.idle_us is not None for box in sources)
 
     def dead(self) -> list[DeadRow]:
         """Rows on which an expression failed: the first 100 of each box since this run was made."""
@@ -248,6 +287,8 @@ class Run:
         finally:
             self._closed = True
             self._on_close()
+            self._output.tell()
+            self._room.tell()
 
     def __enter__(self) -> Run:
         self._refuse_closed()
@@ -273,7 +314,8 @@ class Run:
     # Inner workings
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self, *, tells: bool = False) -> Iterator[None]:
+        """The one that works; ``tells``: afterwards those who wait for output look again."""
         self._refuse_closed()
         if not self._turns.acquire(blocking=False):
             raise StateError(
@@ -287,6 +329,8 @@ class Run:
                 yield
         finally:
             self._turns.release()
+            if tells:
+                self._output.tell()
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -305,8 +349,14 @@ class Run:
                 code="full.memory",
             )
 
+    def _pass_time(self) -> None:
+        """See which sources are idle by now."""
+        if any(box.spec.idle_us is not None for box in self._fragment.sources.values()):
+            self._fragment.tick(self._clock.monotonic_us())
+
     def _settled(self) -> None:
-        """After the query has come to rest: tell the callbacks, checkpoint when it is time."""
+        """After the query has come to rest: let time pass, tell the callbacks, checkpoint when it is time."""
+        self._pass_time()
         self._fragment.poll()
         self._tell()
         self._save_if_due()
@@ -337,49 +387,3 @@ def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:
     """The final rows among elements."""
     final = [each for each in elements if isinstance(each, Train) and each.kind is Kind.STABLE]
     return pa.Table.from_batches([each.batch for each in final], schema)
-
-
-def _from_first(
-    batches: list[pa.RecordBatch], first: int, accepted: int, source: str
-) -> list[pa.RecordBatch]:
-    if isinstance(first, bool) or not isinstance(first, int) or first < 0:
-        raise DataError(
-            f"source {source!r}: first is the number of a row, got {first!r}", code="data.argument"
-        )
-    if first > accepted:
-        raise DataError(
-            f"source {source!r}: rows {accepted} to {first - 1} are missing before row {first}",
-            hint="push from positions()",
-            code="data.gap",
-        )
-    skip, kept = accepted - first, []
-    for batch in batches:
-        if skip < batch.num_rows:
-            kept.append(batch.slice(skip) if skip else batch)
-        skip = max(0, skip - batch.num_rows)
-    return kept
-
-
-def boundary_time_us(time: object, source: str) -> int:
-    """The time of an explicit boundary in microseconds; whole ones, a datetime or text.
-
-    Raises:
-        DataError: it is no time.
-    """
-    found: int | None = None
-    if isinstance(time, bool):
-        pass
-    elif isinstance(time, int):
-        found = time
-    elif isinstance(time, datetime):
-        aware = time.replace(tzinfo=UTC) if time.tzinfo is None else time
-        found = (aware - _EPOCH) // timedelta(microseconds=1)
-    elif isinstance(time, str):
-        found = read_timestamp(time)
-    if found is None or not START_US < found < END_US:
-        raise DataError(
-            f"source {source!r}: {time!r} is no time for a boundary",
-            hint='microseconds since 1970, a datetime, or text such as "2026-03-01 12:00:00"',
-            code="data.time",
-        )
-    return found

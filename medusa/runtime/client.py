@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from medusa.elements import END_US, START_US
-from medusa.engine.run import boundary_time_us
+from medusa.engine.arguments import boundary_time_us
 from medusa.errors import ConfigError, LinkError, QueryError
 from medusa.node.placement import cut
 from medusa.node.settings import check_address
@@ -66,10 +66,10 @@ class Federation:
 
     def __init__(self, address: str, timeout_us: int) -> None:
         self._address = address
-        self._loop = ClientLoop(address, timeout_us)
         self._publishers: dict[str, Publisher] = {}
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
+        self._loop = ClientLoop(address, timeout_us)  # Last: interrupted later, nobody would close it.
 
     @property
     def node(self) -> str:
@@ -122,13 +122,15 @@ class Federation:
     ) -> Any:
         """Send a command and wait for its answer; it is sent again after a reconnect."""
         timeout_us = max(self._loop.timeout_us, SPREAD_TIMEOUT_US) if spread else self._loop.timeout_us
-        with self._loop.mind() as mind:
+        with self._loop.lock:
+            mind = self._loop.mind()
             number = mind.request(make, payload)
         try:
             self._loop.wait(lambda: number in mind.replies, "an answer", timeout_us)
             reply, document = mind.replies[number]
         finally:
-            mind.give_up(number)
+            with self._loop.lock:
+                mind.give_up(number)
         if reply.code:
             kind = QueryError if reply.code.startswith("query") else LinkError
             raise kind(reply.text, hint=reply.hint, code=reply.code)

@@ -1,0 +1,140 @@
+"""A run among the tasks of asyncio: rows out as they come, pushes that wait for room."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from medusa.elements import Train
+from medusa.errors import FullError, StateError
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["AsyncMethods", "Watchers"]
+
+LOOK_AGAIN_S = 0.25
+"""How often, at least, a stream looks whose run may go on though nobody pushes."""
+
+
+class Watchers:
+    """Who wants to know that something happened; they are told in whatever thread it did."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+
+    def tell(self) -> None:
+        for call in tuple(self._calls):
+            call()
+
+    @contextmanager
+    def watching(self) -> Iterator[asyncio.Event]:
+        """An event of the running loop that is set whenever something happens."""
+        import asyncio
+
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+        def call() -> None:
+            with suppress(RuntimeError):  # the loop has ended; so has whoever waited
+                loop.call_soon_threadsafe(event.set)
+
+        self._calls.append(call)
+        try:
+            yield event
+        finally:
+            self._calls.remove(call)
+
+
+class AsyncMethods(ABC):
+    """The methods of a run for asyncio. The work itself is done in the thread that calls."""
+
+    _output: Watchers
+    _room: Watchers
+
+    @property
+    @abstractmethod
+    def push(self) -> Callable[..., None]: ...
+
+    @abstractmethod
+    def take(self, sink: str, *, changes: bool = False) -> Any: ...
+
+    @abstractmethod
+    def tick(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def ended(self) -> bool:
+        """No more output will come: closed, or every source has ended."""
+
+    @property
+    @abstractmethod
+    def goes_on_alone(self) -> bool:
+        """Something may come though nobody pushes: some source may be idle, or calls are under way."""
+
+    async def push_async(self, source: str, data: Any, **options: Any) -> None:
+        """``push``; but where it would raise ``FullError`` this waits until rows have been taken.
+
+        The query runs in the thread of the loop, which does nothing else meanwhile; then other
+        tasks have a turn.
+
+        Raises:
+            DataError, StateError: as ``push``.
+        """
+        import asyncio
+
+        with self._room.watching() as event:
+            while True:
+                event.clear()
+                try:
+                    self.push(source, data, **options)
+                    break
+                except FullError:
+                    await event.wait()
+        await asyncio.sleep(0)
+
+    async def stream(self, sink: str, *, changes: bool = False) -> AsyncIterator[Any]:
+        """What comes out of a sink, as it comes: ``async for table in run.stream("tolls")``.
+
+        It ends when the run is closed, or has finished and all has been taken.
+
+        Args:
+            changes: lists of elements as of ``take(sink, changes=True)``, in place of tables.
+
+        Raises:
+            DataError: there is no such sink.
+        """
+        import asyncio
+
+        with self._output.watching() as event:
+            while True:
+                event.clear()
+                ended = self.ended
+                try:
+                    made = self.take(sink, changes=changes)
+                except StateError as error:
+                    if error.code == "run.closed":
+                        return
+                    if error.code != "run.busy":
+                        raise
+                    made = []  # another thread is at work: it tells when it is done
+                if any(isinstance(each, Train) for each in made) if changes else len(made):
+                    yield made
+                elif ended:
+                    return
+                else:
+                    await self._something(event)
+                    await asyncio.sleep(0)
+
+    async def _something(self, event: asyncio.Event) -> None:
+        import asyncio
+
+        if not self.goes_on_alone:
+            await event.wait()
+            return
+        try:
+            await asyncio.wait_for(event.wait(), LOOK_AGAIN_S)
+        except TimeoutError:
+            with suppress(StateError):  # closed, or another thread is at work
+                self.tick()
