@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     from medusa.errors import MedusaError as MedusaError
     from medusa.errors import QueryError as QueryError
     from medusa.errors import StateError as StateError
+    from medusa.query.aggregates import approx_count_distinct as approx_count_distinct
+    from medusa.query.aggregates import approx_quantile as approx_quantile
     from medusa.query.aggregates import avg as avg
     from medusa.query.aggregates import count as count
     from medusa.query.aggregates import count_distinct as count_distinct
+    from medusa.query.aggregates import first as first
+    from medusa.query.aggregates import last as last
     from medusa.query.aggregates import max as max
+    from medusa.query.aggregates import median as median
     from medusa.query.aggregates import min as min
+    from medusa.query.aggregates import quantile as quantile
+    from medusa.query.aggregates import stddev as stddev
     from medusa.query.aggregates import sum as sum
+    from medusa.query.aggregates import user as user
     from medusa.query.aggregates import variance as variance
     from medusa.query.builder import Query as Query
     from medusa.query.builder import Stream as Stream
@@ -35,10 +43,10 @@ if TYPE_CHECKING:
     from medusa.query.column import time as time
     from medusa.query.column import when as when
     from medusa.query.registry import register as register
-    from medusa.query.user import process as process
-    from medusa.query.stream_order import sunion as sunion
     from medusa.query.sql.sources import source as source
     from medusa.query.sql.statements import sql as sql
+    from medusa.query.stream_order import sunion as sunion
+    from medusa.query.user import process as process
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
@@ -65,7 +73,24 @@ _HOMES = {
         "medusa.errors",
     ),
     **dict.fromkeys(
-        ("avg", "count", "count_distinct", "max", "min", "sum", "variance"), "medusa.query.aggregates"
+        (
+            "approx_count_distinct",
+            "approx_quantile",
+            "avg",
+            "count",
+            "count_distinct",
+            "first",
+            "last",
+            "max",
+            "median",
+            "min",
+            "quantile",
+            "stddev",
+            "sum",
+            "user",
+            "variance",
+        ),
+        "medusa.query.aggregates",
     ),
     **dict.fromkeys(("Query", "Stream"), "medusa.query.builder"),
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),

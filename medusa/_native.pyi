@@ -34,7 +34,7 @@ class Window:
         advance_us: int,
         keys: Sequence[str],
         inputs: Sequence[str],
-        aggregates: Sequence[tuple[str, int]],
+        aggregates: Sequence[tuple[str, int] | tuple[str, int, float]],
         stage: str = "whole",
         seed: int = 0,
     ) -> None:
@@ -43,8 +43,11 @@ class Window:
         Args:
             keys: native types of the key columns (may be empty).
             inputs: native types of the argument columns.
-            aggregates: (function, index into ``inputs`` or -1 for ``count`` of rows); functions
-                count, sum, min, max, avg, variance, count_distinct.
+            aggregates: (function, index into ``inputs`` or -1 for ``count`` of rows, parameter); functions
+                count, sum, min, max, avg, variance, stddev, first, last, count_distinct,
+                approx_count_distinct, quantile and approx_quantile (parameter: the fraction). A sum or
+                avg of ``z`` is of decimals: 16 bytes big-endian with the sign bit flipped (parameter of
+                avg: what to divide by, 10^scale).
             stage: whole, partial or combine.
             seed: keys the hash table; never influences order or output.
         """

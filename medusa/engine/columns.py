@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from medusa.elements import Kind, Train
-from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.dead import DeadLetters, DeadRow, plain_value
 from medusa.engine.evaluate import compile_expression, compile_projection
 from medusa.engine.rows import as_bools, take, take_array
 from medusa.query.boxes import Schema
@@ -81,19 +81,12 @@ class Columns:
     def compute_indexed(self, train: Train) -> tuple[Train, list[pa.Array], Index | None]:
         """As ``compute``, with the positions of the rows that are left; None where all are."""
         batch = train.batch
-        if self._plain is not None:
-            return train, [batch.column(index) for index in self._plain], None
-        if self._single is not None:
-            one = self._single(batch, train.times)
-            arrays, failed, error = [one.values], one.failed, one.error  # type: ignore[attr-defined]
-        else:
-            made = self._project(batch, train.times)
-            arrays, failed, error = made.columns, made.failed, made.error
+        arrays, failed, error = self.evaluate(batch, train.times)
         if failed is None:
             return train, arrays, None
         mask = as_bools(failed)
         if train.kind is Kind.STABLE:  # an early row that fails comes again when it is final
-            self._bury(batch, np.flatnonzero(mask), error)
+            self.bury(batch, np.flatnonzero(mask), error)
         index = np.flatnonzero(~mask)
         at = pa.array(index)
         whole = Train(
@@ -104,8 +97,29 @@ class Columns:
         )
         return whole, [take_array(array, at) for array in arrays], index
 
-    def _bury(self, batch: pa.RecordBatch, rows: Index, error: Callable[[int], str]) -> None:
+    def evaluate(
+        self, batch: pa.RecordBatch, times: pa.Array | None
+    ) -> tuple[list[pa.Array], pa.Array | None, Callable[[int], str]]:
+        """One array per expression; which rows failed, None where none did; and why one did."""
+        if self._plain is not None:
+            return [batch.column(index) for index in self._plain], None, str
+        if self._single is not None:
+            one = self._single(batch, times)
+            return [one.values], one.failed, one.error  # type: ignore[attr-defined]
+        made = self._project(batch, times)
+        return made.columns, made.failed, made.error
+
+    def bury(self, batch: pa.RecordBatch, rows: Index, error: Callable[[int], str]) -> None:
+        """Count failed rows, and keep and send on those that are wanted."""
         self._box.dead += len(rows)
-        for row in rows[: max(1, self._letters.room(self._box.id))].tolist():
-            values = {name: batch.column(i)[row].as_py() for i, name in enumerate(batch.schema.names)}
-            self._letters.add(DeadRow(self._box.id, error(row), values))
+        names = batch.schema.names
+        wanted = rows[: max(1, self._letters.room(self._box.id))].tolist()
+        made = (
+            DeadRow(
+                self._box.id,
+                error(row),
+                {name: plain_value(batch.column(i)[row]) for i, name in enumerate(names)},
+            )
+            for row in wanted
+        )
+        self._letters.add(*made)

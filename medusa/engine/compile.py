@@ -8,12 +8,22 @@ from typing import Any
 from medusa.engine.boxes.aggregate import AggregateBox, CombineBox
 from medusa.engine.boxes.apply import make_apply
 from medusa.engine.boxes.base import Operator
+from medusa.engine.boxes.bsort import BSortBox
+from medusa.engine.boxes.distinct import DistinctBox
+from medusa.engine.boxes.drop import RandomDropBox, SemanticDropBox, WindowDropBox
 from medusa.engine.boxes.filter import FilterBox
 from medusa.engine.boxes.join import make_join
+from medusa.engine.boxes.process import make_process
 from medusa.engine.boxes.project import ProjectBox
+from medusa.engine.boxes.resample import ResampleBox
+from medusa.engine.boxes.route import RouteBox
+from medusa.engine.boxes.session import SessionBox
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
+from medusa.engine.boxes.span import SpanBox
+from medusa.engine.boxes.sunion import SUnionBox
 from medusa.engine.boxes.union import UnionBox
+from medusa.engine.boxes.wsort import WSortBox
 from medusa.engine.dead import DeadLetters
 from medusa.engine.site import Site
 from medusa.ports import Tasks
@@ -22,15 +32,28 @@ from medusa.query.boxes import (
     Apply,
     AsofJoin,
     Box,
+    BSort,
+    Distinct,
     Filter,
     Input,
     Join,
+    Process,
+    RandomDrop,
+    Resample,
+    Route,
+    RowWindow,
     Select,
+    Session,
+    SemanticDrop,
     Sink,
     Source,
+    SUnion,
     Union,
+    WindowDrop,
+    ValueWindow,
     WindowJoin,
     WithColumns,
+    WSort,
 )
 from medusa.query.expression import Call, Expression
 from medusa.query.graph import CheckedGraph
@@ -87,13 +110,15 @@ def _reads_time(box: Box, reads: dict[str, bool], sink_times: bool) -> bool:
     match box:
         case Aggregate(stage="combine"):
             return False
-        case Filter():
+        case Filter() | SemanticDrop():
             return reads[box.id] or _has_time(box.predicate)
+        case Route():
+            return reads[box.id] or any(map(_has_time, box.predicates))
         case Select() | WithColumns():
             return reads[box.id] or any(_has_time(named.expression) for named in box.columns)
         case Sink():
             return sink_times
-        case Union() | Apply():
+        case Union() | Apply() | RandomDrop():
             return reads[box.id]
     return True
 
@@ -127,9 +152,28 @@ def _aggregate(box: Aggregate, site: Site) -> Operator:
     )
 
 
-def _apply(box: Apply, site: Site) -> Operator:
-    function = site.function(box, label=f"apply {box.id!r}")
-    return make_apply(box, function=function, letters=site.letters, tasks=site.tasks)
+def _route(box: Route, site: Site) -> Operator:
+    return RouteBox(box, input=site.input.schema, letters=site.letters, timed=site.input.timed)
+
+
+def _semantic_drop(box: SemanticDrop, site: Site) -> Operator:
+    return SemanticDropBox(box, input=site.input.schema, letters=site.letters, timed=site.input.timed)
+
+
+def _resample(box: Resample, site: Site) -> Operator:
+    return ResampleBox(box, input=site.input.schema, output=site.output.schema, letters=site.letters)
+
+
+def _session(box: Session, site: Site) -> Operator:
+    return SessionBox(
+        box, input=site.input.schema, output=site.output.schema, letters=site.letters, timed=site.timed
+    )
+
+
+def _span(box: RowWindow | ValueWindow, site: Site) -> Operator:
+    return SpanBox(
+        box, input=site.input.schema, output=site.output.schema, letters=site.letters, timed=site.input.timed
+    )
 
 
 MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
@@ -139,9 +183,22 @@ MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     WithColumns: _project,
     Union: lambda box, site: UnionBox(box.id, inputs=len(site.inputs)),
     Aggregate: _aggregate,
-    Apply: _apply,
+    Session: _session,
+    RowWindow: _span,
+    ValueWindow: _span,
+    Apply: make_apply,
+    Process: make_process,
     AsofJoin: make_join,
     Join: make_join,
     WindowJoin: make_join,
+    Route: _route,
+    RandomDrop: lambda box, site: RandomDropBox(box),
+    SemanticDrop: _semantic_drop,
+    WindowDrop: lambda box, site: WindowDropBox(box, input=site.input.schema, letters=site.letters),
+    Distinct: lambda box, site: DistinctBox(box, input=site.input.schema, letters=site.letters),
+    SUnion: lambda box, site: SUnionBox(box, schema=site.output.schema),
+    BSort: lambda box, site: BSortBox(box, input=site.input.schema, letters=site.letters),
+    WSort: lambda box, site: WSortBox(box, input=site.input.schema, letters=site.letters),
+    Resample: _resample,
     Sink: lambda box, site: SinkBox(box.id, schema_to_arrow(site.output.schema), timed=site.input.timed),
 }

@@ -31,7 +31,7 @@ def explain_boxes(graph: Graph, boxes: Mapping[str, Operator], now_us: int | Non
 
 
 def _left_out(box: Operator) -> list[str]:
-    counts = {"late": box.late, "ahead": box.ahead, "dead": box.dead}
+    counts = {"late": box.late, "ahead": box.ahead, "dead": box.dead, "dropped": box.dropped}
     found = [f"{count} rows {name}" for name, count in counts.items() if count]
     if box.tentative and not box.takes_tentative:
         found.append(f"{box.tentative} early rows ignored")
@@ -72,7 +72,7 @@ def _held_by(spec: Box, box: Operator) -> Input | None:
     if not spec.inputs or box.input_us >= END_US:
         return None
     arc = spec.inputs[box.inputs_us.index(box.input_us)]
-    return None if arc.port in ("late", "ahead") else arc
+    return None if arc.port in ("late", "ahead", "dead") else arc
 
 
 def _since(box: Operator, now_us: int | None) -> list[str]:

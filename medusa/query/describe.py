@@ -103,7 +103,11 @@ def _windows(box: Aggregate) -> str:
 
 def _call(call: AggregateCall) -> str:
     arg = "*" if call.arg is None else show(call.arg, longest=60)
-    return f"{call.name} = {call.function}({arg})"
+    if call.function == "user":
+        arg = ", ".join([arg, *(show(each, longest=60) for each in call.more or ())])
+        return f"{call.name} = {call.parameter} version {call.version}({arg})"
+    parameter = "" if call.parameter is None else f", {call.parameter}"
+    return f"{call.name} = {call.function}({arg}{parameter})"
 
 
 def _named(named: Named) -> str:
@@ -224,7 +228,9 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     RandomDrop: lambda box: f"{box.rate:g} of rows, seed {box.seed}",
     SemanticDrop: lambda box: show(box.predicate),
     WindowDrop: _window_drop,
-    Distinct: lambda box: f"{_listed([_named(key) for key in box.keys])} within {duration_text(box.within_us)}",
+    Distinct: lambda box: (
+        f"{_listed([_named(key) for key in box.keys])} within {duration_text(box.within_us)}"
+    ),
     SUnion: lambda box: f"by time, in buckets of {duration_text(box.bucket_us)}",
     BSort: lambda box: f"by {box.column}, slack {box.slack} rows{_by(box.keys)}",
     WSort: lambda box: f"by {box.column}, timeout {duration_text(box.timeout_us)}{_by(box.keys)}",

@@ -10,12 +10,15 @@ from medusa.query.boxes import (
     FORMAT_VERSION,
     Aggregate,
     Box,
+    BoxData,
+    Data,
     Graph,
     Input,
     Schema,
     Sink,
     Source,
 )
+from medusa.query.expression import Call, Case, Cast, Column, Literal, Named
 from medusa.query.ids import check_name, kind_of
 from medusa.query.shape import Shape
 from medusa.query.shapes import shape_of
@@ -23,12 +26,14 @@ from medusa.query.suggest import did_you_mean
 
 __all__ = [
     "BOXES_MAX",
+    "UNTIMED_PORTS",
     "CheckedGraph",
     "check_graph",
     "label_of",
     "order_dependent",
     "ports_of",
     "schemas",
+    "taps_of",
     "time_dependent",
 ]
 
@@ -42,7 +47,8 @@ class CheckedGraph:
 
     Attributes:
         shapes: columns, time and windows of every stream: of each box's ``Input(id)`` and of the
-            ``Input(id, "late")`` of each source with time, in the order of the boxes.
+            ``Input(id, "late")`` of each source with time, in the order of the boxes; of taps, such as
+            ``Input(id, "dead")``, those that a box reads.
         consumers: the boxes that read a stream, as (box id, which of its inputs), in that order.
     """
 
@@ -71,6 +77,27 @@ def ports_of(box: Box) -> tuple[str, ...]:
     return box.ports
 
 
+UNTIMED_PORTS = ("late", "ahead", "dead")
+"""Of any box: their rows have no time, and boxes that depend on time can't read them."""
+
+EXPRESSIONS = (Column, Literal, Call, Cast, Case, Named)
+
+
+def taps_of(box: BoxData) -> tuple[str, ...]:
+    """Ports that exist only where something reads them: ``dead`` of a box that computes expressions."""
+    return ("dead",) if _computes(box) else ()
+
+
+def _computes(part: object) -> bool:
+    if isinstance(part, tuple):
+        return any(_computes(each) for each in part)
+    if isinstance(part, EXPRESSIONS):
+        return True
+    if isinstance(part, Data):
+        return any(_computes(getattr(part, name)) for name in part.__struct_fields__)
+    return False
+
+
 def check_graph(graph: Graph, *, require_sinks: bool = False) -> CheckedGraph:
     """Check everything that the builder would have checked.
 
@@ -96,10 +123,12 @@ def check_graph(graph: Graph, *, require_sinks: bool = False) -> CheckedGraph:
     shapes: dict[Input, Shape] = {}
     consumers: dict[Input, list[tuple[str, int]]] = {}
     columns = 0
+    tapped = {arc for box in graph.boxes for arc in box.inputs if arc.port == "dead"}
     for box in graph.boxes:
         label = label_of(box)
         inputs = [_input(arc, shapes, label) for arc in box.inputs]
-        for port in ports_of(box):
+        taps = [port for port in taps_of(box) if Input(box.id, port) in tapped] if tapped else []
+        for port in (*ports_of(box), *taps):
             shapes[Input(box.id, port)] = shape_of(box, inputs, label=label, port=port)
         for index, arc in enumerate(box.inputs):
             consumers.setdefault(arc, []).append((box.id, index))

@@ -108,5 +108,7 @@ def _sources(box: Box, above: Mapping[str, Box]) -> str:
         origin = above[arc.box]
         if isinstance(origin, Source):
             names.add(f"{origin.id}.{arc.port}" if arc.port else origin.id)
+        elif arc.port:  # which way of a box with several outputs: ``.otherwise``
+            names.add(f".{arc.port}")
         stack.extend(origin.inputs)
     return ",".join(sorted(names))

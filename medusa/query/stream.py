@@ -8,12 +8,22 @@ from medusa.query.stream_order import OrderMethods
 from medusa.query.stream_rows import RowMethods
 from medusa.query.stream_tables import TableMethods
 from medusa.query.stream_user import UserMethods
+from medusa.query.stream_window_kinds import WindowKindMethods
 from medusa.query.stream_windows import WindowMethods
 
 __all__ = ["Stream"]
 
 
-class Stream(RowMethods, WindowMethods, JoinMethods, FlowMethods, OrderMethods, UserMethods, TableMethods):
+class Stream(
+    RowMethods,
+    WindowMethods,
+    WindowKindMethods,
+    JoinMethods,
+    FlowMethods,
+    OrderMethods,
+    UserMethods,
+    TableMethods,
+):
     """The output of a box; immutable. Its methods add boxes to the query and give their output."""
 
     __slots__ = ()

@@ -44,11 +44,14 @@ class Operator(ABC):
         boundary_us: the last boundary that was emitted.
         moved_us: when that was, as the driver told the time; None: never, or it tells none.
         inputs_us: the last boundary of each input.
+        boundary_ports: the ports by which boundaries leave.
+        dropped: rows that the box was told to leave out.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
     """
 
     kind: str = ""
+    boundary_ports: tuple[str, ...] = ("",)
     takes_tentative: bool = False
 
     def __init__(self, id: str, *, inputs: int) -> None:
@@ -60,6 +63,7 @@ class Operator(ABC):
         self.late = 0
         self.ahead = 0
         self.dead = 0
+        self.dropped = 0
         self.tentative = 0
         self.busy_us = 0
         self.now = Now()
@@ -127,7 +131,10 @@ class Operator(ABC):
         if time_us > self.boundary_us:
             self.boundary_us = time_us
             self.moved_us = self.now.us
-            self.emit(Boundary(time_us))
+            for port in self.boundary_ports:
+                self.emit(Boundary(time_us), port)
+            if time_us >= END_US:
+                self.emit(Boundary(time_us), "dead")  # which has no time
 
     # What is asked about it
 
@@ -156,6 +163,8 @@ class Operator(ABC):
                 "counts": [self.rows_in, self.rows_out, self.late, self.dead],
             }
         )
+        if self.dropped:
+            state.meta["dropped"] = self.dropped
         self.save_more(state)
         return state
 
@@ -167,10 +176,11 @@ class Operator(ABC):
         """
         inputs = _integers(state.meta["inputs_us"], len(self.inputs_us))
         counts = _integers(state.meta["counts"], 4)
-        (boundary,) = _integers([state.meta["boundary_us"]], 1)
+        boundary, dropped = _integers([state.meta["boundary_us"], state.meta.get("dropped", 0)], 2)
         self.load_more(state)
         self.inputs_us, self.boundary_us = inputs, boundary
         self.rows_in, self.rows_out, self.late, self.dead = counts
+        self.dropped = dropped
 
     def save_more(self, state: BoxState) -> None:  # noqa: B027  most boxes hold nothing more
         """Add what this kind of box holds besides."""

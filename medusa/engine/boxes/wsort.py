@@ -1,0 +1,121 @@
+"""WSort: sorts for a length of stream time; what comes too late for the order is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from medusa.elements import END_US, Train
+from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.wsort_rule import Tops, judge
+from medusa.engine.columns import Columns
+from medusa.engine.dead import DeadLetters
+from medusa.engine.held import Ints, Timed, Waiting, concat_timed, load_timed, save_timed
+from medusa.engine.keyed import KeyIds, one_batch, order_codes
+from medusa.engine.rows import on_time_rows
+from medusa.query.boxes import Schema, WSort
+from medusa.query.expression import Column, Named
+from medusa.query.types import schema_to_arrow
+
+__all__ = ["WSortBox"]
+
+
+class WSortBox(Operator):
+    """Rows are taken by (time, position) once the boundary has passed their time, so that the answer
+    depends on times and not on when boundaries came."""
+
+    kind = "wsort"
+    boundary_ports = ("", "dropped")
+
+    def __init__(self, spec: WSort, *, input: Schema, letters: DeadLetters) -> None:
+        super().__init__(spec.id, inputs=1)
+        self._timeout_us = spec.timeout_us
+        self._columns = Columns(self, letters, [*spec.keys, Named(spec.column, Column(spec.column))], input)
+        *key_types, self._type = self._columns.types
+        self._ids = KeyIds([key.name for key in spec.keys], key_types)
+        self._schema = schema_to_arrow(input)
+        self._waiting = Waiting(self._schema)
+        # Rows taken that haven't left, by (time, position).
+        self._held = Timed.none(self._schema)
+        self._tops = Tops()
+
+    def on_train(self, input: int, train: Train) -> None:
+        kept = on_time_rows(train)
+        self.late += len(train) - len(kept)
+        whole, _ = self._columns.compute(kept)
+        if len(whole):
+            self._waiting.add(Timed.of(whole))
+
+    def on_boundary(self, time_us: int) -> None:
+        ready = self._waiting.ready(time_us)
+        if ready is not None or (len(self._held) and self._held.times[0] + self._timeout_us <= time_us):
+            self._step(ready, time_us)
+        self.advance(min(time_us, int(self._held.times[0])) if len(self._held) else time_us)
+
+    def _step(self, ready: Timed | None, time_us: int) -> None:
+        old = len(self._held)
+        rows = self._held if ready is None else concat_timed([self._held, ready]) if old else ready
+        groups, codes, nulls = self._codes(rows)
+        found = judge(rows.times, groups, codes, nulls, self._tops, self._timeout_us, time_us)
+        gone = found.below
+        gone[:old] = False  # they were judged when they came
+        if gone.any():
+            dropped = rows.pick(np.flatnonzero(gone))
+            self.dropped += len(dropped)
+            self.emit(dropped.train(), "dropped")
+        leaves = ~gone & (found.leaves_us <= time_us)
+        chosen = np.flatnonzero(leaves)
+        if len(chosen):
+            at_us = found.leaves_us[chosen]
+            # At one moment first those that waited, then those that came at it.
+            came = at_us == rows.times[chosen]
+            order = np.lexsort((chosen, found.ranks[chosen], came, at_us))
+            self.emit_train(rows.pick(chosen[order]).train())
+        self._held = rows.pick(np.flatnonzero(~gone & ~leaves))
+
+    def _codes(self, rows: Timed) -> tuple[Ints, Ints, pa.Array | None]:
+        _, (*keys, column) = self._columns.compute(rows.train())
+        groups = self._ids.map(keys) if keys else np.zeros(len(rows), np.int64)
+        return groups, *order_codes(column, self._type)
+
+    # What is asked about it
+
+    def state_bytes(self) -> int:
+        return int(self._held.batch.nbytes) + 8 * len(self._held) + self._tops.nbytes()
+
+    def queue_bytes(self) -> int:
+        return self._waiting.nbytes()
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        if self.input_us >= END_US:
+            return "finished"
+        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+        return f"sorts {len(self._held)} rows, {len(self._waiting)} more wait for their time; {held}"
+
+    # State
+
+    def _tops_schema(self) -> pa.Schema:
+        return pa.schema([*self._ids.schema, ("@level", pa.int64()), ("@top", pa.int64())])
+
+    def save_more(self, state: BoxState) -> None:
+        self._waiting.save(state, "waiting")
+        save_timed(state, "held", [self._held] if len(self._held) else [], self._schema)
+        keys = self._ids.keys().columns if self._ids.schema else []
+        groups = len(self._ids) if keys else 1
+        self._tops.grow(groups)
+        tops = [pa.array(self._tops.levels[:groups]), pa.array(self._tops.codes[:groups])]
+        batch = pa.RecordBatch.from_arrays([*keys, *tops], schema=self._tops_schema())
+        state.tables["tops"] = pa.Table.from_batches([batch])
+
+    def load_more(self, state: BoxState) -> None:
+        self._waiting.load(state, "waiting")
+        held = load_timed(state, "held", self._schema)
+        self._held = concat_timed(held).sorted() if held else self._held
+        *keys, levels, codes = one_batch(expect_table(state.tables, "tops", self._tops_schema())).columns
+        if levels.null_count or codes.null_count:
+            raise ValueError("a null among the tops")
+        if keys:
+            self._ids.load(pa.RecordBatch.from_arrays(keys, schema=self._ids.schema))
+        self._tops.load(levels.to_numpy(), codes.to_numpy())
