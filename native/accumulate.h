@@ -66,7 +66,7 @@ typedef enum {
 typedef struct md_aggregate {
     md_function function;
     int32_t input;    /* -1: rows are counted (MD_COUNT only) */
-    double parameter; /* quantiles: the fraction, in [0, 1]; else 0 */
+    double parameter; /* quantiles: the fraction, in [0, 1]; avg of decimals: 10^scale (0: 1); else 0 */
 } md_aggregate;
 
 /* What the words of a column are. */

@@ -114,7 +114,7 @@ static void finish_decimal(const md_table *table, const md_plan_input *in, md_ag
         int64_t id = AT(order, k), count = counts[id].i;
         valid[k] = count > 0;
         if (a.function == MD_AVG) {
-            out[k].f = decimal_mean(table, in, id, count > 0 ? count : 1);
+            out[k].f = decimal_mean(table, in, id, count > 0 ? count : 1) / (a.parameter > 0 ? a.parameter : 1);
         } else if (count > 0 && !decimal_fits(table, in, id, &sum)) {
             valid[k] = 2;
             ++*failed;

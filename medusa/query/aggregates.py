@@ -9,25 +9,45 @@ from typing import TYPE_CHECKING
 from medusa.errors import QueryError
 from medusa.query.boxes import AGGREGATE_FUNCTIONS, AggregateCall, Field
 from medusa.query.suggest import did_you_mean
-from medusa.query.types import NULL, is_decimal, is_float, is_integer
+from medusa.query.types import NULL, TIMESTAMP, decimal_parts, is_decimal, is_float, is_integer
+from medusa.query.user_aggregates import declared_by
 
 if TYPE_CHECKING:
     from medusa.query.column import Expr
+    from medusa.query.expression import Expression
 
 __all__ = [
     "AggregateSpec",
     "aggregate_call",
+    "approx_count_distinct",
+    "approx_quantile",
     "avg",
     "combined",
     "count",
     "count_distinct",
+    "first",
+    "last",
     "max",
+    "median",
     "min",
+    "quantile",
     "result_type",
     "state_fields",
+    "stddev",
     "sum",
+    "user",
     "variance",
 ]
+
+QUANTILES = ("quantile", "approx_quantile")
+_SYNONYMS = {
+    "mean": "avg",
+    "var_samp": "variance",
+    "stddev_samp": "stddev",
+    "quantile_cont": "quantile",
+}
+_MEDIAN = 0.5
+DECIMAL_SCALES = range(39)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +56,14 @@ class AggregateSpec:
 
     function: str
     arg: Expr | str | None = None
+    parameter: float | str | None = None
+    version: int | None = None
+    more: tuple[Expr | str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"md.{self.function}({'' if self.arg is None else repr(self.arg)})"
+        args = [repr(arg) for arg in (self.arg, *self.more) if arg is not None]
+        args += [] if self.parameter is None else [repr(self.parameter)]
+        return f"md.{self.function}({', '.join(args)})"
 
 
 def count(arg: Expr | str | None = None) -> AggregateSpec:
@@ -50,34 +75,124 @@ def sum(arg: Expr | str) -> AggregateSpec:
     """Sum of the values that aren't null; null where there is none.
 
     int64 for integers and bools (kept in 128 bits; a sum that doesn't fit int64 fails its group),
-    float64 for floats (added in row order).
+    float64 for floats (added in row order), ``decimal128(38, s)`` for decimals (exact; one of more than 38
+    digits fails its group).
     """
     return AggregateSpec("sum", arg)
 
 
 def min(arg: Expr | str) -> AggregateSpec:
-    """Least value, of the argument's type; NaN is the greatest of floats. Null where there is none."""
+    """Least value, of the argument's type: NaN is the greatest of floats, text and binary compare by
+    bytes, false is less than true. Null where there is none."""
     return AggregateSpec("min", arg)
 
 
 def max(arg: Expr | str) -> AggregateSpec:
-    """Greatest value, of the argument's type; NaN is the greatest of floats. Null where there is none."""
+    """Greatest value, of the argument's type, in the order of ``min``. Null where there is none."""
     return AggregateSpec("max", arg)
 
 
 def avg(arg: Expr | str) -> AggregateSpec:
-    """Mean of the values that aren't null, float64; null where there is none."""
+    """Mean of the values that aren't null, float64 (of decimals too); null where there is none."""
     return AggregateSpec("avg", arg)
 
 
 def variance(arg: Expr | str) -> AggregateSpec:
-    """Sample variance (ddof 1), float64; null below two values."""
+    """Sample variance (ddof 1), float64; null below two values. Decimals count as float64."""
     return AggregateSpec("variance", arg)
 
 
-def count_distinct(arg: Expr | str) -> AggregateSpec:
-    """How many different values that aren't null there are, exactly. int64."""
-    return AggregateSpec("count_distinct", arg)
+def stddev(arg: Expr | str) -> AggregateSpec:
+    """Sample standard deviation (ddof 1): the square root of ``variance``. float64; null below two values."""
+    return AggregateSpec("stddev", arg)
+
+
+def first(arg: Expr | str) -> AggregateSpec:
+    """The value of the row with the least time among those where it isn't null; of equal times that of the
+    earlier row. Any type; null where there is none."""
+    return AggregateSpec("first", arg)
+
+
+def last(arg: Expr | str) -> AggregateSpec:
+    """The value of the row with the greatest time among those where it isn't null; of equal times that of
+    the later row. Any type; null where there is none."""
+    return AggregateSpec("last", arg)
+
+
+def count_distinct(arg: Expr | str, *, approximate: bool = False) -> AggregateSpec:
+    """How many different values that aren't null there are. int64.
+
+    Args:
+        approximate: by HyperLogLog: as ``approx_count_distinct``.
+    """
+    return AggregateSpec("approx_count_distinct" if approximate else "count_distinct", arg)
+
+
+def approx_count_distinct(arg: Expr | str) -> AggregateSpec:
+    """About how many different values that aren't null there are. int64.
+
+    HyperLogLog of 4,096 registers with Ertl's estimator: exact up to 256 different values (but for hashes
+    of 64 bits that meet, of text), then with a standard error of 1.6 %, in at most 4 KiB a group.
+    """
+    return AggregateSpec("approx_count_distinct", arg)
+
+
+def quantile(arg: Expr | str, q: float, *, approximate: bool = False) -> AggregateSpec:
+    """The quantile of the values that aren't null, float64; null where there is none.
+
+    Exactly, by linear interpolation between the two nearest values (DuckDB's ``quantile_cont``), from all
+    values of the group: 8 bytes each are kept. NaN is the greatest.
+
+    Args:
+        q: the fraction, from 0 to 1.
+        approximate: as ``approx_quantile``.
+    """
+    return AggregateSpec("approx_quantile" if approximate else "quantile", arg, q)
+
+
+def approx_quantile(arg: Expr | str, q: float) -> AggregateSpec:
+    """An estimate of the value of rank floor(q (n - 1)), float64; null where there is none.
+
+    Within 1/256 (0.4 %) of that value while the values of the group lie in at most 4,104 buckets, 128 of
+    which span a factor of two; whenever there are more, the bound doubles. At most 64 KiB a group. The
+    estimate depends on the values only, not on their order.
+    """
+    return AggregateSpec("approx_quantile", arg, q)
+
+
+def median(arg: Expr | str, *, approximate: bool = False) -> AggregateSpec:
+    """``quantile(arg, 0.5)``."""
+    return quantile(arg, _MEDIAN, approximate=approximate)
+
+
+def user(aggregate: str | type, *args: Expr | str, version: int = 1) -> AggregateSpec:
+    """An aggregate of yours, a class registered with ``@md.register(name, version)``.
+
+    See the documentation of aggregates for what the class has: ``inputs``, ``state``, ``result``,
+    ``init``, ``add``, ``merge`` and ``finish``. Rows where any argument is null are skipped.
+
+    Args:
+        aggregate: its name, or the class.
+        args: its arguments in order, at least one.
+        version: of the name; a class tells its own.
+    """
+    from medusa.query.registry import reference
+
+    name = aggregate
+    if not isinstance(aggregate, str):
+        known = reference(aggregate)
+        if not known.name:
+            raise QueryError(
+                f"md.user: {getattr(aggregate, '__qualname__', aggregate)!s:.80} is not registered",
+                hint='write @md.register("name", version=1) above the class',
+                code="query.function",
+            )
+        name, version = known.name, known.version
+    if not args:
+        raise QueryError(
+            f"md.user({name!r}): needs an argument", hint='md.user("name", "x")', code="query.aggregate"
+        )
+    return AggregateSpec("user", args[0], str(name), version, args[1:])
 
 
 def aggregate_call(name: str, value: object, *, box: str) -> AggregateCall:
@@ -92,24 +207,50 @@ def aggregate_call(name: str, value: object, *, box: str) -> AggregateCall:
     if isinstance(value, str):
         from medusa.query.parse import parse_aggregate
 
-        function, arg = parse_aggregate(value, box=what)
-    elif isinstance(value, AggregateSpec):
-        function = value.function
-        arg = None if value.arg is None else as_tree(value.arg, box=what)
-    else:
+        function, parsed, parameter = parse_aggregate(value, box=what)
+        return _call(name, function, parsed, parameter, what)
+    if not isinstance(value, AggregateSpec):
         raise QueryError(
             f"{what}: expected an aggregate, got {type(value).__name__}",
             hint='md.count(), md.sum("bytes") or the text "sum(bytes)"',
             code="query.aggregate",
         )
-    return AggregateCall(name, function, arg)
+    arg = None if value.arg is None else as_tree(value.arg, box=what)
+    if value.function == "user":
+        more = tuple(as_tree(each, box=what) for each in value.more)
+        return AggregateCall(name, "user", arg, value.parameter, value.version, more or None)
+    return _call(name, value.function, arg, value.parameter, what)
 
 
-def result_type(call: AggregateCall, arg_type: str | None, *, box: str) -> str:
+def _call(name: str, function: str, arg: Expression | None, parameter: object, what: str) -> AggregateCall:
+    """Synonyms resolved; the fraction of a quantile checked."""
+    function = _SYNONYMS.get(function, function)
+    if function == "median" and parameter is None:
+        function, parameter = "quantile", _MEDIAN
+    if function not in QUANTILES:
+        if parameter is not None:
+            raise QueryError(f"{what}: {function} takes one argument, got 2", code="query.aggregate")
+        return AggregateCall(name, function, arg)
+    return AggregateCall(name, function, arg, _fraction(parameter, function, what))
+
+
+def _fraction(value: object, function: str, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        came = "none" if value is None else repr(value)[:40]
+        raise QueryError(
+            f"{what}: {function} takes a fraction from 0 to 1 as its second argument, got {came}",
+            hint=f'md.{function}("column", 0.95)',
+            code="query.aggregate",
+        )
+    return float(value)
+
+
+def result_type(call: AggregateCall, arg_type: str | None, *, box: str, more: tuple[str, ...] = ()) -> str:
     """The type of an aggregate's column.
 
     Args:
         arg_type: the type of its argument; None without one.
+        more: those of the further arguments of a ``user`` aggregate.
 
     Raises:
         QueryError: no such aggregate, or not for this type.
@@ -122,6 +263,12 @@ def result_type(call: AggregateCall, arg_type: str | None, *, box: str) -> str:
             hint=did_you_mean(function, AGGREGATE_FUNCTIONS),
             code="query.aggregate",
         )
+    if function in QUANTILES:
+        _fraction(call.parameter, function, what)
+    elif function != "user" and call.parameter is not None:
+        raise QueryError(f"{what}: {function} takes no parameter", code="query.aggregate")
+    if function != "user" and (call.version is not None or call.more is not None):
+        raise QueryError(f"{what}: {function} takes one argument and no version", code="query.aggregate")
     if arg_type is None:
         if function != "count":
             raise QueryError(
@@ -130,42 +277,44 @@ def result_type(call: AggregateCall, arg_type: str | None, *, box: str) -> str:
                 code="query.aggregate",
             )
         return "int64"
+    if function == "user":
+        return declared_by(call, what=what).check((arg_type, *more), what=what)
     if _takes(function, arg_type):
-        if function in ("count", "count_distinct"):
+        if function in ("count", "count_distinct", "approx_count_distinct"):
             return "int64"
-        if function in ("min", "max"):
+        if function in ("min", "max", "first", "last"):
             return arg_type
-        return "float64" if function != "sum" or is_float(arg_type) else "int64"
-    expected = {
-        "count": "any type but decimal",
-        "count_distinct": "any type but decimal",
-        "min": "numbers, bools, dates and times",
-        "max": "numbers, bools, dates and times",
-    }.get(function, "integers, floats and bools")
-    raise QueryError(
-        f"{what}: {function} takes {expected}, got {arg_type}",
-        hint="cast it to float64" if is_decimal(arg_type) else "",
-        code="query.aggregate",
-    )
+        if function != "sum" or is_float(arg_type):
+            return "float64"
+        return f"decimal128(38, {decimal_parts(arg_type)[1]})" if is_decimal(arg_type) else "int64"
+    if function in QUANTILES:
+        expected = "integers, floats and decimals"
+    else:
+        numbers = function in ("sum", "avg", "variance", "stddev")
+        expected = "integers, floats, decimals and bools" if numbers else "a column, not a bare NULL"
+    raise QueryError(f"{what}: {function} takes {expected}, got {arg_type}", code="query.aggregate")
 
 
 def _takes(function: str, type: str) -> bool:
-    if is_decimal(type) or type == NULL:
+    if type == NULL:
         return False
-    if function in ("count", "count_distinct"):
-        return True
-    if function in ("min", "max"):
-        return type not in ("utf8", "binary")
-    return type == "bool" or is_integer(type) or is_float(type)
+    number = is_integer(type) or is_float(type) or is_decimal(type)
+    if function in QUANTILES:
+        return number
+    return number or type == "bool" or function not in ("sum", "avg", "variance", "stddev")
 
 
 def state_fields(call: AggregateCall, arg_type: str | None) -> tuple[Field, ...]:
     """The columns in which a ``partial`` window sends this aggregate: ``name.suffix``.
 
     count ``n``; sum and avg ``n`` and of integers and bools ``lo``, ``hi`` (a 128-bit two's
-    complement sum: ``hi * 2**64 + lo``, ``lo`` read as unsigned), of floats ``sum``; min and max
-    ``value`` (null: no value); variance ``n``, ``mean``, ``m2``; count_distinct ``set`` (the packed
-    values; ``texts`` of utf8 and binary). ``n`` counts values that aren't null.
+    complement sum: ``hi * 2**64 + lo``, ``lo`` read as unsigned), of decimals of scale s besides
+    ``top<s>`` (192 bits; in units of the last digit), of floats ``sum``; min and max ``value`` (null: no
+    value); first and last ``at`` (the row's time) and ``value``; variance and stddev ``n``, ``mean``,
+    ``m2``; count_distinct ``set`` (the packed values; ``texts`` of utf8, binary and decimals);
+    approx_count_distinct ``hll``, quantile ``values``, approx_quantile ``buckets`` (the bytes that
+    native/sketch_kinds.h describes); user aggregates what their class declares. ``n`` counts values that
+    aren't null.
     """
     parts: tuple[tuple[str, str], ...]
     match call.function:
@@ -175,13 +324,26 @@ def state_fields(call: AggregateCall, arg_type: str | None) -> tuple[Field, ...]
             parts = (("n", "int64"), ("sum", "float64"))
         case "sum" | "avg":
             parts = (("n", "int64"), ("lo", "int64"), ("hi", "int64"))
+            if is_decimal(arg_type or ""):
+                parts = (*parts, (f"top{decimal_parts(arg_type or '')[1]}", "int64"))
         case "min" | "max":
             parts = (("value", arg_type or NULL),)
-        case "variance":
+        case "first" | "last":
+            parts = (("at", TIMESTAMP), ("value", arg_type or NULL))
+        case "variance" | "stddev":
             parts = (("n", "int64"), ("mean", "float64"), ("m2", "float64"))
+        case "approx_count_distinct":
+            parts = (("hll", "binary"),)
+        case "quantile":
+            parts = (("values", "binary"),)
+        case "approx_quantile":
+            parts = (("buckets", "binary"),)
+        case "user":
+            parts = tuple((field.name, field.type) for field in declared_by(call, what=call.name).state)
         case _:
             # How values are packed depends on their type, which the receiver can't know otherwise.
-            parts = (("texts" if arg_type in ("utf8", "binary") else "set", "binary"),)
+            texts = arg_type in ("utf8", "binary") or is_decimal(arg_type or "")
+            parts = (("texts" if texts else "set", "binary"),)
     return tuple(Field(f"{call.name}.{suffix}", type) for suffix, type in parts)
 
 
@@ -194,14 +356,19 @@ def combined(call: AggregateCall, states: Mapping[str, str], *, box: str) -> tup
     Raises:
         QueryError: the columns aren't the state of this aggregate.
     """
-    candidates: list[str | None] = ["int64", "float64", "utf8"]
-    if call.function in ("min", "max"):
+    if call.function == "user":
+        user_fields = state_fields(call, None)
+        if all(states.get(field.name) == field.type for field in user_fields):
+            return declared_by(call, what=f"{box}: aggregate {call.name!r}").result, user_fields
+    decimals = [f"decimal128(38, {scale})" for scale in DECIMAL_SCALES if f"{call.name}.top{scale}" in states]
+    candidates: list[str | None] = [*decimals, "int64", "float64", "utf8"]
+    if call.function in ("min", "max", "first", "last"):
         candidates = [states.get(f"{call.name}.value")]
     if call.function == "count" and call.arg is None:
         candidates = [None]
     for arg_type in candidates:
         fields = state_fields(call, arg_type)
-        if all(states.get(field.name) == field.type for field in fields):
+        if call.function != "user" and all(states.get(field.name) == field.type for field in fields):
             return result_type(call, arg_type, box=box), fields
     expected = ", ".join(field.name for field in state_fields(call, "int64"))
     raise QueryError(

@@ -80,8 +80,11 @@ def parse(text: str, *, box: str = "expression") -> Expression:
     return made
 
 
-def parse_aggregate(text: str, *, box: str = "aggregate") -> tuple[str, Expression | None]:
-    """(function, argument) of the text of one aggregate call, e.g. ``sum(bytes)``, ``count(*)``.
+def parse_aggregate(
+    text: str, *, box: str = "aggregate"
+) -> tuple[str, Expression | None, int | float | None]:
+    """(function, argument, parameter) of the text of one aggregate call: ``sum(bytes)``, ``count(*)``,
+    ``quantile(bytes, 0.9)``.
 
     Raises:
         QueryError: it is no call of one function.
@@ -97,12 +100,14 @@ def parse_aggregate(text: str, *, box: str = "aggregate") -> tuple[str, Expressi
             raise reader.refused(node, "DISTINCT is for count(DISTINCT column) only")
         name, args = "count_distinct", inner
     if name == "count" and (not args or (len(args) == 1 and isinstance(args[0], exp.Star))):
-        return name, None
-    if len(args) != 1:
+        return name, None, None
+    second = reader.read(args[1]) if len(args) == 2 else None
+    parameter = second.value if isinstance(second, Literal) else None
+    if len(args) not in (1, 2) or (second is not None and not isinstance(parameter, int | float)):
         raise reader.refused(node, f"{name} takes one argument, got {len(args)}")
     arg = reader.read(args[0])
     tree.check_limits(arg, box=box)
-    return name, arg
+    return name, arg, parameter  # type: ignore[return-value]
 
 
 class Reader:

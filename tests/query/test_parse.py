@@ -324,12 +324,13 @@ def test_just_within_the_limits() -> None:
 
 
 def test_aggregates_as_text() -> None:
-    assert parse_aggregate("count(*)") == ("count", None)
-    assert parse_aggregate("COUNT()") == ("count", None)
-    assert parse_aggregate("sum(a * b)") == ("sum", call("mul", A, B))
-    assert parse_aggregate("count(a)") == ("count", A)
-    assert parse_aggregate("count(DISTINCT a)") == ("count_distinct", A)
-    assert parse_aggregate("count_distinct(a)") == ("count_distinct", A)
+    assert parse_aggregate("count(*)") == ("count", None, None)
+    assert parse_aggregate("COUNT()") == ("count", None, None)
+    assert parse_aggregate("sum(a * b)") == ("sum", call("mul", A, B), None)
+    assert parse_aggregate("count(a)") == ("count", A, None)
+    assert parse_aggregate("count(DISTINCT a)") == ("count_distinct", A, None)
+    assert parse_aggregate("count_distinct(a)") == ("count_distinct", A, None)
+    assert parse_aggregate("quantile(a, 0.9)") == ("quantile", A, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,20 @@ import pyarrow as pa
 
 from medusa._native import Batch, Window
 from medusa.elements import END_US, START_US, Kind, Train
+from medusa.engine.boxes.aggregate_calls import Calls, calls_of, combine_calls
+from medusa.engine.boxes.aggregate_user import UserAggregates
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
 from medusa.errors import DataError
-from medusa.query.boxes import Aggregate, Schema
-from medusa.query.expression import Named
-from medusa.query.types import schema_to_arrow
+from medusa.query.boxes import Aggregate, AggregateCall, Schema
+from medusa.query.expression import Expression, Named
+from medusa.query.shape import types_of
+from medusa.query.types import is_decimal, schema_to_arrow
 
-__all__ = ["AggregateBox"]
+__all__ = ["AggregateBox", "CombineBox"]
 
 
 class AggregateBox(Operator):
@@ -38,32 +41,34 @@ class AggregateBox(Operator):
     ) -> None:
         super().__init__(spec.id, inputs=1)
         self._spec = spec
-        arguments: list[Named] = []
-        calls: list[tuple[str, int]] = []
-        for call in spec.aggregates:
-            if call.arg is None:
-                calls.append((call.function, -1))
-                continue
-            known = [named.expression for named in arguments]
-            if call.arg not in known:  # sum(x) and avg(x) share their column
-                arguments.append(Named(call.name, call.arg))
-                known.append(call.arg)
-            calls.append((call.function, known.index(call.arg)))
-        self._columns = Columns(self, letters, [*spec.keys, *arguments], input)
-        self._types = self._columns.types
-        native = [native_type(type) for type in self._types]
+        calls = calls_of(spec.aggregates, types_of(input), label=f"aggregate {spec.id!r}")
+        users = {place: spec.aggregates[place] for place in calls.users}
+        arguments = calls.arguments
+        theirs = [Named(call.name, arg) for call in users.values() for arg in _arguments(call)]
+        self._columns = Columns(self, letters, [*spec.keys, *arguments, *theirs], input)
         width = len(spec.keys)
+        self._types = self._columns.types[: width + len(arguments)]
+        native = [native_type(type) for type in self._types]
         self._input_schema = pa.schema(
             [pa.field("time", TIME), *(pa.field(str(i), native_arrow(t)) for i, t in enumerate(self._types))]
         )
-        self._results = Results(spec, output, letters, timed=timed)
+        self._users: UserAggregates | None = None
+        if users:
+            self._users = UserAggregates(
+                users,
+                keys=native[:width],
+                size_us=spec.size_us,
+                advance_us=spec.advance_us,
+                label=f"aggregate {spec.id!r}",
+            )
+        self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
         self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
         self._window = Window(
             size_us=spec.size_us,
             advance_us=spec.advance_us,
             keys=native[:width],
             inputs=native[width:],
-            aggregates=calls,
+            aggregates=calls.native,
             stage=spec.stage,
         )
 
@@ -74,8 +79,21 @@ class AggregateBox(Operator):
         if not len(whole):
             return
         columns = [whole.times]
-        columns += [widen(array, type) for array, type in zip(arrays, self._types, strict=True)]
+        columns += [widen(array, type) for array, type in zip(arrays, self._types, strict=False)]
         self._window.add(pa.RecordBatch.from_arrays(columns, schema=self._input_schema))
+        if self._users is not None:
+            self._add_users(self._users, columns, arrays)
+
+    def _add_users(self, users: UserAggregates, columns: list[pa.Array], arrays: list[pa.Array]) -> None:
+        width, at = len(self._spec.keys), len(self._types)
+        arguments = {}
+        for place, call in enumerate(self._spec.aggregates):
+            if call.function == "user":
+                count = len(_arguments(call))
+                arguments[place] = arrays[at : at + count]
+                at += count
+        names = self._input_schema.names[1 : 1 + width]
+        users.add(as_int64(columns[0]), _batch(columns[1 : 1 + width], names), arguments)
 
     def on_boundary(self, time_us: int) -> None:
         for train in self._results.trains(self, self._window.close(time_us), self._window.failed()):
@@ -85,10 +103,12 @@ class AggregateBox(Operator):
             self._ticks = time_us // early_us
             for train in self._results.trains(self, self._window.early(), None):
                 self.emit_train(replace(train, kind=Kind.TENTATIVE))
+        if self._users is not None:
+            self._users.forget(self._window.next_end_us() - self._spec.size_us)
         self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
 
     def state_bytes(self) -> int:
-        return self._window.nbytes()
+        return self._window.nbytes() + (self._users.nbytes() if self._users is not None else 0)
 
     def waits_for(self, names: Sequence[str]) -> str:
         if self.input_us >= END_US:
@@ -106,6 +126,8 @@ class AggregateBox(Operator):
         groups = pa.Table.from_batches([pa.record_batch(self._window.state())])
         state.tables["groups"] = groups.rename_columns([self._readable(name) for name in groups.schema.names])
         state.meta["position"] = list(self._window.position())
+        if self._users is not None:
+            state.tables["users"] = self._users.save()
 
     def load_more(self, state: BoxState) -> None:
         fresh = pa.record_batch(self._window.state())
@@ -113,13 +135,16 @@ class AggregateBox(Operator):
         columns = expect_table(state.tables, "groups", schema).combine_chunks().columns
         arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
         boundary, taken = state.meta["position"]
-        self._window.load(pa.RecordBatch.from_arrays(arrays, schema=fresh.schema), boundary, taken)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=fresh.schema)
+        self._window.load(rows, boundary, taken)
+        if self._users is not None:
+            self._users.load(rows, expect_table(state.tables, "users", self._users.schema()))
 
     def _readable(self, name: str) -> str:
         """Names of native state in the words of the query: ``k0`` is a key, ``a0.n`` of an aggregate."""
         head, dot, suffix = name.partition(".")
         if dot and head[1:].isdigit():
-            return f"{self._spec.aggregates[int(head[1:])].name}.{suffix}"
+            return f"{self._results.name_of(int(head[1:]))}.{suffix}"
         if head[:1] == "k" and head[1:].isdigit():
             return f"key.{self._spec.keys[int(head[1:])].name}"
         return name
@@ -138,30 +163,38 @@ class CombineBox(Operator):
         self, spec: Aggregate, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
     ) -> None:
         super().__init__(spec.id, inputs=len(spec.inputs))
+        self._spec = spec
         self._types = [field.type for field in input]
         self._schema = schema_to_arrow(input)
         width = len(spec.keys)
         states = {field.name: field.type for field in input[2 + width :]}
-        arguments: list[str] = []
-        calls: list[tuple[str, int]] = []
-        for call in spec.aggregates:
-            if call.arg is None:
-                calls.append((call.function, -1))
-            else:
-                # One input each: the state columns of an aggregate stand alone.
-                calls.append((call.function, len(arguments)))
-                arguments.append(native_type(_argument_type(call.name, call.function, states)))
-        self._results = Results(spec, output, letters, timed=timed)
-        self._input_schema = pa.schema(
-            [pa.field(f.name, TIME if i < 2 else native_arrow(f.type)) for i, f in enumerate(input)]
-        )
+        calls, arguments, columns = combine_calls(spec.aggregates, states)
+        names = list(states)
+        head = list(range(2 + width))
+        self._places = [*head, *(2 + width + names.index(name) for name in columns)]
+        self._counts = -1 in calls.places  # the native window needs a state: of one row each
+        self._users: UserAggregates | None = None
+        if calls.users:
+            self._users = UserAggregates(
+                {place: spec.aggregates[place] for place in calls.users},
+                keys=[native_type(type) for type in self._types[2 : 2 + width]],
+                size_us=spec.size_us,
+                advance_us=spec.advance_us,
+                combine=True,
+                label=f"aggregate {spec.id!r}",
+            )
+        self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
+        fields = [
+            pa.field(input[i].name, TIME if i < 2 else native_arrow(input[i].type)) for i in self._places
+        ]
+        self._input_schema = pa.schema([*fields, *([pa.field("n", pa.int64())] * self._counts)])
         self._make_window = partial(
             Window,
             size_us=spec.size_us,
             advance_us=spec.advance_us,
             keys=[native_type(type) for type in self._types[2 : 2 + width]],
             inputs=arguments,
-            aggregates=calls,
+            aggregates=calls.native,
             stage="combine",
         )
         self._window = self._make_window()
@@ -188,6 +221,8 @@ class CombineBox(Operator):
         if batch.num_rows == 0:
             return
         self._make_window().add(self._widened(batch))
+        if self._users is not None:
+            self._users.check_states(_by_name(batch))
         ends = as_int64(batch.column(1))
         if (ends[1:] < ends[:-1]).any():
             raise ValueError("the windows don't come in order of their ends")
@@ -205,7 +240,7 @@ class CombineBox(Operator):
                 # Windows leave by their end, so those that are complete are the first rows.
                 ready = int(as_int64(batch.column(1)).searchsorted(time_us, side="right"))
                 if ready:
-                    self._window.add(self._widened(batch.slice(0, ready)))
+                    self._take(batch.slice(0, ready))
                 if ready < batch.num_rows:
                     rest.append(batch.slice(ready))
             self._waiting[input] = rest
@@ -213,9 +248,20 @@ class CombineBox(Operator):
             self.emit_train(train)
         self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
 
+    def _take(self, batch: pa.RecordBatch) -> None:
+        rows = self._widened(batch)
+        self._window.add(rows)
+        if self._users is not None:
+            width = len(self._spec.keys)
+            keys = rows.select(list(range(2, 2 + width))) if width else rows
+            self._users.add_states(as_int64(batch.column(0)), keys, _by_name(batch))
+
     def _widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = batch.columns
-        columns[2:] = [widen(c, t) for c, t in zip(columns[2:], self._types[2:], strict=True)]
+        columns = [batch.column(i) for i in self._places]
+        types = [self._types[i] for i in self._places]
+        columns[2:] = [widen(c, t) for c, t in zip(columns[2:], types[2:], strict=True)]
+        if self._counts:
+            columns.append(pa.array(np.ones(batch.num_rows, np.int64)))
         return pa.RecordBatch.from_arrays(columns, schema=self._input_schema)
 
     def state_bytes(self) -> int:
@@ -252,20 +298,35 @@ class CombineBox(Operator):
         return int(min(state.meta["inputs_us"]))
 
 
-def _argument_type(name: str, function: str, states: dict[str, str]) -> str:
-    """The type of an aggregate's argument, as far as its state columns tell and its state needs."""
-    if function in ("min", "max"):
-        return states[f"{name}.value"]
-    if function == "variance" or f"{name}.sum" in states:
-        return "float64"
-    return "utf8" if f"{name}.texts" in states else "int64"
+def _arguments(call: AggregateCall) -> list[Expression]:
+    """Of a user's aggregate."""
+    return [arg for arg in (call.arg, *(call.more or ())) if arg is not None]
+
+
+def _batch(columns: list[pa.Array], names: list[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _by_name(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
 class Results:
     """Native results as trains of the box's columns."""
 
-    def __init__(self, spec: Aggregate, output: Schema, letters: DeadLetters, *, timed: bool) -> None:
+    def __init__(
+        self,
+        spec: Aggregate,
+        output: Schema,
+        letters: DeadLetters,
+        *,
+        timed: bool,
+        calls: Calls,
+        users: UserAggregates | None,
+    ) -> None:
         self._spec = spec
+        self._calls = calls
+        self._users = users
         self._types = [field.type for field in output]
         self._schema = schema_to_arrow(output)
         self._letters = letters
@@ -277,10 +338,31 @@ class Results:
             self._bury(box, pa.record_batch(failed))
         return [self._train(pa.record_batch(batch)) for batch in batches]
 
+    def name_of(self, call: int) -> str:
+        """The aggregate of a native call."""
+        place = self._calls.places[call]
+        return self._spec.aggregates[place].name if place >= 0 else "rows"
+
     def _train(self, native: pa.RecordBatch) -> Train:
-        columns = [narrow(c, t) for c, t in zip(native.columns, self._types, strict=True)]
+        columns = native.columns if self._users is None else self._with_users(native, self._users)
+        columns = [narrow(c, t) for c, t in zip(columns, self._types, strict=True)]
         times = as_times(as_int64(native.column(1)) - 1) if self._timed else None
         return Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times)
+
+    def _with_users(self, native: pa.RecordBatch, users: UserAggregates) -> list[pa.Array]:
+        """The columns in the order of the output: those of users' aggregates in between."""
+        width = 2 + len(self._spec.keys)
+        partial = self._spec.stage == "partial"
+        theirs = users.columns(native, partial=partial)
+        ours: dict[int, list[pa.Array]] = {}
+        for number, name in enumerate(native.schema.names[width:]):
+            call = int(name.partition(".")[0][1:])
+            ours.setdefault(self._calls.places[call], []).append(native.column(width + number))
+        columns: list[pa.Array] = native.columns[:width]
+        for place in range(len(self._spec.aggregates)):
+            columns += ours.get(place, [])
+            columns += [column for (owner, _), column in theirs.items() if owner == place]
+        return columns
 
     def _bury(self, box: Operator, groups: pa.RecordBatch) -> None:
         """One dead row for each failed group, however many of its aggregates failed."""
@@ -294,5 +376,11 @@ class Results:
                 continue
             before = row
             box.dead += 1
-            call = self._spec.aggregates[index]
-            self._letters.add(DeadRow(box.id, f"aggregate {call.name!r}: its sum doesn't fit int64", row))
+            self._letters.add(
+                DeadRow(box.id, f"aggregate {self.name_of(index)!r}: {self._unfit(index)}", row)
+            )
+
+    def _unfit(self, call: int) -> str:
+        place = self._calls.places[call]
+        decimal = is_decimal(self._types[2 + len(self._spec.keys) + place])
+        return "its sum has more than 38 digits" if decimal else "its sum doesn't fit int64"

@@ -9,20 +9,40 @@ from medusa.query.expression import Expression, Named
 
 __all__ = ["AGGREGATE_FUNCTIONS", "Aggregate", "AggregateCall"]
 
-AGGREGATE_FUNCTIONS = ("count", "sum", "min", "max", "avg", "variance", "count_distinct")
+AGGREGATE_FUNCTIONS = (
+    "count",
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "variance",
+    "stddev",
+    "first",
+    "last",
+    "count_distinct",
+    "approx_count_distinct",
+    "quantile",
+    "approx_quantile",
+    "user",
+)
 
 
 class AggregateCall(Data, frozen=True):
     """One aggregate of a window: its output name, function and argument (none: ``count`` of rows).
 
     Attributes:
-        parameter: what the function asks for besides its argument, such as the fraction of a quantile.
+        parameter: what the function asks for besides its argument: the fraction of a quantile, the name
+            under which a ``user`` aggregate is registered.
+        version: of a ``user`` aggregate.
+        more: further arguments of a ``user`` aggregate.
     """
 
     name: str
     function: str
     arg: Expression | None = None
     parameter: int | float | str | None = None
+    version: int | None = None
+    more: tuple[Expression, ...] | None = None
 
 
 class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only=True):
