@@ -1,13 +1,18 @@
 """The driver of a client's mind: a thread of its own, so that heartbeats, acknowledgements and
-resending go on while the program does other things. It decides nothing."""
+resending go on while the program does other things. It decides nothing.
+
+Ctrl-C raises KeyboardInterrupt in the main thread between any two steps of Python code, also inside
+``__enter__`` of a generator, a ``Condition`` or an ``Event``: what they took is then never given
+back. So callers share only plain locks with the thread, and take them by ``with`` alone, which has no
+such gap; whatever must be done whole, closing too, the thread does, where nothing interrupts.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.runtime.zeromq import Arrival, LinkDown, Transport
@@ -25,6 +30,9 @@ NODE = "node"
 """The key of our one link."""
 
 WAIT_MAX_MS = 200
+RING_MAX_S = 60.0
+"""Waits of any length are made of such; the thread rings far more often."""
+
 SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
 
 
@@ -40,23 +48,25 @@ class ClientLoop:
         name: made up, unique; the node knows us by it.
         node: what the node calls itself; empty until it has answered.
         timeout_us: how long calls wait for an answer.
+        lock: held by whoever uses the mind.
     """
 
     def __init__(self, address: str, timeout_us: int) -> None:
         self.name = f"client-{secrets.token_hex(8)}"
         self.node = ""
         self.timeout_us = timeout_us
+        self.lock = threading.RLock()
         self._address = address
-        self._transport = Transport(listen=None, peers={NODE: address})
-        self._changed = threading.Condition()
+        self._transport: Transport | None = None
+        self._bells: list[threading.Lock] = []
         self._mind: ClientMind | None = None
         self._failure: LinkError | None = None
         self._closed = False
+        self._driving = threading.Lock()
         self._wake_at_us = 0
         self._said_hello_us = 0
-        self._thread = threading.Thread(target=self._drive, name="medusa-client", daemon=True)
-        self._thread.start()
         try:
+            threading.Thread(target=self._drive, name="medusa-client", daemon=True).start()
             self.wait(lambda: self._mind is not None and self._mind.up, f"node at {address}", timeout_us)
         except BaseException:
             self.close()
@@ -65,16 +75,27 @@ class ClientLoop:
     # --- the thread -------------------------------------------------------------------------------
 
     def _drive(self) -> None:
-        try:
-            while not self._closed:
-                self._turn()
-        except Exception as error:
-            self._fail(LinkError(f"the client stopped: {type(error).__name__}: {error}", code="link.client"))
+        with self._driving:
+            try:
+                transport = self._transport = Transport(listen=None, peers={NODE: self._address})
+                try:
+                    while not self._closed:
+                        self._turn(transport)
+                    self._part(transport)
+                finally:
+                    with self.lock:  # Nobody wakes it meanwhile.
+                        transport.close()
+            except LinkError as error:
+                self._fail(error)
+            except Exception as error:
+                self._fail(
+                    LinkError(f"the client stopped: {type(error).__name__}: {error}", code="link.client")
+                )
 
-    def _turn(self) -> None:
+    def _turn(self, transport: Transport) -> None:
         left_us = self._wake_at_us - now_us()
-        events = self._transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS)))
-        with self._changed:
+        events = transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS)))
+        with self.lock:
             for event in events:
                 try:
                     if isinstance(event, Arrival):
@@ -82,13 +103,24 @@ class ClientLoop:
                     elif isinstance(event, LinkDown) and self._mind is not None:
                         self._mind.lost(now_us())
                 except RemoteProtocolError:
-                    self._transport.cut(NODE)
+                    transport.cut(NODE)
                     if self._mind is not None:
                         self._mind.lost(now_us())
                 except LinkError as error:
                     self._fail(error)
-            self._tick()
-            self._changed.notify_all()
+            self._tick(transport)
+            self._ring()
+
+    def _part(self, transport: Transport) -> None:
+        """Tell the node what we read no more, and those who wait that it is over."""
+        with self.lock:
+            try:
+                if self._mind is not None:
+                    for stream in list(self._mind.subscriptions):
+                        self._mind.unsubscribe(now_us(), stream)
+                    self._tick(transport)
+            finally:
+                self._ring()
 
     def _arrived(self, event: Arrival) -> None:
         message, payload = decode_frame(event.frames, peer=self.node or NODE)
@@ -100,7 +132,7 @@ class ClientLoop:
         elif isinstance(message, Refuse):
             raise LinkError(message.text, hint=message.hint, code=message.code)
 
-    def _tick(self) -> None:
+    def _tick(self, transport: Transport) -> None:
         now = now_us()
         if self._mind is None:
             # Who is there? The mind begins when we know.
@@ -108,7 +140,7 @@ class ClientLoop:
                 self._said_hello_us = now
                 version = limits.PROTOCOL_VERSION
                 hello = Hello(version=version, node=self.name, incarnation=0, answer=True, client=True)
-                self._transport.send(NODE, encode_frame(hello))
+                transport.send(NODE, encode_frame(hello))
             self._wake_at_us = self._said_hello_us + SESSION.hello_us
             return
         self._mind.tick(now)
@@ -116,27 +148,35 @@ class ClientLoop:
         self._wake_at_us = now + WAIT_MAX_MS * 1000 if wake_at_us is None else wake_at_us
         for effect in self._mind.outbox.take():
             if isinstance(effect, Send):
-                self._transport.send(NODE, encode_frame(effect.message, effect.payload))
+                transport.send(NODE, encode_frame(effect.message, effect.payload))
 
     def _fail(self, error: LinkError) -> None:
-        with self._changed:
+        with self.lock:
             self._failure = error
-            self._changed.notify_all()
+            self._ring()
+
+    def _ring(self) -> None:
+        """Let those who wait look again. The lock is held."""
+        bells, self._bells = self._bells, []
+        for bell in bells:
+            bell.release()
 
     # --- for callers ------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def mind(self) -> Iterator[ClientMind]:
-        """The mind, for one thread at a time; what it then wants done is done at once.
+    def mind(self) -> ClientMind:
+        """The mind, for one who holds ``lock``; what it then wants done is done once the lock is free.
 
         Raises:
             LinkError: the connection was closed, or the node will have nothing to do with us.
         """
-        with self._changed:
-            self._check()
-            if self._mind is None:
-                raise LinkError("the connection was never made", hint="connect again", code="link.closed")
-            yield self._mind
+        self._check()
+        if self._mind is None:
+            raise LinkError("the connection was never made", hint="connect again", code="link.closed")
+        self._wake()
+        return self._mind
+
+    def _wake(self) -> None:
+        if self._transport is not None:
             self._transport.wake()
 
     def _check(self) -> None:
@@ -161,13 +201,19 @@ class ClientLoop:
             LinkError: not in time (``link.timeout``), closed, or failed.
         """
         end_us = None if timeout_us is None else now_us() + timeout_us
-        with self._changed:
-            while not done():
+        while True:
+            with self.lock:
+                if done():
+                    return
                 self._check()
                 left_us = None if end_us is None else end_us - now_us()
                 if left_us is not None and left_us <= 0:
                     raise self._timed_out(what, timeout_us or 0)
-                self._changed.wait(None if left_us is None else left_us / 1e6)
+                # Not a Condition: its wait may be interrupted where the lock is not yet taken back.
+                bell = threading.Lock()
+                bell.acquire()
+                self._bells.append(bell)
+            bell.acquire(timeout=RING_MAX_S if left_us is None else min(left_us / 1e6, RING_MAX_S))
 
     def _timed_out(self, what: str, timeout_us: int) -> LinkError:
         away = self._mind is None or not self._mind.up
@@ -175,16 +221,9 @@ class ClientLoop:
         return LinkError(f"waited {duration_text(timeout_us)} for {what}", hint=hint, code="link.timeout")
 
     def close(self) -> None:
-        """End the connection at once."""
-        with self._changed:
-            if self._closed:
-                return
-            if self._mind is not None:
-                for stream in list(self._mind.subscriptions):
-                    self._mind.unsubscribe(now_us(), stream)
-                self._tick()
+        """End the connection at once. Where this is interrupted, the thread ends all the same."""
+        with self.lock:
             self._closed = True
-            self._changed.notify_all()
-        self._transport.wake()
-        self._thread.join()
-        self._transport.close()
+            self._wake()
+        with self._driving:  # It has ended; or never began, then it ends when it does.
+            pass

@@ -41,13 +41,13 @@ class Publisher:
         self._source = source
         self._codec = TrainCodec(source.schema, timed=False)
         self._order = threading.Lock()
-        with loop.mind() as mind:
-            self._mind = mind.publish(now_us(), self.name, source.schema, timed=False)
+        with loop.lock:
+            self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False)
         try:
             self._wait(lambda: self._mind.attached, f"node {loop.node!r} to take {self.name!r}")
         except BaseException:
-            with loop.mind() as mind:
-                mind.publications.pop(self.name, None)
+            with loop.lock:
+                loop.mind().publications.pop(self.name, None)
             raise
 
     @property
@@ -62,7 +62,8 @@ class Publisher:
         Returns:
             How many rows are given up: published, and not known to be durable at the node.
         """
-        with self._loop.mind() as mind:
+        with self._loop.lock:
+            mind = self._loop.mind()
             if mind.publications.get(self.name) is self._mind:
                 del mind.publications[self.name]
             return self._mind.undurable_rows
@@ -73,7 +74,8 @@ class Publisher:
         Raises:
             DataError: rows arrived there that its source refused; those around them were taken.
         """
-        with self._loop.mind():
+        with self._loop.lock:
+            self._loop.mind()
             words = [each.text for each in self._mind.not_taken]
             self._mind.not_taken.clear()
         if words:
@@ -112,7 +114,8 @@ class Publisher:
                 self._check_contents(batch)
                 pieces += self._codec.encode(Train(batch=batch))
             self._await_room()
-            with self._loop.mind():
+            with self._loop.lock:
+                self._loop.mind()
                 for payload, rows, late in pieces:
                     self._mind.sender.train(now_us(), memoryview(payload), rows, late=late)
 
@@ -155,7 +158,8 @@ class Publisher:
                     code="data.boundary",
                 )
             self.boundary_us = time_us
-            with self._loop.mind():
+            with self._loop.lock:
+                self._loop.mind()
                 self._mind.sender.boundary(now_us(), time_us)
 
     def await_durable(self, timeout_us: int) -> None:

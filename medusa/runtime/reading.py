@@ -38,8 +38,8 @@ class Subscription:
         self._loop = loop
         self._timeout_us = timeout_us
         self._closed = False
-        with loop.mind() as mind:
-            self._mind: Mind = mind.subscribe(now_us(), name, start)
+        with loop.lock:
+            self._mind: Mind = loop.mind().subscribe(now_us(), name, start)
         try:
             loop.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
         except BaseException:
@@ -90,7 +90,8 @@ class Subscription:
                 raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
             left_us = None if end_us is None else max(end_us - now_us(), 0)
             self._loop.wait(self._ready, f"rows of {self.name!r}", left_us)
-            with self._loop.mind():
+            with self._loop.lock:
+                self._loop.mind()
                 delivery = self._mind.take(now_us())
             match delivery:
                 case Rows():
@@ -135,7 +136,8 @@ class Subscription:
             return
         self._closed = True
         # Where the connection is closed there is nothing to end.
-        with contextlib.suppress(LinkError), self._loop.mind() as mind:
+        with contextlib.suppress(LinkError), self._loop.lock:
+            mind = self._loop.mind()
             if mind.subscriptions.get(self.name) is self._mind:
                 mind.unsubscribe(now_us(), self.name)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from medusa.errors import LinkError
+from medusa.workloads.interruption import Interruption
 
 __all__ = ["LocalNodes"]
 
@@ -28,6 +29,7 @@ ATTEMPTS = 3
 IN_USE = os.strerror(errno.EADDRINUSE)
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
+LOOK_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +45,41 @@ class LocalNodes:
     Args:
         names: of the nodes.
         folder: for their configurations, state and logs; the caller removes it.
+        interruption: the caller's; in the main thread none comes between starting a node and noting it,
+            and none keeps nodes from being stopped.
 
     Attributes:
         addresses: node -> ``tcp://127.0.0.1:port``.
         pids: node -> its process.
     """
 
-    def __init__(self, names: Sequence[str], folder: Path) -> None:
+    def __init__(self, names: Sequence[str], folder: Path, interruption: Interruption | None = None) -> None:
         self.addresses: dict[str, str] = {}
         self._names = tuple(names)
         self._folder = folder
         self._nodes: dict[str, _Node] = {}
+        self._interruption = interruption or Interruption()
 
     @property
     def pids(self) -> Mapping[str, int]:
         return {name: node.process.pid for name, node in self._nodes.items()}
 
     def __enter__(self) -> LocalNodes:
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                self._start_all()
-                return self
-            except BaseException as error:
-                self._stop()
-                # Between finding a free port and listening at it, another process may take it.
-                if not (left and isinstance(error, LinkError) and IN_USE in error.message):
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        with self._interruption:
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    self._start_all()
+                    break
+                except BaseException as error:
+                    self._stop()
+                    # Between finding a free port and listening at it, another process may take it.
+                    if not (left and isinstance(error, LinkError) and IN_USE in error.message):
+                        raise
+        return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._stop()
+        with self._interruption:
+            self._stop()
 
     def log(self, name: str) -> str:
         """What the node has written so far."""
@@ -81,10 +88,12 @@ class LocalNodes:
     def _start_all(self) -> None:
         self.addresses = dict(zip(self._names, _free_addresses(len(self._names)), strict=True))
         for name in self._names:
+            self._interruption.check()
             self._start(name)
         deadline = time.monotonic() + START_TIMEOUT_S
         for name in self._names:
             self._wait(name, deadline)
+        self._interruption.check()
 
     def _start(self, name: str) -> None:
         config, log = self._folder / f"{name}.toml", self._folder / f"{name}.log"
@@ -133,6 +142,7 @@ class LocalNodes:
                     hint=f"its log: {node.log}",
                     code="link.start",
                 )
+            self._interruption.check()
             time.sleep(0.02)
 
     def _last_words(self, name: str) -> tuple[str, str]:
@@ -142,16 +152,18 @@ class LocalNodes:
         return said.get("error", lines[-1]), said.get("hint", "")
 
     def _stop(self) -> None:
-        """End all: first by asking, then by force. Never raises, never leaves one."""
+        """End all: first by asking, then by force, which another interruption hastens. Never raises,
+        never leaves one: called where interruptions wait."""
+        asked = self._interruption.asked
         for node in self._nodes.values():
             node.process.terminate()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for node in self._nodes.values():
-            try:
-                node.process.wait(max(0.0, deadline - time.monotonic()))
-            except (subprocess.TimeoutExpired, KeyboardInterrupt):
-                node.process.kill()
-                node.process.wait()
+            while node.process.poll() is None:
+                if self._interruption.asked > asked or time.monotonic() > deadline:
+                    node.process.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    node.process.wait(LOOK_EVERY_S)
             if node.process.stdin is not None:
                 node.process.stdin.close()
             node.output.close()

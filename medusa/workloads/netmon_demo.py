@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from medusa.errors import DataError
 from medusa.workloads import netmon, netmon_check
+from medusa.workloads.interruption import Interruption
 from medusa.workloads.local_nodes import LocalNodes
 from medusa.workloads.netmon_outcome import Outcome
 from medusa.workloads.netmon_run import Replay
@@ -87,11 +88,16 @@ def _screen(console: Console, as_json: bool) -> Screen:
 def replay(trace: pa.Table, options: Options, screen: Screen) -> Outcome:
     """Three nodes, the whole trace, the check."""
     deliveries = netmon.deliveries(trace, options.seed)
-    with _folder(options.keep, screen) as folder, LocalNodes((*netmon.EDGES, netmon.CORE), folder) as nodes:
+    names = (*netmon.EDGES, netmon.CORE)
+    with (
+        Interruption() as interruption,
+        _folder(options.keep, screen) as folder,
+        LocalNodes(names, folder, interruption) as nodes,
+    ):
         for name, address in nodes.addresses.items():
             screen.say(f"node {name} is process {nodes.pids[name]} at {address}")
         with screen:
-            run = Replay(nodes.addresses, deliveries, options.speed, screen)
+            run = Replay(nodes.addresses, deliveries, options.speed, screen, interruption)
             run.run()
     rows = run.rows()
     checked = trace if options.check is None else netmon.load_trace(options.check)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import LinkError
+from medusa.workloads.interruption import Interruption
 from medusa.workloads.netmon import AT, CORE, EDGES, SINKS, SLACK_US, WINDOW_US, Delivery, query
 from medusa.workloads.netmon_check import Row, rows_of
 from medusa.workloads.netmon_outcome import Latency, Sample
@@ -37,6 +38,8 @@ SOURCE = "netmon.flows"
 class Replay:
     """One run of the query over nodes that listen at ``addresses``.
 
+    In the main thread an interruption ends it between two steps, some times a second.
+
     Attributes:
         results: sink -> what came, in order.
         latencies, samples, seconds: what was measured.
@@ -44,7 +47,12 @@ class Replay:
     """
 
     def __init__(
-        self, addresses: Mapping[str, str], deliveries: Sequence[Delivery], speed: float, screen: Screen
+        self,
+        addresses: Mapping[str, str],
+        deliveries: Sequence[Delivery],
+        speed: float,
+        screen: Screen,
+        interruption: Interruption | None = None,
     ) -> None:
         self.results: dict[str, pa.Table] = {}
         self.latencies: list[Latency] = []
@@ -55,6 +63,7 @@ class Replay:
         self._deliveries = deliveries
         self._speed = speed
         self._screen = screen
+        self._interruption = interruption or Interruption()
         self._progress = Progress(sum(len(delivery.rows) for delivery in deliveries))
         self._closable = _Closable()
         self._failure: BaseException | None = None
@@ -66,10 +75,11 @@ class Replay:
 
         Raises:
             LinkError: a node refused, or results stopped coming.
+            KeyboardInterrupt: it was interrupted.
         """
         from medusa.runtime.client import connect
 
-        with contextlib.ExitStack() as stack:
+        with self._interruption, contextlib.ExitStack() as stack:
             core = stack.enter_context(connect(self._addresses[CORE]))
             core.deploy(query(), at=AT)
             takers = [self._thread(self._take, sink, self._subscribe(stack, sink)) for sink in SINKS]
@@ -141,6 +151,7 @@ class Replay:
     def _show(self) -> None:
         if self._failure is not None:
             raise self._failure
+        self._interruption.check()
         self._screen.update(self._progress)
 
     # --- out -----------------------------------------------------------------------------------
