@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.connect.command import run
 from medusa.errors import MedusaError, QueryError, StateError
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except MedusaError as error:
-            click.echo(f"error: {' '.join(error.message.split())}", err=True)
+            # A place in a text is shown below it; everything else is one line.
+            text = error.message if "\n" in error.message and "^" in error.message else None
+            click.echo(f"error: {text or ' '.join(error.message.split())}", err=True)
             if error.hint:
                 click.echo(f"hint: {error.hint}", err=True)
             ctx.exit(1)
@@ -97,6 +100,9 @@ def demo(name: str, *, as_json: bool, **options: Any) -> None:
     with _interruptible():
         equal = run_demo(Options(**options), as_json=as_json)
     sys.exit(0 if equal else 1)
+
+
+main.add_command(run)
 
 
 @main.command(epilog=_example("medusa node edge-1.toml"))

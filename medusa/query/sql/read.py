@@ -25,6 +25,11 @@ class MedusaStatements(MedusaExpressions):
             word: kind for word, kind in MedusaExpressions.Tokenizer.KEYWORDS.items() if word != "SESSION"
         }
 
+    class Parser(MedusaExpressions.Parser):
+        def _parse_as_command(self, start: Token) -> Any:
+            # sqlglot would warn, and give up reading.
+            self.raise_error(f"{start.text.upper()} is no statement of ours", start)
+
 
 def statements(text: object) -> tuple[Text, list[Any]]:
     """The statements of a text, and the text with its words.

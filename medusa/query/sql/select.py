@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -158,10 +158,7 @@ def _columns(items: list[_Item], scope: Scope, text: Text) -> _Columns:
         and isinstance(first, exp.Star)
         and not (first.args.get("except_") or first.args.get("rename"))
     ):
-        made = {alias.alias: _typed(alias.this, reader, text) for alias in first.args.get("replace") or []}
-        for name in made:
-            if name not in scope.stream.schema:
-                raise text.error(first, f"REPLACE: there is no column {name!r}", code="query.column")
+        made = _replaced(first, scope.stream.schema, reader, text)
         for item in items[1:]:
             tree = _typed(item.node, reader, text)
             name = _name(item, tree)
@@ -216,8 +213,16 @@ def _star(node: Any, scope: Scope, reader: SqlReader, text: Text) -> dict[str, E
         if gone.name not in made:
             raise text.error(gone, f"EXCLUDE: there is no column {gone.name!r}", code="query.column")
         del made[gone.name]
+    return made | _replaced(star, made, reader, text)
+
+
+def _replaced(star: Any, known: Collection[str], reader: SqlReader, text: Text) -> dict[str, Expression]:
+    """The columns that ``* REPLACE (expression AS name)`` changes."""
+    made: dict[str, Expression] = {}
     for alias in star.args.get("replace") or []:
-        if alias.alias not in made:
+        if not isinstance(alias, exp.Alias) or not alias.alias:
+            raise text.error(alias, "REPLACE takes (expression AS name)", code="query.sql")
+        if alias.alias not in known:
             raise text.error(alias, f"REPLACE: there is no column {alias.alias!r}", code="query.column")
         made[alias.alias] = _typed(alias.this, reader, text)
     return made

@@ -13,7 +13,7 @@ from medusa.query.shape import types_of
 from medusa.query.sql.expressions import WINDOW_FUNCTIONS, function_name
 from medusa.query.sql.text import BOX, Text
 from medusa.query.suggest import did_you_mean
-from medusa.query.types import TIMESTAMP, schema_from
+from medusa.query.types import TIMESTAMP, is_integer, schema_from
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
@@ -24,7 +24,10 @@ __all__ = ["SourceSpec", "add_source", "source", "time_columns"]
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """What ``md.source`` gives: the arguments of ``Query.source``, waiting for a name."""
+    """What ``md.source`` gives: the arguments of ``Query.source``, waiting for a name.
+
+    Without ``time`` among its options the text has to tell it, as of a schema alone.
+    """
 
     schema: Any
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -85,12 +88,14 @@ def add_source(query: Query, name: str, given: Any, named: list[str], text: Text
     Raises:
         QueryError: no schema, or a schema alone whose time can't be told.
     """
-    if isinstance(given, SourceSpec):
-        return query.source(name, given.schema, **given.options)
-    fields = schema_from(given, what=f"source {name!r}")
+    spec = given if isinstance(given, SourceSpec) else SourceSpec(given)
+    if "time" in spec.options:
+        return query.source(name, spec.schema, **spec.options)
+    fields = schema_from(spec.schema, what=f"source {name!r}")
     types = types_of(fields)
-    candidates = [column for column in named if types.get(column) == TIMESTAMP]
-    if not candidates and types.get("ts") == TIMESTAMP:
+    wanted = is_integer if spec.options.get("unit") is not None else TIMESTAMP.__eq__
+    candidates = [column for column in named if column in types and wanted(types[column])]
+    if not candidates and "ts" in types and wanted(types["ts"]):
         candidates = ["ts"]
     if len(candidates) > 1:
         raise QueryError(
@@ -98,4 +103,4 @@ def add_source(query: Query, name: str, given: Any, named: list[str], text: Text
             hint=f"{name}=md.source(schema, time={candidates[0]!r})",
             code="query.source",
         )
-    return query.source(name, given, time=candidates[0] if candidates else None)
+    return query.source(name, spec.schema, time=candidates[0] if candidates else None, **spec.options)

@@ -1,0 +1,1 @@
+"""Sources and sinks outside of the program: files, standard input and output."""

@@ -1,0 +1,205 @@
+"""Rows of a file as record batches: never the whole file at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from medusa.connect.lines import Lines, open_binary
+from medusa.connect.places import Place
+from medusa.connect.texts import CsvText, JsonText, Text
+from medusa.errors import DataError
+
+__all__ = ["Reader", "open_reader"]
+
+BATCH_ROWS = 1 << 17
+
+
+class Reader(Protocol):
+    """Rows of one place.
+
+    Attributes:
+        schema: its columns, with types that a query takes.
+        fraction: how much has been read, 0 to 1; None: unknown.
+        lines: where rows are text, what they are read from.
+    """
+
+    schema: pa.Schema
+    lines: Lines | None
+
+    @property
+    def fraction(self) -> float | None: ...
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows from here on; of one that is followed, those that are there."""
+
+    def close(self) -> None: ...
+
+
+def open_reader(
+    place: Place, *, types: Mapping[str, str], known: Mapping[str, str] | None, follow: bool = False
+) -> Reader:
+    """A reader.
+
+    Args:
+        types: of columns, from the user; the others are told from the first rows.
+        known: types of all columns that the query reads; None: what there is is read.
+        follow: a file of lines is read on as it grows.
+
+    Raises:
+        DataError: no such file, or not of this format.
+    """
+    if place.format in ("csv", "jsonl"):
+        return _LineReader(place, types, known, follow)
+    if follow:
+        raise DataError(
+            f"{place.label}: {place.format} can't be followed", hint="csv and jsonl can", code="data.format"
+        )
+    if place.format == "parquet":
+        return _ParquetReader(place)
+    return _ArrowReader(place)
+
+
+class _LineReader:
+    """CSV and JSON lines."""
+
+    def __init__(
+        self, place: Place, types: Mapping[str, str], known: Mapping[str, str] | None, follow: bool
+    ) -> None:
+        self.lines: Lines | None
+        self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
+        make = CsvText if place.format == "csv" else JsonText
+        self._text: Text = make(place.label)
+        try:
+            self._lines.push_back(self._text.begin(self._sample(), types, known))
+        except BaseException:
+            self.close()
+            raise
+        self.schema = self._text.schema
+
+    def _sample(self) -> bytes:
+        """The first lines: as many as tell the columns."""
+        sample = b""
+        while not self._lines.ended and not self._text.enough(sample):
+            more = self._lines.next()
+            if not more and not self._lines.ended:
+                wait_for(self._lines)
+            sample += more
+        return sample
+
+    @property
+    def fraction(self) -> float | None:
+        size = self._lines.size_bytes
+        return None if size is None else min(1.0, self._lines.taken_bytes / size)
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        while block := self._lines.next():
+            yield from self._text.read(block, columns)
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def wait_for(lines: Lines) -> None:
+    """Wait a moment, or until there is more to read."""
+    import select
+    import time
+
+    descriptor = lines.waits_on()
+    if descriptor is not None:
+        select.select([descriptor], [], [], 1.0)
+    else:
+        time.sleep(0.05)
+
+
+class _ParquetReader:
+    """Parquet; row groups are read in batches."""
+
+    lines: Lines | None = None
+
+    def __init__(self, place: Place) -> None:
+        import pyarrow.parquet as pq
+
+        if place.standard:
+            raise DataError(
+                "standard input: Parquet needs a file, as it is read from its end",
+                hint="write it to a file, or use arrows, csv or jsonl",
+                code="data.format",
+            )
+        self._place = place
+        self._source = open_binary(place)
+        try:
+            self._file = pq.ParquetFile(self._source)
+        except (pa.ArrowException, OSError) as error:
+            self._source.close()
+            raise _damaged(place, error) from None
+        self.schema = self._file.schema_arrow
+        self._total = self._file.metadata.num_rows
+        self._rows = 0
+
+    @property
+    def fraction(self) -> float | None:
+        return self._rows / self._total if self._total else None
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._file.iter_batches(BATCH_ROWS, columns=columns):
+                self._rows += batch.num_rows
+                yield batch
+        except pa.ArrowException as error:
+            raise _damaged(self._place, error) from None
+
+    def close(self) -> None:
+        self._file.close()
+        self._source.close()
+
+
+class _ArrowReader:
+    """Arrow IPC, file or stream, told apart by the first bytes."""
+
+    lines: Lines | None = None
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._source = open_binary(place)
+        self._next = 0
+        self._file: Any = None
+        self._stream: Any = None
+        try:
+            if not place.standard and self._source.peek(6)[:6] == b"ARROW1":
+                self._file = pa.ipc.open_file(pa.memory_map(place.path))
+                self.schema = self._file.schema
+            else:
+                self._stream = pa.ipc.open_stream(self._source)
+                self.schema = self._stream.schema
+        except (pa.ArrowException, OSError) as error:
+            self.close()
+            raise _damaged(place, error) from None
+
+    @property
+    def fraction(self) -> float | None:
+        return None if self._file is None else self._next / max(1, self._file.num_record_batches)
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        try:
+            if self._stream is not None:
+                for batch in self._stream:
+                    yield batch if columns is None else batch.select(columns)
+                return
+            for place in range(self._file.num_record_batches):
+                batch = self._file.get_batch(place)
+                yield batch if columns is None else batch.select(columns)
+                self._next = place + 1
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self._place, error) from None
+
+    def close(self) -> None:
+        if not self._place.standard:
+            self._source.close()
+
+
+def _damaged(place: Place, error: Exception) -> DataError:
+    why = str(error).splitlines()[0][:200]
+    return DataError(f"{place.label}: no whole {place.format} file: {why}", code="data.format")
