@@ -94,12 +94,12 @@ def run(
     from medusa.connect.job import Job
 
     asked, inputs = _prepared(query, given, follow)
-    outputs = _outputs(asked, given["outputs"], given["format"])
-    if explain:
-        click.echo(asked.explain())
-        return
-    to_standard = any(place.standard for place in outputs.values())
     try:
+        outputs = _outputs(asked, given["outputs"], given["format"])
+        if explain:
+            click.echo(asked.explain())
+            return
+        to_standard = any(place.standard for place in outputs.values())
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: click.echo(f"warning: {message}", err=True)
@@ -108,6 +108,10 @@ def run(
     finally:
         for each in inputs.values():
             each.reader.close()
+    _tell(told, as_json=as_json, quiet=quiet, to_standard=to_standard)
+
+
+def _tell(told: dict[str, Any], *, as_json: bool, quiet: bool, to_standard: bool) -> None:
     if as_json:
         click.echo(json.dumps(told), err=to_standard)
     elif not quiet and not to_standard:

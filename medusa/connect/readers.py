@@ -15,6 +15,8 @@ from medusa.errors import DataError
 __all__ = ["Reader", "open_reader"]
 
 BATCH_ROWS = 1 << 17
+SAMPLE_BYTES = 1 << 20
+"""Of lines that tell the columns; of a file that is followed, what is there."""
 
 
 class Reader(Protocol):
@@ -70,6 +72,7 @@ class _LineReader:
     ) -> None:
         self.lines: Lines | None
         self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
+        self._follow = follow
         make = CsvText if place.format == "csv" else JsonText
         self._text: Text = make(place.label)
         try:
@@ -81,8 +84,8 @@ class _LineReader:
 
     def _sample(self) -> bytes:
         """The first lines: as many as tell the columns."""
-        sample = b""
-        while not self._lines.ended and not self._text.enough(sample):
+        sample, least = b"", 0 if self._follow else SAMPLE_BYTES
+        while not self._lines.ended and (len(sample) < least or not self._text.enough(sample)):
             more = self._lines.next()
             if not more and not self._lines.ended:
                 wait_for(self._lines)
