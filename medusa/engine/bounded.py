@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from medusa.engine.boxes.judging import judge_of
+from medusa.engine.boxes.source import SourceBox, rows_ahead
 from medusa.engine.fragment import TRAIN_ROWS_MAX, Fragment
 from medusa.engine.ingest import normalise, times_of
 from medusa.engine.rows import as_int64
@@ -18,7 +20,7 @@ from medusa.engine.run import to_table
 from medusa.engine.tell import warn_dead, warn_late
 from medusa.errors import DataError
 from medusa.ports import Tasks
-from medusa.query.boxes import Graph, Source
+from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["Part", "measured_slack_us", "merged", "run_bounded", "with_slack"]
@@ -59,9 +61,10 @@ def run_bounded(
         batches = normalise(tables[spec.id], spec.schema, source=spec.id)
         inputs[spec.id] = [Part(batch, times_of(batch, spec)) for batch in batches]
         if spec.time is not None and spec.slack_us is None:
-            times = [part.times for part in inputs[spec.id] if part.times is not None]
-            measured[spec.id] = measured_slack_us(times)
-    fragment = Fragment(with_slack(graph, measured), sink_times=False, functions=functions, tasks=tasks)
+            measured[spec.id] = _measured(spec, inputs[spec.id])
+    fragment = Fragment(
+        _without_early(with_slack(graph, measured)), sink_times=False, functions=functions, tasks=tasks
+    )
     for name, parts in inputs.items():
         fragment.check_rows(name, [part.batch for part in parts])
     for name, part in merged(inputs):
@@ -87,6 +90,29 @@ def _check_names(query: str, sources: list[str], tables: Mapping[str, Any]) -> N
                 hint=f"collect(q, {name}=table)",
                 code="data.source",
             )
+
+
+def _measured(spec: Source, parts: Sequence[Part]) -> int:
+    """The least slack with which no row of a source is late, by partitions where there are any."""
+    SourceBox(spec).check_arrival(None)
+    timed = [(part.batch, part.times) for part in parts if part.times is not None]
+    if spec.ahead_us is not None:
+        kept = [(b, t, pa.array(~rows_ahead(b, t, spec, None))) for b, t in timed]
+        timed = [(b.filter(keep), t.filter(keep)) for b, t, keep in kept]
+    if spec.partition is None:
+        return measured_slack_us(times for _, times in timed if len(times))
+    # Every limit is lower by the slack than without: so without, rows are late by the slack they need.
+    judge = judge_of(msgspec.structs.replace(spec, slack_us=0))
+    return max((judge.judge(batch, times, None)[1] for batch, times in timed), default=0)
+
+
+def _without_early(graph: Graph) -> Graph:
+    """Early results are for those who wait."""
+    boxes = [
+        msgspec.structs.replace(box, early_us=None) if isinstance(box, Aggregate) else box
+        for box in graph.boxes
+    ]
+    return msgspec.structs.replace(graph, boxes=tuple(boxes))
 
 
 def measured_slack_us(times: Iterable[pa.Array]) -> int:

@@ -23,7 +23,7 @@ from hashlib import blake2b
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.node.spec import Feed, Fragment
+from medusa.node.spec import Feed, Fragment, refuse_undecided
 from medusa.query.boxes import (
     Aggregate,
     Box,
@@ -89,6 +89,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     graph = _without_dead_ends(graph)
     _refuse_unlogged_unions(graph, homes)
     check_graph(graph, require_sinks=True)
+    refuse_undecided(graph)
     expander = _Expander(graph, homes)
     instances = expander.run()
     fragments: list[Fragment] = []

@@ -9,10 +9,10 @@ from msgspec import Meta
 
 from medusa.errors import QueryError
 from medusa.ports import Buffer
-from medusa.query.boxes import Graph, Sink, Source
-from medusa.query.graph import CheckedGraph, check_graph
+from medusa.query.boxes import Aggregate, Graph, Sink, Source
+from medusa.query.graph import CheckedGraph, check_graph, label_of
 
-__all__ = ["Feed", "Fragment", "check_fragment", "fragment_from", "fragment_to"]
+__all__ = ["Feed", "Fragment", "check_fragment", "fragment_from", "fragment_to", "refuse_undecided"]
 
 SPEC_BYTES_MAX = 4 << 20
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -80,6 +80,7 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
         QueryError: names what doesn't fit.
     """
     checked = check_graph(fragment.graph, require_sinks=True)
+    refuse_undecided(fragment.graph)
     label = f"fragment {fragment.name!r}"
     judged = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and box.judged)
     open_ = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and not box.judged)
@@ -103,3 +104,23 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
     if any(feed.node == fragment.node for feed in fragment.feeds):
         raise QueryError(f"{label}: reads a stream of its own node", code="query.placement")
     return checked
+
+
+def refuse_undecided(graph: Graph) -> None:
+    """Refuse what a node would decide by its clock, and couldn't repeat, and what it can't send on.
+
+    Raises:
+        QueryError: names the box and what it has.
+    """
+    for box in graph.boxes:
+        if isinstance(box, Source) and box.idle_us is not None:
+            wrong, hint = "idle=", "publish boundaries where a stream is known to be silent"
+        elif isinstance(box, Source) and box.ahead_us is not None and box.arrival is None:
+            wrong, hint = "ahead= without arrival=", "a column that says when a row arrived"
+        elif isinstance(box, Aggregate) and box.early_us is not None:
+            wrong, hint = "early=", "early results stay inside a program (md.start) in this version"
+        else:
+            continue
+        raise QueryError(
+            f"{label_of(box)} has {wrong}, which nodes don't do yet", hint=hint, code="query.later"
+        )

@@ -15,7 +15,7 @@ from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.fragment import Fragment
 from medusa.engine.run import Run
 from medusa.errors import DataError, QueryError, StateError
-from medusa.query.boxes import Apply, Graph
+from medusa.query.boxes import Apply, Graph, Source
 from medusa.query.codec import graph_from_json, refuse_unregistered
 from medusa.query.graph import check_graph, label_of, order_dependent
 from medusa.query.registry import check_functions
@@ -229,6 +229,13 @@ def _refuse_unlogged(graph: Graph) -> None:
             code="query.later",
         )
     for each in graph.boxes:
+        if isinstance(each, Source) and each.idle_us is not None:
+            raise QueryError(
+                f"{label_of(each)} has idle=, by which the clock decides what is late, and a restored run"
+                " can't repeat that yet: checkpoint= is refused",
+                hint="leave one of them out, or call run.boundary() where a source is known to be silent",
+                code="query.later",
+            )
         if isinstance(each, Apply) and each.in_flight is not None:
             raise QueryError(
                 f"{label_of(each)} runs an async function, whose results a restored run can't repeat yet:"

@@ -278,7 +278,8 @@ def rows_ahead(batch: pa.RecordBatch, times: pa.Array, source: Source, arrival_u
         column = checked_times(batch, msgspec.structs.replace(source, time=source.arrival))
         arrived = as_int64(column)
     assert arrived is not None, "check_arrival has passed"
-    return as_int64(times) > arrived + (source.ahead_us or 0)
+    ahead: Bools = as_int64(times) > arrived + (source.ahead_us or 0)
+    return ahead
 
 
 def checked_times(batch: pa.RecordBatch, source: Source) -> pa.Array | None:
