@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from medusa.errors import QueryError
-from medusa.query.aggregates import AggregateSpec, aggregate_call
+from medusa.query.aggregates import AggregateSpec
 from medusa.query.boxes import Aggregate
 from medusa.query.expression import Named
-from medusa.query.named import named_columns
+from medusa.query.grouping import aggregate_calls, group_keys
 from medusa.query.shape import WindowKind
+from medusa.query.window_kinds import TopMethods
 from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupedStream", "WindowedStream"]
 
 
-class GroupedStream:
+class GroupedStream(TopMethods):
     """A stream cut into windows and groups; ``aggregate`` makes it a stream again."""
 
     def __init__(
@@ -52,25 +52,14 @@ class GroupedStream:
             QueryError: names the box, the aggregate, what was expected and what came.
         """
         label = f"aggregate {name!r}" if name is not None else f"aggregate after {self._stream.name!r}"
-        given: dict[str, Any] = {}
-        for mapping in (*aggregates, named):
-            if not isinstance(mapping, Mapping):
-                raise QueryError(
-                    f"{label}: an aggregate needs a name",
-                    hint='n=md.count(), v=md.avg("speed")',
-                    code="query.aggregate",
-                )
-            for key, value in mapping.items():
-                if not isinstance(key, str) or key in given:
-                    raise QueryError(f"{label}: {key!r} can't name an aggregate here", code="query.name")
-                given[key] = value
+        calls = aggregate_calls(aggregates, named, label=label)
         box = Aggregate(
             id="",
             inputs=(self._stream.arc,),
             size_us=self._size_us,
             advance_us=self._advance_us,
             keys=self._keys,
-            aggregates=tuple(aggregate_call(key, value, box=label) for key, value in given.items()),
+            aggregates=calls,
             early_us=None if early is None else duration_us(early, what=f"{label}: early", minimum_us=1),
         )
         return self._stream._add(box, name)
@@ -92,12 +81,5 @@ class WindowedStream(GroupedStream):
             keys: names of columns, expressions (called as they are written), or mappings.
             named: ``prefix="split_part(src, '.', 1)"``.
         """
-        label = f"group_by after {self._stream.name!r}"
-        made = named_columns(keys, named, self._stream.schema, box=label)
-        if not made:
-            raise QueryError(
-                f"{label}: needs at least one key",
-                hint="leave group_by out for one group a window",
-                code="query.window",
-            )
+        made = group_keys(self._stream, keys, named)
         return GroupedStream(self._stream, self._size_us, self._advance_us, made)
