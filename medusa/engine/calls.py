@@ -12,8 +12,7 @@ import pyarrow as pa
 from medusa.engine.boxes.base import Operator
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.ingest import normalise
-from medusa.engine.matching import Ints
-from medusa.engine.rows import as_int64
+from medusa.engine.rows import Ints, as_int64
 from medusa.errors import DataError
 from medusa.query.boxes import Field, Schema
 from medusa.query.shape_user import ROW, TIME
@@ -23,6 +22,7 @@ __all__ = ["Output", "bury", "error_text", "read_output", "row_of"]
 
 _ROW = Field(ROW, "int64")
 _TIME = Field(TIME, TIMESTAMP)
+_HIDDEN = {ROW: pa.int64(), TIME: pa.timestamp("us", tz="UTC")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,7 @@ def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) ->
             ) from None
     names = list(made) if isinstance(made, Mapping) else made.schema.names
     hidden = [field for field in (_ROW, _TIME) if field.name in names and (timed or field is _ROW)]
-    batches = normalise(made, (*schema, *hidden))
-    whole = pa.Table.from_batches(batches, schema_to_arrow((*schema, *hidden))).combine_chunks()
-    columns = [
-        column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in whole.columns
-    ]
+    columns = _as_they_are(made, target, hidden) or _converted(made, (*schema, *hidden))
     batch = pa.RecordBatch.from_arrays(columns[: len(schema)], schema=target)
     found = {field.name: _numbers(columns[len(schema) + i], field.name) for i, field in enumerate(hidden)}
     index = found.get(ROW)
@@ -78,6 +74,27 @@ def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) ->
         if (np.diff(index) < 0).any():
             raise DataError(f"{ROW} must not decrease", code="data.function")
     return Output(batch, index, found.get(TIME))
+
+
+def _as_they_are(made: Any, target: pa.Schema, hidden: list[Field]) -> list[pa.Array] | None:
+    """The columns of a batch that has exactly the types that are wanted; else None."""
+    if not isinstance(made, pa.RecordBatch) or made.num_columns != len(target) + len(hidden):
+        return None
+    found = made.schema
+    columns = []
+    for field in (*target, *(pa.field(each.name, _HIDDEN[each.name]) for each in hidden)):
+        place = found.get_field_index(field.name)
+        if place < 0 or found.field(place).type != field.type:
+            return None
+        columns.append(made.column(place))
+    made.validate()
+    return columns
+
+
+def _converted(made: Any, schema: Schema) -> list[pa.Array]:
+    """The columns of anything else, without loss."""
+    whole = pa.Table.from_batches(normalise(made, schema), schema_to_arrow(schema)).combine_chunks()
+    return [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in whole.columns]
 
 
 def _numbers(array: pa.Array, name: str) -> Ints:

@@ -11,7 +11,7 @@ from medusa.query.boxes.tables import Lookup, Table, Update
 from medusa.query.expression import Named
 from medusa.query.shape import Shape, column_type, refuse_twice, types_of
 from medusa.query.shape_user import check_declared
-from medusa.query.shape_windows import need_time
+from medusa.query.shape_windows import key_type, need_time
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow
 from medusa.units import DURATION_MAX_US, size_text
@@ -146,7 +146,7 @@ def _check_keys(
             code="query.key",
         )
     for key, type in zip(keys, types, strict=True):
-        came = column_type(key, row, label=label, what="key")
+        came = key_type(key, row, label)
         if came != type:
             raise QueryError(
                 f"{label}: the key {key.name!r} of the table is {type}, got {came}",

@@ -9,8 +9,8 @@ from medusa.query.boxes import Schema
 from medusa.query.boxes.base import Function
 from medusa.query.boxes.user import Apply, Process
 from medusa.query.registry import check_reference
-from medusa.query.shape import Shape, column_type, refuse_twice
-from medusa.query.shape_windows import need_time
+from medusa.query.shape import Shape, refuse_twice
+from medusa.query.shape_windows import key_type, need_time
 from medusa.query.types import COLUMNS_MAX, check_column_name, is_type
 
 __all__ = ["IN_FLIGHT_MAX", "ROW", "TIME", "apply_shape", "check_declared", "process_shape"]
@@ -19,6 +19,26 @@ IN_FLIGHT_MAX = 10_000
 ROW = "_row"
 TIME = "_time"
 NAMES_MAX = 64
+
+STATE_NAMES = (
+    "armed_us",
+    "begin",
+    "cancel",
+    "clear",
+    "drop_timer",
+    "empty",
+    "fields",
+    "first",
+    "gone",
+    "next_timer",
+    "restore",
+    "saved",
+    "timers",
+    "times",
+    "undo",
+    "wake_at",
+)
+"""What the state object has besides its fields."""
 
 
 def apply_shape(box: Apply, row: Shape, label: str) -> Shape:
@@ -36,7 +56,14 @@ def process_shape(box: Process, inputs: Sequence[Shape], label: str) -> Shape:
     _check_function(box.function, label)
     check_declared(box.schema, label, reserved=(ROW, TIME))
     if box.state:
-        check_declared(box.state, f"{label}: state")
+        check_declared(box.state, f"{label}: state", reserved=STATE_NAMES)
+        for field in box.state:
+            if not field.name.isidentifier() or field.name.startswith("_"):
+                raise QueryError(
+                    f"{label}: state: {field.name!r} can't be an attribute",
+                    hint="a letter, then letters, digits and _",
+                    code="query.name",
+                )
     if len(inputs) > NAMES_MAX:
         raise QueryError(f"{label}: at most {NAMES_MAX} inputs", code="query.arity")
     names = box.names
@@ -54,10 +81,11 @@ def process_shape(box: Process, inputs: Sequence[Shape], label: str) -> Shape:
     types: list[str] = []
     for number, row in enumerate(inputs):
         need_time(row, label, "process")
-        came = [column_type(key, row, label=label, what="key") for key in box.keys]
+        came = [key_type(key, row, label) for key in box.keys]
         if number and came != types:
             raise QueryError(
-                f"{label}: the key is {', '.join(types)} in {inputs[0].box} and {', '.join(came)} in {row.box}",
+                f"{label}: the key is {', '.join(types)} in {inputs[0].box}"
+                f" and {', '.join(came)} in {row.box}",
                 hint="cast it in a with_columns before",
                 code="query.type",
             )
@@ -80,8 +108,8 @@ def check_declared(schema: Schema, label: str, *, reserved: Sequence[str] = ()) 
             )
         if field.name in reserved:
             raise QueryError(
-                f"{label}: the column {field.name!r} is not part of the schema",
-                hint="it tells which row an output row comes from, or its time",
+                f"{label}: {field.name!r} has a meaning of its own here and can't be declared",
+                hint="choose another name",
                 code="query.schema",
             )
 

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import Stateless, show_time
+from medusa.engine.boxes.base import Operator, Stateless, show_time
 from medusa.engine.calls import Output, bury, error_text, read_output, row_of
 from medusa.engine.dead import DeadLetters
 from medusa.engine.rows import take_array
+from medusa.engine.site import Site
 from medusa.errors import DataError, QueryError
 from medusa.ports import Task, Tasks
 from medusa.query.boxes import Apply, Schema
@@ -176,13 +177,14 @@ class AsyncApplyBox(_Calls):
         return super().waits_for(names)
 
 
-def make_apply(spec: Apply, *, function: Any, letters: DeadLetters, tasks: Tasks | None) -> _Calls:
+def make_apply(spec: Apply, site: Site) -> Operator:
     """The box for an ordinary or an async function.
 
     Raises:
         QueryError: the function isn't of the kind that the box was written for, or nothing runs calls.
     """
     label = f"apply {spec.id!r}"
+    function, letters, tasks = site.function(spec, label=label), site.letters, site.tasks
     if is_async(function) != (spec.in_flight is not None):
         was = "an async function" if spec.in_flight is not None else "an ordinary function"
         raise QueryError(
