@@ -28,19 +28,11 @@ _SYNONYMS = {
     "count_if": "count",
     "countif": "count",
 }
-_KNOWN = {
-    *AGGREGATE_FUNCTIONS,
-    "stddev",
-    "first",
-    "last",
-    "quantile",
-    "median",
-    "approx_count_distinct",
-}
+_KNOWN = {name for name in AGGREGATE_FUNCTIONS if name != "user"} | {"median"}
 AGGREGATES = tuple(sorted(_KNOWN | set(_SYNONYMS)))
 """Names of aggregates in SQL, in lower case."""
 
-_WITH_PARAMETER = ("quantile", "quantile_cont", "percentile_cont")
+_WITH_PARAMETER = ("quantile", "quantile_cont", "percentile_cont", "approx_quantile")
 
 
 def is_aggregate(node: Any) -> bool:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import medusa as md
 from tests.query.sql.test_refuses import REFUSED
-from tests.query.sql.test_same_boxes import CALLS, CARS, JOINS, ROWS, TOLLS, WINDOWS
+from tests.query.sql.test_same_boxes import BUILT, CALLS, CARS, TOLLS
 
-CORPUS = [*ROWS, *WINDOWS, *JOINS, *(text.replace("«", "").replace("»", "") for text, _, _ in REFUSED)]
+CORPUS = [*BUILT, *(text.replace("«", "").replace("»", "") for text, _, _ in REFUSED)]
 WORDS = sorted({word for text in CORPUS for word in text.replace("(", " ( ").replace(",", " , ").split()})
 EXTRA = [*"\x00é😀'\"`\\\n[]{};", "--", "/*", "*/", "$$", "::", "->"]
 

@@ -255,6 +255,62 @@ JOINS: dict[str, Build] = {
 }
 
 
+OTHER_JOINS: dict[str, Build] = {
+    f"SELECT * FROM cars c {sql} tolls t ON c.vid = t.car AND abs(c.ts - t.ts) <= {HALF}": (
+        lambda cars, tolls, calls, how=how: cars.join(tolls, on={"vid": "car"}, within="30s", how=how)
+    )
+    for sql, how in {
+        "LEFT JOIN": "left",
+        "LEFT OUTER JOIN": "left",
+        "RIGHT JOIN": "right",
+        "FULL OUTER JOIN": "full",
+        "SEMI JOIN": "semi",
+        "LEFT SEMI JOIN": "semi",
+        "ANTI JOIN": "anti",
+    }.items()
+} | {
+    f"SELECT c.vid, t.car FROM cars c LEFT JOIN tolls t ON c.vid = t.car AND abs(c.ts - t.ts) <= {HALF}": (
+        lambda cars, tolls, calls: cars.join(
+            tolls.with_columns({"t.car": "car"}), on={"vid": "car"}, within="30s", how="left"
+        ).select({"vid": "vid", "car": '"t.car"'})
+    ),
+    "SELECT * FROM cars c ASOF JOIN tolls t ON c.vid = t.car AND c.ts >= t.ts": (
+        lambda cars, tolls, calls: cars.asof_join(tolls, on={"vid": "car"}, how="inner")
+    ),
+    "SELECT * FROM cars c ASOF LEFT JOIN tolls t ON t.ts <= c.ts AND c.seg = t.seg AND c.ts - t.ts <= INTERVAL '2' MINUTE": (
+        lambda cars, tolls, calls: cars.asof_join(tolls, on="seg", within="2 min")
+    ),
+    "SELECT * FROM cars ASOF JOIN tolls USING (seg, ts)": (
+        lambda cars, tolls, calls: cars.asof_join(tolls, on="seg", how="inner")
+    ),
+    "SELECT count(*) AS n FROM cars c ASOF JOIN tolls t ON c.vid = t.car AND c.ts >= t.ts GROUP BY TUMBLE(c.ts, '1 min')": (
+        lambda cars, tolls, calls: (
+            cars.asof_join(tolls, on={"vid": "car"}, how="inner")
+            .window("1 min")
+            .aggregate(n=md.count())
+            .select("n")
+        )
+    ),
+    f"SELECT stddev(speed) AS a, median(speed) AS b, quantile(speed, 0.9) AS c, approx_count_distinct(vid) AS d,"
+    f" first(seg) AS e, last(seg) AS f, mean(speed) AS g, approx_quantile(speed, 0.5) AS h FROM cars GROUP BY {MINUTE}": (
+        lambda cars, tolls, calls: (
+            cars.window("1 min")
+            .aggregate(
+                a=md.stddev("speed"),
+                b=md.median("speed"),
+                c=md.quantile("speed", 0.9),
+                d=md.approx_count_distinct("vid"),
+                e=md.first("seg"),
+                f=md.last("seg"),
+                g=md.avg("speed"),
+                h=md.approx_quantile("speed", 0.5),
+            )
+            .select(*"abcdefgh")
+        )
+    ),
+}
+
+
 def sources(q: Query) -> tuple[Stream, Stream, Stream]:
     cars = q.source("cars", CARS, slack="2s")
     tolls = q.source("tolls", TOLLS)
@@ -270,10 +326,13 @@ def by_sql(text: str) -> Query:
     )
 
 
-@pytest.mark.parametrize("text", [*ROWS, *WINDOWS, *JOINS])
+BUILT = ROWS | WINDOWS | JOINS | OTHER_JOINS
+
+
+@pytest.mark.parametrize("text", BUILT)
 def test_sql_makes_the_boxes_of_the_builder(text: str) -> None:
     q = md.Query("sql")
-    q.sink("out", (ROWS | WINDOWS | JOINS)[text](*sources(q)))
+    q.sink("out", BUILT[text](*sources(q)))
     made = by_sql(text)
     assert made.explain() == q.explain()
     assert made.graph == q.graph
