@@ -143,15 +143,16 @@ class PartitionJudge(Judge):
             for _ in self._listed:
                 self._lateness.append(None, None)
 
-    def _ids(self, column: pa.Array, *, insert: bool = True) -> Any:
+    def _ids(self, column: pa.Array, *, insert: bool = True) -> pa.Array:
+        """The number of the partition of each row; -1 for a new one unless inserting."""
         rows = pa.RecordBatch.from_arrays([widen(column, self._type)], schema=self._schema)
-        return self._keys.map(rows, insert=insert)
+        return pa.array(self._keys.map(rows, insert=insert))
 
     def check(self, batch: pa.RecordBatch) -> None:
         if self._listed is None:
             return
         column = batch.column(self._column)
-        ids = pa.array(self._ids(column, insert=False)).to_numpy()
+        ids = self._ids(column, insert=False).to_numpy()
         if len(ids) and ids.min() < 0:
             row = int(np.flatnonzero(ids < 0)[0])
             raise DataError(
@@ -166,7 +167,7 @@ class PartitionJudge(Judge):
         found = self._lateness.judge(times, ids)
         if now_us is not None:
             self._follow(now_us)
-            self._active_us[pa.array(ids).to_numpy()] = now_us
+            self._active_us[ids.to_numpy()] = now_us
         return found
 
     def _follow(self, now_us: int) -> None:
