@@ -18,7 +18,7 @@ from medusa.connect.writers import Writer, open_writer
 from medusa.engine.bounded import Part, measured_slack_us, merged, with_slack
 from medusa.engine.ingest import normalise, times_of
 from medusa.engine.run import Run
-from medusa.query.boxes import Source
+from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.builder import Query
 from medusa.query.shape import types_of
 from medusa.runtime.embedded import start
@@ -77,7 +77,9 @@ class Job:
             KeyboardInterrupt: Ctrl-C, where inputs are bounded.
         """
         began = time.monotonic()
-        graph = with_slack(self._query.graph, {} if self._follow else self._measured())
+        graph = (
+            self._query.graph if self._follow else _bounded(with_slack(self._query.graph, self._measured()))
+        )
         run = start(Query.from_graph(graph), on_error=self._on_error)
         try:
             for sink, place in self._outputs.items():
@@ -189,6 +191,18 @@ class Job:
             },
             "failed_rows": sum(row["dead"] for row in boxes.values()),
         }
+
+
+def _bounded(graph: Graph) -> Graph:
+    """Without what is for live input: the clock of this machine has no say in files."""
+    boxes = []
+    for box in graph.boxes:
+        if isinstance(box, Source):
+            box = msgspec.structs.replace(box, idle_us=None)
+        elif isinstance(box, Aggregate):
+            box = msgspec.structs.replace(box, early_us=None)
+        boxes.append(box)
+    return msgspec.structs.replace(graph, boxes=tuple(boxes))
 
 
 def _wait(readers: Mapping[str, Reader]) -> None:

@@ -277,11 +277,6 @@ def _joined(
 ) -> Stream:
     where = list(join.where)
     if join.windows:
-        kind = left.stream._shape.window
-        if len(set(join.windows)) < 2 and not hasattr(kind, "size_us"):
-            raise text.error(
-                about, "results of sessions join on both window_start and window_end", code="query.join"
-            )
         where += [condition for _, condition in join.timed]
         on: Any = "window" if not keys else ["window", *keys]
         return left.stream.join(right.stream, on=on, where=_all(where), **options)

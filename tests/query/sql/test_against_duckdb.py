@@ -147,6 +147,19 @@ def hopping(rng: random.Random) -> int:
     return check(ours, theirs, rows_of(rng, 50))
 
 
+def sessions(rng: random.Random) -> int:
+    gap, key = rng.choice([1, 2, 4]), rng.choice(["k", "name", "seg"])
+    items = f"{key} AS c, count(*) AS n, sum(k) AS s, max(x) AS m"
+    ours = f"SELECT window_start AS w, window_end AS e, {items} FROM a GROUP BY {key}, SESSION(ts, INTERVAL '{gap}' SECOND)"
+    theirs = (
+        f"WITH l AS (SELECT *, CASE WHEN ts - lag(ts) OVER w < INTERVAL '{gap} s' THEN 0 ELSE 1 END AS begins FROM a"
+        f" WINDOW w AS (PARTITION BY {key} ORDER BY ts)), g AS (SELECT *, sum(begins) OVER (PARTITION BY {key}"
+        f" ORDER BY ts RANGE UNBOUNDED PRECEDING) AS g FROM l)"
+        f" SELECT min(ts) AS w, max(ts) + INTERVAL '{gap} s' AS e, {items} FROM g GROUP BY {key}, g"
+    )
+    return check(ours, theirs, rows_of(rng, 40))
+
+
 def nested(rng: random.Random) -> int:
     inner = "SELECT seg, count(*) AS n, max(x) AS m FROM a GROUP BY seg, {}"
     outer = "SELECT sum(n) AS s, max(m) AS m, count(*) AS c FROM ({}) GROUP BY {}"
@@ -230,7 +243,7 @@ def window_joins(rng: random.Random) -> int:
     return check(text.format(*ours), text.format(*theirs), rows_of(rng, 30), rows_of(rng, 30))
 
 
-KINDS = (rows, tumbling, hopping, nested, joins, window_joins, outer_windows, asof)
+KINDS = (rows, tumbling, hopping, sessions, nested, joins, window_joins, outer_windows, asof)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -255,6 +255,20 @@ JOINS: dict[str, Build] = {
 }
 
 
+SESSIONS: dict[str, Build] = {
+    "SELECT window_start, window_end, vid, count(*) AS n FROM cars GROUP BY vid, SESSION(ts, INTERVAL '30' SECOND)": (
+        lambda cars, tolls, calls: cars.session("30s").group_by("vid").aggregate(n=md.count())
+    ),
+    "SELECT SESSION_START(ts, '30s') AS s, count(*) AS n FROM cars GROUP BY SESSION(ts, INTERVAL '30' SECOND)": (
+        lambda cars, tolls, calls: cars.session("30s").aggregate(n=md.count()).select(s="window_start", n="n")
+    ),
+    "SELECT vid, max(speed) AS m FROM SESSION(TABLE cars, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start, vid": (
+        lambda cars, tolls, calls: (
+            cars.session("1 min").group_by("vid").aggregate(m="max(speed)").select("vid", "m")
+        )
+    ),
+}
+
 OTHER_JOINS: dict[str, Build] = {
     f"SELECT * FROM cars c {sql} tolls t ON c.vid = t.car AND abs(c.ts - t.ts) <= {HALF}": (
         lambda cars, tolls, calls, how=how: cars.join(tolls, on={"vid": "car"}, within="30s", how=how)
@@ -326,7 +340,7 @@ def by_sql(text: str) -> Query:
     )
 
 
-BUILT = ROWS | WINDOWS | JOINS | OTHER_JOINS
+BUILT = ROWS | WINDOWS | SESSIONS | JOINS | OTHER_JOINS
 
 
 @pytest.mark.parametrize("text", BUILT)
