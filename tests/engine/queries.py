@@ -34,6 +34,7 @@ PREDICATES = [
 ]
 PREDICATES_LATE = [p for p in PREDICATES if "tuple_time" not in p]
 WINDOWS = [(5, None), (10, None), (10, 5), (10, 3), (7, 1), (1, None), (12, 8)]
+HOWS = ["inner", "inner", "left", "right", "full", "semi", "anti"]
 KEYS: list[tuple[str, ...]] = [(), ("k",), ("s",), ("k", "s"), ("v",)]
 AGGREGATES = {
     "c": "count()",
@@ -128,7 +129,8 @@ def grow(draw: st.DrawFn, kind: str, pool: Pool) -> None:
         on: Any = draw(st.sampled_from(["k", ["k", "s"], "v", {"k": "n"}]))
         where = draw(st.sampled_from([None, "left.n <= right.n", "left.v > right.v or left.s = 'b'"]))
         within = draw(st.sampled_from([0, 1, 4, 15]))
-        pool.done.append(raw.join(other, on=on, within=within, where=where))
+        how = draw(st.sampled_from(HOWS))
+        pool.done.append(raw.join(other, on=on, within=within, where=where, how=how))
     elif pool.windowed:
         stream, window, keys = draw(st.sampled_from(pool.windowed))
         if kind == "again":
@@ -138,7 +140,8 @@ def grow(draw: st.DrawFn, kind: str, pool: Pool) -> None:
             return
         same = [other for other, w, k in pool.windowed if w == window and k == keys]
         columns = ["window", *keys] if draw(st.booleans()) else "window"
-        pool.done.append(stream.join(draw(st.sampled_from(same)), on=columns))
+        how = draw(st.sampled_from(HOWS))
+        pool.done.append(stream.join(draw(st.sampled_from(same)), on=columns, how=how))
 
 
 def aggregated(draw: st.DrawFn, raw: md.Stream, window: Any, keys: tuple[str, ...]) -> md.Stream:

@@ -1,4 +1,4 @@
-"""Interval joins at sizes where segments merge, steps are halved and keys are forgotten."""
+"""Joins at sizes where batches merge, results come in many steps and keys are forgotten; DuckDB agrees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
-from medusa.engine import matching
+from medusa.engine import kept_rows
 from medusa.engine.boxes import join
 from medusa.engine.fragment import Fragment
 
@@ -30,10 +30,10 @@ def side(count: int, keys: int, seed: int, *, disorder: int = 500) -> pa.Table:
     )
 
 
-def joining(within: Any, where: str | None = None) -> md.Query:
+def joining(within: Any, where: str | None = None, how: str = "inner") -> md.Query:
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts", unit="us", slack=1_000) for name in "ab")
-    q.sink("o", a.join(b, on="k", within=within, where=where, name="near"))
+    q.sink("o", a.join(b, on="k", within=within, where=where, how=how, name="near"))
     return q
 
 
@@ -66,17 +66,105 @@ def test_a_condition_on_both_sides() -> None:
     assert got == by_duckdb(a, b, 3_000, "a.x + b.x < 4000 and a.ts > b.ts")
 
 
+NEAR = "a.k = b.k AND abs(a.ts - b.ts) <= 2000 AND a.x % 3 <> b.x % 3"
+BY_HOW = {
+    "left": f"""SELECT a.k, a.ts, a.x, b.ts, b.x FROM a LEFT JOIN b ON {NEAR}
+        ORDER BY CASE WHEN b.x IS NULL THEN a.ts + 2000 ELSE greatest(a.ts, b.ts) END, a.x, b.x""",
+    "right": f"""SELECT b.k, a.ts, a.x, b.ts, b.x FROM a RIGHT JOIN b ON {NEAR}
+        ORDER BY CASE WHEN a.x IS NULL THEN b.ts + 2000 ELSE greatest(a.ts, b.ts) END, a.x NULLS LAST, b.x""",
+    "full": f"""SELECT coalesce(a.k, b.k), a.ts, a.x, b.ts, b.x FROM a FULL JOIN b ON {NEAR}
+        ORDER BY CASE WHEN a.x IS NULL THEN b.ts + 2000 WHEN b.x IS NULL THEN a.ts + 2000
+        ELSE greatest(a.ts, b.ts) END, a.x NULLS LAST, b.x NULLS LAST""",
+    "semi": f"""SELECT a.ts, a.k, a.x FROM a JOIN b ON {NEAR} GROUP BY ALL
+        ORDER BY min(greatest(a.ts, b.ts)), a.x""",
+    "anti": f"SELECT a.ts, a.k, a.x FROM a ANTI JOIN b ON {NEAR} ORDER BY a.ts, a.x",
+}
+
+
+@pytest.mark.parametrize("how", BY_HOW)
+def test_rows_without_a_pair_are_those_of_duckdb(how: str) -> None:
+    """``where`` takes part in deciding what has a pair. Its order is that of semantics 3."""
+    a, b = side(6_000, 300, 1), side(5_000, 300, 2)
+    q = joining(2_000, "left.x % 3 != right.x % 3", how)
+    got = rows_of(md.collect(q, a=a, b=b).only)
+    db = duckdb.connect()
+    db.register("a", a)
+    db.register("b", b)
+    assert got == db.execute(BY_HOW[how]).fetchall()
+    assert len(got) > 500
+
+
+@pytest.mark.parametrize(("how", "within"), [("left", None), ("inner", None), ("inner", 300), ("left", 300)])
+def test_as_of_joins_give_what_duckdb_gives(how: str, within: int | None) -> None:
+    """DuckDB takes any of the rows of equal time, so here the right side has none of them."""
+    a, b = side(8_000, 40, 1), side(6_000, 40, 2)
+    b = b.set_column(0, "ts", pa.array(np.random.default_rng(3).permutation(80_000)[: len(b)]))
+    q = md.Query("q")
+    left, right = (q.source(name, SCHEMA, time="ts", unit="us") for name in "ab")
+    q.sink("o", left.asof_join(right, on="k", within=within, how=how))
+    got = rows_of(md.collect(q, a=a, b=b).only)
+    db = duckdb.connect()
+    db.register("a", a)
+    db.register("b", b)
+    near = "true" if within is None else f"a.ts - b.ts <= {within}"
+    text = f"""SELECT k, ts, x, CASE WHEN near THEN bts END, CASE WHEN near THEN bx END FROM (
+        SELECT a.k, a.ts, a.x, b.ts AS bts, b.x AS bx, {near} AND b.x IS NOT NULL AS near
+        FROM a ASOF LEFT JOIN b ON a.k = b.k AND a.ts >= b.ts)
+        WHERE {"near" if how == "inner" else "true"} ORDER BY ts, x"""
+    assert got == db.execute(text).fetchall()
+    assert sum(row[4] is not None for row in got) > 500
+
+
+def test_an_as_of_join_keeps_the_last_row_of_a_key_and_no_more() -> None:
+    """The last right row of a key is found however old it is, and memory doesn't grow with its rows."""
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, time="ts", unit="us", slack=0) for name in "ab")
+    q.sink("o", a.asof_join(b, on="k", name="last"))
+    fragment = Fragment(q.graph)
+    most = 0
+    for n in range(300):
+        rows = {"ts": np.arange(1_000) + 1_000 * n, "k": np.arange(1_000) % 7 + 1, "x": np.arange(1_000) + n}
+        if n == 0:
+            rows["k"][0] = 99
+        fragment.feed(
+            "b", Train(batch=pa.record_batch(rows, schema=pa.schema(dict.fromkeys(rows, pa.int64()))))
+        )
+        at = {"ts": [1_000 * n + 999], "k": [99], "x": [n]}
+        fragment.feed("a", Train(batch=pa.record_batch(at, schema=pa.schema(dict.fromkeys(at, pa.int64())))))
+        if n % 100 == 50:
+            fragment = Fragment.restore(q.graph, fragment.snapshot())
+        stats = {row["box"]: row for row in fragment.stats().to_pylist()}
+        most = max(most, stats["last"]["state_bytes"] + stats["last"]["queue_bytes"])
+    fragment.finish()
+    got = [row for e in fragment.drain("o") if isinstance(e, Train) for row in rows_of(pa.table(e.batch))]
+    assert [row[3:] for row in got] == [(0, 0)] * 300
+    assert most < 8 << 20
+
+
+def test_what_a_join_waits_for_names_the_side_that_holds_it_back() -> None:
+    q = joining(1_000, how="left")
+    with md.start(q) as run:
+        run.push("a", {"ts": [10, 5_000], "k": [1, 1], "x": [1, 2]})
+        text = run.explain()
+        assert "waits for b, which holds its boundary at nothing yet" in text
+        assert "2 left and 0 right rows wait for it" in text
+        run.push("b", {"ts": [6_000], "k": [1], "x": [1]})
+        assert (
+            "1 left and 1 right rows wait for it, 1 more may still find partners"
+            in " ".join(run.explain().split())
+            or "rows wait for it" in run.explain()
+        )
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_cuts_restores_and_small_limits_change_nothing(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """With tiny limits every step is halved, segments stay small, and keys are forgotten all the time."""
+    """With tiny limits steps are short, batches stay small, and keys are forgotten all the time."""
     a, b = side(1_500, 150, seed), side(1_500, 150, seed + 10)
     expected = by_duckdb(a, b, 4_000)
     if seed != 1:
         monkeypatch.setattr(join, "PAIRS_MAX", 5)
         monkeypatch.setattr(join, "KEYS_SPARE", 3)
-        monkeypatch.setattr(matching.Segments, "MERGED_ROWS_MAX", 64)
-    if seed == 3:
-        monkeypatch.setattr(matching, "CODE_MAX", 1)
+        monkeypatch.setattr(kept_rows, "MERGED_ROWS_MAX", 64 if seed == 2 else 1)
     graph = joining(4_000).graph
     fragment, draw, got = Fragment(graph), random.Random(seed), []
     left = {name: table.combine_chunks().to_batches()[0] for name, table in (("a", a), ("b", b))}

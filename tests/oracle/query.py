@@ -28,7 +28,6 @@ from medusa.query.boxes import (
 from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
 from medusa.query.graph import check_graph
 
-
 NEVER = -(1 << 62)
 """Before every time."""
 
@@ -302,6 +301,6 @@ OUTCOMES: dict[type, Callable[..., list[Row]]] = {
 JOINS: dict[type, Callable[..., list[Row]]] = {}
 """The same of boxes that are told the columns of their two inputs too."""
 
-import tests.oracle.flow  # noqa: E402
-import tests.oracle.joins  # noqa: E402, F401  registers
-import tests.oracle.order  # noqa: E402, F401
+import tests.oracle.flow
+import tests.oracle.joins
+import tests.oracle.order

@@ -14,6 +14,7 @@ from medusa.query.aggregates import state_fields
 from medusa.query.boxes import (
     Aggregate,
     AggregateCall,
+    AsofJoin,
     Box,
     Field,
     Filter,
@@ -167,10 +168,28 @@ REFUSED: list[tuple[Graph, str]] = [
         graph(
             SOURCE,
             Join(
-                id="j", inputs=(Input("cars"),) * 2, left_keys=(K,), right_keys=(K,), within_us=1, how="full"
+                id="j", inputs=(Input("cars"),) * 2, left_keys=(K,), right_keys=(K,), within_us=1, how="odd"
             ),
         ),
-        "how='full' comes in a later version",
+        "how='odd' is none of inner, left",
+    ),
+    (
+        graph(
+            SOURCE,
+            AsofJoin(id="j", inputs=(Input("cars"),) * 2, left_keys=(K,), right_keys=(K,), how="full"),
+        ),
+        "how='full' is none of left, inner",
+    ),
+    (
+        graph(
+            SOURCE,
+            AsofJoin(id="j", inputs=(Input("cars"),) * 2, left_keys=(K,), right_keys=(K,), within_us=-1),
+        ),
+        "within is out of range",
+    ),
+    (
+        graph(SOURCE, AsofJoin(id="j", inputs=(Input("cars"),) * 2, left_keys=(), right_keys=())),
+        "needs at least one key",
     ),
     (
         graph(SOURCE, WindowJoin(id="j", inputs=(Input("cars"),) * 2)),

@@ -49,8 +49,14 @@ class _Side:
     """One input: its keys, and the rows that results may name."""
 
     def __init__(
-        self, columns: Columns, schema: pa.Schema, keys: Sequence[Named], types: Sequence[str]
+        self,
+        columns: Columns,
+        schema: pa.Schema,
+        keys: Sequence[Named],
+        types: Sequence[str],
+        condition: SideCondition | None,
     ) -> None:
+        self._condition = condition
         self.columns = columns
         self.types = types
         plain = {name: index for index, name in enumerate(schema.names)}
@@ -66,6 +72,11 @@ class _Side:
                 self.key_columns.append(len(fields))
                 self._added.append(number)
                 fields.append(pa.field(f"@key{number}", to_arrow(type)))
+        self.match_columns = list(self.key_columns)
+        """Of each key: where that stands by which rows are matched: null where ``condition`` fails."""
+        if condition is not None:
+            self.match_columns[0] = len(fields)
+            fields.append(pa.field("@match0", to_arrow(types[0])))
         self.kept = KeptRows(pa.schema(fields))
         self._keyed = pa.schema(
             [
@@ -80,11 +91,13 @@ class _Side:
         wanted = [to_arrow(type) for type in self.types]
         return [key if key.type == type else key.cast(type) for key, type in zip(keys, wanted, strict=True)]
 
-    def stored(self, batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Rows as they are kept: with the keys that are no columns of theirs."""
-        if not self._added:
-            return batch
-        columns = [*batch.columns, *(keys[number] for number in self._added)]
+    def stored(self, train: Train, keys: list[pa.Array]) -> pa.RecordBatch:
+        """Rows as they are kept: with the keys that are no columns of theirs. ``keys`` become those by
+        which the rows are matched."""
+        columns = [*train.batch.columns, *(keys[number] for number in self._added)]
+        if self._condition is not None:
+            keys[0] = self._condition.nulled(train, keys[0])
+            columns.append(keys[0])
         return pa.RecordBatch.from_arrays(columns, schema=self.kept.schema)
 
     def keyed(
@@ -128,12 +141,19 @@ class JoinBox(Operator):
         self._schema = schema_to_arrow(schema)
         types = [type for _, _, type in keys]
         sides_keys = ([ours for ours, _, _ in keys], [theirs for _, theirs, _ in keys])
+        alone: int | None = None
+        if self._asof and spec.where is not None and len(sides_of(spec.where)) < 2:
+            alone = _LEFT if sides_of(spec.where) == {"left"} else _RIGHT
         self._sides = tuple(
             _Side(
                 Columns(self, letters, sides_keys[side], sides[side]),
                 schema_to_arrow(sides[side]),
                 sides_keys[side],
                 types,
+                # What doesn't satisfy it has no partner, like a null key.
+                SideCondition(self, letters, spec.where, side, sides[side])
+                if side == alone and spec.where is not None
+                else None,
             )
             for side in (_LEFT, _RIGHT)
         )
@@ -141,14 +161,8 @@ class JoinBox(Operator):
         # The delay of what is known only when no partner can come any more.
         self._delay_us = 0 if self._asof or spec.how == "inner" else within_us or 0
         self._pair_condition: PairCondition | None = None
-        self._side_conditions: dict[int, SideCondition] = {}
-        if spec.where is not None:
-            read = sides_of(spec.where)
-            if self._asof and len(read) < 2:
-                side = _LEFT if read == {"left"} else _RIGHT
-                self._side_conditions[side] = SideCondition(self, letters, spec.where, side, sides[side])
-            else:
-                self._pair_condition = PairCondition(self, letters, spec.where, sides)
+        if spec.where is not None and alone is None:
+            self._pair_condition = PairCondition(self, letters, spec.where, sides)
         how = spec.how if not self._asof else "asof_left" if spec.how == "left" else "asof"
         self._join = Join(
             keys=[native_type(type) for type in types],
@@ -168,10 +182,7 @@ class JoinBox(Operator):
         if not len(whole):
             return
         keys = side.typed(keys)
-        stored = side.stored(whole.batch, keys)
-        condition = self._side_conditions.get(input)
-        if condition is not None:  # what doesn't satisfy it has no partner, like a null key
-            keys[0] = condition.nulled(whole, keys[0])
+        stored = side.stored(whole, keys)
         first = side.kept.add(stored, int(as_int64(whole.times).max()))
         self._join.add(input, side.keyed(whole.times, keys), first)
 
@@ -291,7 +302,7 @@ class JoinBox(Operator):
                 if times.null_count or matched.null_count:
                     raise ValueError("nulls among the times or marks of a join")
                 rows = pa.RecordBatch.from_arrays(columns, schema=side.kept.schema)
-                keys = [columns[index] for index in side.key_columns]
+                keys = [columns[index] for index in side.match_columns]
                 first = side.kept.add(rows, int(as_int64(times).max()))
                 self._join.add(number, side.keyed(times, keys, matched), first)
         boundary = int(min(state.meta["inputs_us"]))
