@@ -30,7 +30,8 @@ _REFUSED: dict[type, tuple[str, str]] = {
     exp.All: ("ALL", "ANTI JOIN ... ON keys AND time bounds"),
     exp.Window: (
         "OVER",
-        "GROUP BY with a window; running aggregates: .group_by(...).running(...) of the builder",
+        "GROUP BY with a window; top 3: QUALIFY ROW_NUMBER() OVER (PARTITION BY TUMBLE(ts, ...) ORDER BY x"
+        " DESC) <= 3; running aggregates: .group_by(...).running(...) of the builder",
     ),
     exp.WithinGroup: ("WITHIN GROUP", "quantile(x, 0.5)"),
     exp.Placeholder: ("a parameter", "write the value"),

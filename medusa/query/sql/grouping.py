@@ -18,7 +18,7 @@ from medusa.query.sql.scope import Scope, TimeColumn
 from medusa.query.sql.text import Text
 from medusa.query.sql.windows import WindowSpec, read_window
 
-__all__ = ["GroupedReader", "Grouping", "has_aggregate", "read_grouping"]
+__all__ = ["GroupedReader", "Grouping", "has_aggregate", "read_grouping", "window_of"]
 
 NEED_WINDOW = "add TUMBLE(ts, INTERVAL '1' MINUTE), HOP(ts, slide, size) or SESSION(ts, gap) to GROUP BY"
 
@@ -68,7 +68,7 @@ def read_grouping(
     reader = SqlReader(text, scope, clause="GROUP BY")
     for node in nodes:
         node = _meant(node, items, scope, aliases, text)
-        found = _window_of(node, scope, text)
+        found = window_of(node, scope, text)
         if found is not None:
             if window is not None and window != found:
                 raise text.error(
@@ -133,7 +133,7 @@ def _meant(node: Any, items: Sequence[Any], scope: Scope, aliases: Mapping[str, 
     return node
 
 
-def _window_of(node: Any, scope: Scope, text: Text) -> WindowSpec | None:
+def window_of(node: Any, scope: Scope, text: Text) -> WindowSpec | None:
     """The window that an item of GROUP BY asks for, or None: it is a key."""
     if function_name(node) in WINDOW_FUNCTIONS:
         return read_window(node, scope, text)

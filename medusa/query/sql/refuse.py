@@ -20,7 +20,6 @@ _NEAREST = {
         "GROUP BY the columns and TUMBLE(ts, ...): each once per window",
     ),
     "windows": ("WINDOW", "WINDOW", "GROUP BY with TUMBLE, HOP or SESSION"),
-    "qualify": ("QUALIFY", "QUALIFY", "HAVING filters the rows of a window"),
     "laterals": ("LATERAL", "LATERAL", "JOIN ... ON keys AND time bounds"),
     "sample": ("TABLESAMPLE", "TABLE", "WHERE, or .drop(...) of the builder"),
     "pivots": ("PIVOT", "PIVOT", "sum(x) FILTER (WHERE kind = 'a') AS a"),

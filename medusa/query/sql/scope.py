@@ -49,12 +49,14 @@ class Scope:
     Attributes:
         times: names in the stream of columns that tell the time of the row.
         window: the window that a table function such as TUMBLE(...) asked for.
+        star: the columns that * means; None: all of the stream.
     """
 
     stream: Stream
     relations: tuple[Relation, ...]
     times: Mapping[str, TimeColumn] = field(default_factory=dict)
     window: Any = None
+    star: tuple[str, ...] | None = None
 
     def named(self, alias: str) -> Scope:
         """As one table of that name."""

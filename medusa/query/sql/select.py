@@ -19,11 +19,23 @@ from medusa.query.sql.joins import read_join
 from medusa.query.sql.refuse import refuse_clauses
 from medusa.query.sql.scope import Scope, TimeColumn
 from medusa.query.sql.text import Text
+from medusa.query.sql.top import TopReader, build_top, with_inner_rank
 from medusa.query.types import NULL
 
 __all__ = ["Tables", "build_select"]
 
-_PARTS = ("expressions", "from_", "joins", "where", "group", "having", "with_", "kind", "operation_modifiers")
+_PARTS = (
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "qualify",
+    "with_",
+    "kind",
+    "operation_modifiers",
+)
 
 
 class Tables(Protocol):
@@ -57,6 +69,7 @@ def build_select(node: Any, tables: Tables, name: str | None) -> Scope:
     source = node.args.get("from_")
     if source is None:
         raise text.error(node, "SELECT needs FROM", code="query.sql")
+    node = with_inner_rank(node)
     items = [_item(each, text) for each in node.expressions]
     if not items:
         raise text.error(source, "SELECT names no columns", hint="SELECT * FROM ...", code="query.sql")
@@ -64,17 +77,27 @@ def build_select(node: Any, tables: Tables, name: str | None) -> Scope:
     grouped = group is not None or has_aggregate(having) or any(has_aggregate(item.node) for item in items)
     only_star = len(items) == 1 and _is_plain_star(items[0].node)
     joins = node.args.get("joins") or []
-    rest = where is not None or grouped or not only_star
+    qualify = node.args.get("qualify")
+    rest = where is not None or grouped or not only_star or qualify is not None
     scope = _from(node, tables, name if joins and not rest else None)
-    if scope.window is not None and not grouped:
+    if scope.window is not None and not grouped and qualify is None:
         raise text.error(
             source, "a window in FROM needs GROUP BY window_start, window_end", code="query.window"
         )
+    if qualify is not None:
+        if grouped:
+            raise text.error(
+                qualify,
+                "QUALIFY can't stand beside GROUP BY",
+                hint="a query around this one",
+                code="query.sql",
+            )
+        return _build_ranked(node, scope, items, name, text)
     if grouped:
         return _build_grouped(node, scope, items, name, text)
     if having is not None:
         raise text.error(having, "HAVING needs GROUP BY", hint="WHERE filters rows", code="query.sql")
-    columns = None if only_star else _columns(items, scope, text)
+    columns = None if only_star else _columns(items, SqlReader(text, scope, clause="SELECT"))
     if where is not None:
         scope = _filtered(where, scope, name if columns is None else None, text)
     if columns is None:
@@ -149,13 +172,14 @@ class _Columns:
     added: bool = False
 
 
-def _columns(items: list[_Item], scope: Scope, text: Text) -> _Columns:
-    reader = SqlReader(text, scope, clause="SELECT")
+def _columns(items: list[_Item], reader: SqlReader) -> _Columns:
+    scope, text = reader.scope, reader.text
     stars = [item for item in items if _is_star(item.node)]
     first = items[0].node
     if (
         len(stars) == 1
         and isinstance(first, exp.Star)
+        and scope.star is None
         and not (first.args.get("except_") or first.args.get("rename"))
     ):
         made = _replaced(first, scope.stream.schema, reader, text)
@@ -207,7 +231,7 @@ def _star(node: Any, scope: Scope, reader: SqlReader, text: Text) -> dict[str, E
     if table is not None:
         columns = scope.relation(table, text).columns
     else:
-        columns = {name: name for name in scope.stream.schema}
+        columns = {name: name for name in scope.star or scope.stream.schema}
     made: dict[str, Expression] = {name: Column(inner) for name, inner in columns.items()}
     for gone in star.args.get("except_") or []:
         if gone.name not in made:
@@ -250,6 +274,15 @@ def _selected(found: _Columns, scope: Scope, name: str | None, *, must: bool, no
         elif isinstance(tree, Column) and tree.name in scope.times:
             times[column] = scope.times[tree.name]
     return Scope(stream, scope.relations, times).named(scope.relations[0].alias)
+
+
+def _build_ranked(node: Any, scope: Scope, items: list[_Item], name: str | None, text: Text) -> Scope:
+    where = node.args.get("where")
+    if where is not None:
+        scope = _filtered(where, scope, None, text)
+    ranked, over = build_top(node.args["qualify"].this, scope, None, text)
+    columns = _columns(items, TopReader(text, ranked, over))
+    return _selected(columns, ranked, name, must=False, node=node, text=text)
 
 
 # -- SELECT with groups ---------------------------------------------------------------------------

@@ -160,6 +160,20 @@ def sessions(rng: random.Random) -> int:
     return check(ours, theirs, rows_of(rng, 40))
 
 
+def tops(rng: random.Random) -> int:
+    """DuckDB breaks ties as it likes: the order is by values that differ."""
+    size, n = rng.choice([5, 20, 60]), rng.choice([1, 2, 4])
+    order = rng.choice(["DESC NULLS LAST", "ASC NULLS LAST", "NULLS LAST"])
+    table = rows_of(rng, 40)
+    table = table.set_column(
+        3, "x", pa.array(rng.sample([None, math.nan, *map(float, range(38))], 40), pa.float64())
+    )
+    text = "SELECT ts, k, x, {0} AS r FROM a WHERE seg > 0 QUALIFY {0} <= {1}"
+    ours = f"ROW_NUMBER() OVER (PARTITION BY k, TUMBLE(ts, INTERVAL '{size}' SECOND) ORDER BY x {order})"
+    theirs = ours.replace("TUMBLE(ts, INTERVAL", "time_bucket(INTERVAL").replace("SECOND)", "SECOND, ts)")
+    return check(text.format(ours, n), text.format(theirs, n), table)
+
+
 def nested(rng: random.Random) -> int:
     inner = "SELECT seg, count(*) AS n, max(x) AS m FROM a GROUP BY seg, {}"
     outer = "SELECT sum(n) AS s, max(m) AS m, count(*) AS c FROM ({}) GROUP BY {}"

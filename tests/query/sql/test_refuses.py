@@ -163,6 +163,26 @@ REFUSED = [
         "'ts' is not the time",
         "tuple_time",
     ),
+    (
+        "SELECT * FROM cars QUALIFY «ROW_NUMBER() OVER (PARTITION BY seg ORDER BY vid») < 3",
+        "needs a window in its PARTITION BY",
+        "QUALIFY ROW_NUMBER()",
+    ),
+    (
+        "SELECT * FROM cars QUALIFY «rank() OVER (PARTITION BY seg) < 3»",
+        "takes the rank of a row",
+        "ROW_NUMBER()",
+    ),
+    (
+        "SELECT * FROM cars QUALIFY «ROW_NUMBER() OVER (PARTITION BY TUMBLE(ts, '1 s'»)) < 3",
+        "one ORDER BY",
+        "",
+    ),
+    (
+        "SELECT * FROM (SELECT *, «ROW_NUMBER() OVER (PARTITION BY seg») AS r FROM cars)",
+        "OVER is not",
+        "QUALIFY",
+    ),
     # joins
     ("SELECT * FROM cars c JOIN tolls t ON «c.vid = t.car»", "needs a bound on time", "BETWEEN"),
     (

@@ -269,6 +269,43 @@ SESSIONS: dict[str, Build] = {
     ),
 }
 
+RANKED = "ROW_NUMBER() OVER (PARTITION BY TUMBLE(ts, INTERVAL '1' MINUTE), seg ORDER BY speed DESC)"
+COUNTS = f"SELECT window_start, window_end, seg, count(*) AS n FROM cars GROUP BY seg, {MINUTE}"
+
+
+def top_segs(cars: Stream) -> Stream:
+    return by_seg(cars).select("seg", "n").window("1 min").top(2, by="n")
+
+
+TOPS: dict[str, Build] = {
+    f"SELECT window_end, seg, vid, {RANKED} AS r FROM cars WHERE vid > 1 QUALIFY {RANKED} <= 3": (
+        lambda cars, tolls, calls: (
+            cars.filter("vid > 1")
+            .window("1 min")
+            .group_by("seg")
+            .top(3, by="speed")
+            .select({"window_end": "window_end", "seg": "seg", "vid": "vid", "r": "rank"})
+        )
+    ),
+    "SELECT * FROM cars QUALIFY ROW_NUMBER() OVER (PARTITION BY time_bucket('1 min', ts) ORDER BY speed) < 2": (
+        lambda cars, tolls, calls: cars.window("1 min").top(1, by="speed", descending=False).select(*CARS)
+    ),
+    f"SELECT window_start, window_end, seg, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end"
+    f" ORDER BY n DESC) AS r FROM ({COUNTS})) WHERE r <= 2": (
+        lambda cars, tolls, calls: (
+            top_segs(cars)
+            .select("window_start", "window_end", "seg", "n", r="rank")
+            .select("window_start", "window_end", "seg", "n")
+        )
+    ),
+    f"SELECT seg, r FROM (SELECT seg, n, ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY n DESC) AS r"
+    f" FROM ({COUNTS}) c) x WHERE n > 1 AND x.r <= 2 AND seg > 0": (
+        lambda cars, tolls, calls: (
+            top_segs(cars).select("seg", "n", r="rank").filter("n > 1 AND seg > 0").select("seg", "r")
+        )
+    ),
+}
+
 OTHER_JOINS: dict[str, Build] = {
     f"SELECT * FROM cars c {sql} tolls t ON c.vid = t.car AND abs(c.ts - t.ts) <= {HALF}": (
         lambda cars, tolls, calls, how=how: cars.join(tolls, on={"vid": "car"}, within="30s", how=how)
@@ -340,7 +377,7 @@ def by_sql(text: str) -> Query:
     )
 
 
-BUILT = ROWS | WINDOWS | SESSIONS | JOINS | OTHER_JOINS
+BUILT = ROWS | WINDOWS | SESSIONS | TOPS | JOINS | OTHER_JOINS
 
 
 @pytest.mark.parametrize("text", BUILT)
