@@ -13,15 +13,19 @@ from medusa.engine.boxes.distinct import DistinctBox
 from medusa.engine.boxes.drop import RandomDropBox, SemanticDropBox, WindowDropBox
 from medusa.engine.boxes.filter import FilterBox
 from medusa.engine.boxes.join import make_join
+from medusa.engine.boxes.lookup import make_lookup
 from medusa.engine.boxes.process import make_process
 from medusa.engine.boxes.project import ProjectBox
 from medusa.engine.boxes.resample import ResampleBox
 from medusa.engine.boxes.route import RouteBox
+from medusa.engine.boxes.running import RunningBox
 from medusa.engine.boxes.session import SessionBox
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.boxes.span import SpanBox
 from medusa.engine.boxes.sunion import SUnionBox
+from medusa.engine.boxes.table import make_table_box
+from medusa.engine.boxes.top import TopBox
 from medusa.engine.boxes.union import UnionBox
 from medusa.engine.boxes.wsort import WSortBox
 from medusa.engine.dead import DeadLetters
@@ -37,20 +41,24 @@ from medusa.query.boxes import (
     Filter,
     Input,
     Join,
+    Lookup,
     Process,
     RandomDrop,
     Resample,
     Route,
     RowWindow,
+    Running,
     Select,
-    Session,
     SemanticDrop,
+    Session,
     Sink,
     Source,
     SUnion,
+    Table,
     Union,
-    WindowDrop,
+    Top,
     ValueWindow,
+    WindowDrop,
     WindowJoin,
     WithColumns,
     WSort,
@@ -176,6 +184,18 @@ def _span(box: RowWindow | ValueWindow, site: Site) -> Operator:
     )
 
 
+def _running(box: Running, site: Site) -> Operator:
+    return RunningBox(
+        box, input=site.input.schema, output=site.output.schema, letters=site.letters, timed=site.input.timed
+    )
+
+
+def _top(box: Top, site: Site) -> Operator:
+    return TopBox(
+        box, input=site.input.schema, output=site.output.schema, letters=site.letters, timed=site.timed
+    )
+
+
 MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     Source: lambda box, site: SourceBox(box, timed=site.timed),
     Filter: _filter,
@@ -186,8 +206,12 @@ MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     Session: _session,
     RowWindow: _span,
     ValueWindow: _span,
+    Running: _running,
+    Top: _top,
     Apply: make_apply,
     Process: make_process,
+    Table: make_table_box,
+    Lookup: make_lookup,
     AsofJoin: make_join,
     Join: make_join,
     WindowJoin: make_join,

@@ -34,13 +34,16 @@ class KeyIds:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def map(self, keys: Sequence[pa.Array]) -> Ints:
-        """Ids of rows with these key columns, which have the declared types."""
-        wide = [widen(key, type) for key, type in zip(keys, self._types, strict=True)]
-        return self._map(pa.RecordBatch.from_arrays(wide, schema=self.schema))
+    def map(self, keys: Sequence[pa.Array], *, insert: bool = True) -> Ints:
+        """Ids of rows with these key columns, which have the declared types.
 
-    def _map(self, keys: pa.RecordBatch) -> Ints:
-        return np.asarray(pa.array(self._ids.map(keys)).to_numpy(), np.int64)
+        Without ``insert`` keys that aren't known have -1, and stay so.
+        """
+        wide = [widen(key, type) for key, type in zip(keys, self._types, strict=True)]
+        return self._map(pa.RecordBatch.from_arrays(wide, schema=self.schema), insert=insert)
+
+    def _map(self, keys: pa.RecordBatch, *, insert: bool = True) -> Ints:
+        return np.asarray(pa.array(self._ids.map(keys, insert=insert)).to_numpy(), np.int64)
 
     def keys(self) -> pa.RecordBatch:
         """The keys in native types, in order of their ids."""
