@@ -30,20 +30,25 @@ from medusa.query.boxes import (
     Filter,
     Graph,
     Input,
+    Route,
     Select,
+    SemanticDrop,
     Sink,
     Source,
+    SUnion,
     Union,
+    WindowDrop,
     WithColumns,
 )
 from medusa.query.graph import check_graph
+from medusa.query.ids import kind_of
 from medusa.query.shape import Shape
 from medusa.query.shapes import shape_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["Plan", "cut"]
 
-STATELESS = (Filter, Select, WithColumns, Union)
+STATELESS = (Filter, Select, WithColumns, Union, Route, SemanticDrop, WindowDrop)
 NAME_CHARS_MAX = 64
 
 
@@ -219,7 +224,7 @@ class _Expander:
         """A source or a box without state, once per node."""
         nodes = self._homes[box.id]
         if not isinstance(box, (Source, *STATELESS)):
-            kind = "sink" if isinstance(box, Sink) else "join"
+            kind = kind_of(box)
             raise QueryError(
                 f"{kind} {box.id!r} is named at {len(nodes)} nodes ({', '.join(nodes)}); a {kind} can't be "
                 "split",
@@ -281,10 +286,11 @@ class _Expander:
         for arc in box.inputs:
             homes = self._homes[arc.box]
             if self._is_split_window(self._boxes[arc.box]):
+                _refuse_dead_of_parts(arc)
                 inputs.append(arc)  # Its combine box stands here.
             elif len(homes) == 1:
                 inputs.append(self._arc(here, homes[0], arc, copies=False))
-            elif isinstance(box, Union):
+            elif isinstance(box, Union | SUnion):
                 inputs += [self._arc(here, owner, arc, copies=True) for owner in homes]
             else:
                 inputs.append(self._merge(box, node, arc))
@@ -296,7 +302,7 @@ class _Expander:
         """A union of the copies of ``arc``, for a box that takes rows in any order."""
         homes = self._homes[arc.box]
         if box.order_dependent:
-            what = "window" if isinstance(box, Aggregate) else "join"
+            what = "window" if isinstance(box, Aggregate) else kind_of(box)
             hint = (
                 f"name {box.id!r} at {', '.join(homes)} too: each then sends partial results"
                 if isinstance(box, Aggregate)
@@ -323,6 +329,16 @@ class _Expander:
         source_id = self.names.made(arc.box, arc.port, owner) if copies or arc.port else arc.box
         reader.crossing[source_id] = (owner, arc)
         return Input(source_id)
+
+
+def _refuse_dead_of_parts(arc: Input) -> None:
+    """The rows that failed did so where the parts stand, and only accumulators come from there."""
+    if arc.port == "dead":
+        raise QueryError(
+            f"window {arc.box!r} is split over nodes, so its failed rows are at several places",
+            hint="compute what may fail in a with_columns before the window, and read .dead of that",
+            code="query.placement.split",
+        )
 
 
 class _Names:
