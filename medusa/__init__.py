@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from medusa.query.sql.sources import source as source
     from medusa.query.sql.statements import sql as sql
     from medusa.query.stream_order import sunion as sunion
+    from medusa.query.window_kinds import lag as lag
     from medusa.query.user import process as process
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
@@ -98,6 +99,7 @@ _HOMES = {
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",
     "connect": "medusa.runtime.client",
+    "lag": "medusa.query.window_kinds",
     "process": "medusa.query.user",
     "register": "medusa.query.registry",
     "sunion": "medusa.query.stream_order",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa._native import Keys, Store, Window, keys_nbytes, pick_keys
+from medusa._native import Keys, RunningStore, Window, keys_nbytes, pick_keys
 from medusa.elements import END_US, Train
 from medusa.engine.boxes.aggregate_calls import NativeCall, calls_of
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
@@ -150,8 +150,8 @@ class Groups:
         self._next = 0
         self._zeros = np.zeros(0, dtype=np.int64)
 
-    def _fresh(self) -> Store:
-        return Store(
+    def _fresh(self) -> RunningStore:
+        return RunningStore(
             size_us=PANE_US,
             advance_us=PANE_US,
             keys=["l"],
@@ -166,9 +166,39 @@ class Groups:
 
     def add(self, slots: pa.Array, arrays: Sequence[pa.Array], times: pa.Array | None) -> None:
         """Take rows into their slots, in order."""
-        rows = len(slots)
-        if not rows:
+        if not len(slots):
             return
+        self._store.add(self._rows(slots, arrays, times))
+        if self._users is not None:
+            self._users.add(as_int64(slots), self._users_arguments(arrays))
+
+    def run(self, slots: pa.Array, arrays: Sequence[pa.Array]) -> Finished:
+        """Take rows, in order of arrival; the aggregates of its slot as they stand after each."""
+        if not len(slots):
+            return Finished(np.zeros(0, np.int64), [], [])
+        batches = [pa.record_batch(batch) for batch in self._store.run(self._rows(slots, arrays, None))]
+        failed = self._store.failed()
+        dead: list[tuple[int, int]] = []
+        if failed is not None:
+            told = pa.record_batch(failed)
+            calls = [self.places[call] for call in told.column(3).to_pylist()]
+            dead = sorted(zip(as_int64(told.column(0)).tolist(), calls, strict=True))
+        users = {}
+        if self._users is not None:
+            users = self._users.run(as_int64(slots), self._users_arguments(arrays))
+        if not batches:
+            return Finished(np.zeros(0, np.int64), [], dead)
+        columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
+        index = as_int64(columns[0])
+        found = {place: column for place, column in zip(self.places, columns[3:], strict=True) if place >= 0}
+        found |= {place: column.take(pa.array(index)) for place, column in users.items()}
+        return Finished(index, [found[place] for place in range(len(self._calls))], dead)
+
+    def _users_arguments(self, arrays: Sequence[pa.Array]) -> dict[int, list[pa.Array]]:
+        return {place: [arrays[i] for i in at] for place, at in self._arguments.items()}
+
+    def _rows(self, slots: pa.Array, arrays: Sequence[pa.Array], times: pa.Array | None) -> pa.RecordBatch:
+        rows = len(slots)
         if self._by_time:
             order = np.clip(as_int64(times), -(PANE_US // 2), PANE_US // 2 - 1) + PANE_US // 2
         else:
@@ -180,10 +210,7 @@ class Groups:
         columns += [widen(a, t) for a, t in zip(arguments, self._types, strict=True)]
         if self._latest:
             columns.append(times.view(pa.int64()))  # type: ignore[union-attr]
-        self._store.add(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-        if self._users is not None:
-            given = {place: [arrays[i] for i in at] for place, at in self._arguments.items()}
-            self._users.add(as_int64(slots), given)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     # Results out
 

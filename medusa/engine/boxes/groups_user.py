@@ -41,6 +41,16 @@ class SlotAggregates:
             state = kept.grown(self._states[place], len(self._slots))
             self._states[place] = kept.add(state, ids, arguments[place])
 
+    def run(self, slots: Index, arguments: Mapping[int, Sequence[pa.Array]]) -> dict[int, pa.Array]:
+        """Take rows one by one; the results of the slot of each after it."""
+        parts: dict[int, list[pa.Array]] = {place: [] for place in self._kept}
+        for row in range(len(slots)):
+            slot = slots[row : row + 1]
+            self.add(slot, {place: [c.slice(row, 1) for c in columns] for place, columns in arguments.items()})
+            for place, array in self.finish(slot, None, 1).items():
+                parts[place].append(array)
+        return {place: pa.concat_arrays(arrays) for place, arrays in parts.items()}
+
     def _of(self, place: int, slots: Index) -> dict[str, npt.NDArray[Any]]:
         at = np.searchsorted(self._slots, slots)
         return {name: array[at] for name, array in self._states[place].items()}

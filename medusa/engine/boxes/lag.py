@@ -1,0 +1,119 @@
+"""The values of a group's earlier rows, for ``md.lag``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Lags"]
+
+Index = npt.NDArray[np.int64]
+
+RECENT_ROWS = 8192
+NONE = np.zeros(0, dtype=np.int64)
+
+
+class _Held:
+    """Rows by slot, oldest first within one: ``slots`` ascend."""
+
+    def __init__(self, slots: Index, columns: Sequence[pa.Array]) -> None:
+        self.slots = slots
+        self.columns = list(columns)
+
+    def without(self, slots: Index) -> _Held:
+        return self.at(np.flatnonzero(~np.isin(self.slots, slots)))
+
+    def at(self, index: Index) -> _Held:
+        where = pa.array(index)
+        return _Held(self.slots[index], [column.take(where) for column in self.columns])
+
+    def of(self, slots: Index) -> _Held:
+        """Rows of some slots (ascending), by slot."""
+        low, high = np.searchsorted(self.slots, slots), np.searchsorted(self.slots, slots, side="right")
+        counts = high - low
+        starts = np.cumsum(counts) - counts
+        return self.at(np.repeat(low - starts, counts) + np.arange(int(counts.sum())))
+
+    def with_(self, other: _Held) -> _Held:
+        """Rows of both; where a slot is in both, the other's come later."""
+        slots = np.concatenate([self.slots, other.slots])
+        columns = [pa.concat_arrays(pair) for pair in zip(self.columns, other.columns, strict=True)]
+        return _Held(slots, columns).at(np.argsort(slots, kind="stable"))
+
+
+class Lags:
+    """The last rows of every slot, of some columns.
+
+    The rows of slots seen lately stand in a small part, so that a train costs what its own slots cost.
+
+    Args:
+        types: of the columns.
+        offsets: for each result: the column, and how many rows earlier.
+    """
+
+    def __init__(self, types: Sequence[pa.DataType], offsets: Sequence[tuple[int, int]]) -> None:
+        self._offsets = list(offsets)
+        self._depth = max(offset for _, offset in offsets)
+        self._types = list(types)
+        self._base = self._empty()
+        self._recent = self._empty()
+
+    def _empty(self) -> _Held:
+        return _Held(NONE, [pa.nulls(0, type) for type in self._types])
+
+    def take(self, slots: Index, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The results of these rows, which are then held themselves."""
+        seen = np.unique(slots)
+        recent = self._recent.of(seen)
+        older = self._base.of(np.setdiff1d(seen, recent.slots, assume_unique=False))
+        before = older.with_(recent)
+        held = len(before.slots)
+        together = before.with_(_Held(slots, columns))
+        all_slots = np.concatenate([before.slots, slots])
+        order = np.argsort(all_slots, kind="stable")
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.arange(len(order))
+        mine = places[held:]
+        begins = np.searchsorted(together.slots, slots)
+        results = []
+        for column, offset in self._offsets:
+            at = mine - offset
+            index = pa.array(np.where(at >= begins, at, 0), mask=at < begins)
+            results.append(together.columns[column].take(index))
+        ends = np.searchsorted(together.slots, together.slots, side="right")
+        last = together.at(np.flatnonzero(ends - np.arange(len(ends)) <= self._depth))
+        self._recent = self._recent.without(seen).with_(last)
+        if len(self._recent.slots) > max(RECENT_ROWS, len(self._base.slots) // 8):
+            self._settle()
+        return results
+
+    def _settle(self) -> None:
+        self._base = self._base.without(self._recent.slots).with_(self._recent)
+        self._recent = self._empty()
+
+    def keep(self, slots: Index) -> None:
+        """Forget all other slots."""
+        self._settle()
+        self._base = self._base.at(np.flatnonzero(np.isin(self._base.slots, slots)))
+
+    def nbytes(self) -> int:
+        columns = [*self._base.columns, *self._recent.columns]
+        return sum(int(column.nbytes) for column in columns) + 8 * (len(self._base.slots) + len(self._recent.slots))
+
+    # State
+
+    def rows(self) -> tuple[Index, list[pa.Array]]:
+        """Everything held: slots, ascending, and their columns, oldest row first."""
+        self._settle()
+        return self._base.slots, self._base.columns
+
+    def load(self, slots: Index, columns: Sequence[pa.Array]) -> None:
+        """Take that back; ValueError where it can't be."""
+        if (np.diff(slots) < 0).any():
+            raise ValueError("lags: slots don't ascend")
+        if len(slots) and np.unique(slots, return_counts=True)[1].max() > self._depth:
+            raise ValueError("lags: more rows of a slot than are looked at")
+        self._base = _Held(slots, columns)

@@ -1,0 +1,231 @@
+"""Top-N: the rows with the largest value per window and group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medusa.elements import END_US, START_US, Train
+from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.groups import KeyIndex, Numbers, expect_integers
+from medusa.engine.columns import Columns
+from medusa.engine.dead import DeadLetters
+from medusa.engine.rows import as_int64, as_times, on_time_rows
+from medusa.query.boxes import Schema, Top
+from medusa.query.expression import Column, Named
+from medusa.query.types import schema_to_arrow, to_arrow
+
+__all__ = ["TopBox"]
+
+REDUCE_ROWS = 16_384
+TIME_LIMIT = 1 << 61
+LAST = (1 << 63) - 1
+
+
+class TopBox(Operator):
+    """Rows wait in panes, cut at every start and end of a window. A pane that has grown is cut down to the rows that
+    can still be wanted: the largest of each group, and its first row, which says when the group appeared."""
+
+    kind = "top"
+
+    def __init__(self, spec: Top, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool) -> None:
+        super().__init__(spec.id, inputs=1)
+        self._spec = spec
+        self._timed = timed
+        self._schema = schema_to_arrow(output)
+        self._columns = Columns(self, letters, [*spec.keys, Named("by", spec.by)], input)
+        self._key_types = self._columns.types[:-1]
+        gone = {key.expression.name for key in spec.keys if isinstance(key.expression, Column)}
+        self._others = [i for i, field in enumerate(input) if field.name not in gone]
+        names = [f"key.{key.name}" for key in spec.keys] + [input[i].name for i in self._others]
+        types = [self._schema.field(2 + i).type for i in range(len(names))]
+        self._held_schema = pa.schema(
+            [("time", pa.int64()), ("position", pa.int64()), ("by", to_arrow(self._columns.types[-1])), *zip(names, types, strict=True)]
+        )
+        self._panes: dict[int, list[pa.RecordBatch]] = {}
+        self._kept: dict[int, int] = {}
+        self._taken = 0
+        self._next_start = -(1 << 62)
+
+    # Rows in
+
+    def on_train(self, input: int, train: Train) -> None:
+        kept = on_time_rows(train)
+        self.late += len(train) - len(kept)
+        whole, arrays = self._columns.compute(kept)
+        rows = len(whole)
+        if not rows:
+            return
+        times = as_int64(whole.times)
+        position = np.arange(self._taken, self._taken + rows)
+        self._taken += rows
+        others = [whole.batch.column(i) for i in self._others]
+        # As in every window, the key -0.0 is 0.0.
+        keys = [pc.add(a, pa.scalar(0, a.type)) if pa.types.is_floating(a.type) else a for a in arrays[:-1]]
+        columns = [pa.array(times), pa.array(position), arrays[-1], *keys, *others]
+        self._hold(pa.RecordBatch.from_arrays(columns, schema=self._held_schema))
+
+    def _hold(self, rows: pa.RecordBatch) -> None:
+        starts = self._pane_starts(as_int64(rows.column(0)))
+        found = np.unique(starts)
+        for start in found.tolist():
+            part = rows if len(found) == 1 else rows.filter(pa.array(starts == start))
+            batches = self._panes.setdefault(start, [])
+            batches.append(part)
+            held = sum(batch.num_rows for batch in batches)
+            if held > REDUCE_ROWS + 2 * self._kept.get(start, 0):
+                self._panes[start] = [self._reduced(_joined(batches))]
+                self._kept[start] = self._panes[start][0].num_rows
+
+    def _pane_starts(self, times: Numbers) -> Numbers:
+        size, advance = self._spec.size_us, self._spec.advance_us
+        a, b = times // advance * advance, (times - size) // advance * advance + size
+        return np.maximum(a, b)
+
+    def _reduced(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        groups, order, rank = self._ranked(rows)
+        keep = np.zeros(rows.num_rows, dtype=bool)
+        keep[order[rank <= self._spec.n]] = True
+        keep[np.unique(groups, return_index=True)[1]] = True
+        return rows.filter(pa.array(keep))
+
+    def _ranked(self, rows: pa.RecordBatch) -> tuple[Numbers, Numbers, Numbers]:
+        """The group of each row by first appearance, the rows by (group, rank), and the ranks in that order."""
+        keys = rows.columns[3 : 3 + len(self._key_types)]
+        groups = as_int64(KeyIndex(self._key_types).ids(keys, rows.num_rows).cast(pa.int64()))
+        codes = _codes(rows.column(2), self._spec.descending)
+        order = np.lexsort((codes, groups))  # rows stand by position, and the sort is stable
+        sorted_groups = groups[order]
+        rank = np.arange(1, len(order) + 1) - np.searchsorted(sorted_groups, sorted_groups)
+        return groups, order, rank
+
+    # Windows out
+
+    def on_boundary(self, time_us: int) -> None:
+        for start in list(self._closing(time_us)):
+            self._send(start)
+        if time_us >= END_US:
+            self._panes.clear()
+            self.advance(time_us)
+            return
+        if time_us < -TIME_LIMIT:
+            return
+        size, advance = self._spec.size_us, self._spec.advance_us
+        self._next_start = (time_us - size) // advance * advance + advance
+        for pane in [start for start in self._panes if self._pane_end(start) <= self._next_start]:
+            del self._panes[pane]
+            self._kept.pop(pane, None)
+        self.advance(self._next_start + size - 1)
+
+    def _pane_end(self, start: int) -> int:
+        size, advance = self._spec.size_us, self._spec.advance_us
+        a, b = start // advance * advance, (start - size) // advance * advance + size
+        return min(a, b) + advance
+
+    def _closing(self, time_us: int) -> Iterator[int]:
+        """Starts of the windows that hold rows, are open, and end by then; ascending."""
+        size, advance = self._spec.size_us, self._spec.advance_us
+        done = self._next_start - advance
+        for pane in sorted(self._panes):
+            first = max((pane - size) // advance * advance + advance, done + advance)
+            for start in range(first, pane // advance * advance + 1, advance):
+                if start + size > time_us:
+                    break
+                yield start
+                done = start
+
+    def _send(self, start: int) -> None:
+        end = start + self._spec.size_us
+        batches = [b for pane in sorted(self._panes) if start <= pane < end for b in self._panes[pane]]
+        rows = _joined(batches)
+        position = as_int64(rows.column(1))
+        if (np.diff(position) < 0).any():
+            rows = rows.take(pa.array(np.argsort(position)))
+        _, order, rank = self._ranked(rows)
+        wanted = rank <= self._spec.n
+        at = pa.array(order[wanted])
+        count = len(at)
+        columns = [
+            as_times(np.full(count, start)),
+            as_times(np.full(count, end)),
+            *(column.take(at) for column in rows.columns[3:]),
+            pa.array(rank[wanted]),
+        ]
+        times = as_times(np.full(count, end - 1)) if self._timed else None
+        self.emit_train(Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times))
+
+    # What is asked
+
+    def _rows(self) -> int:
+        return sum(batch.num_rows for batches in self._panes.values() for batch in batches)
+
+    def state_bytes(self) -> int:
+        return sum(int(batch.nbytes) for batches in self._panes.values() for batch in batches)
+
+    def waits_for(self, names: Sequence[str]) -> str:
+        if self.input_us >= END_US:
+            return "finished"
+        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+        return f"{self._rows()} rows wait for the end of their window; {held}"
+
+    # State
+
+    def save_more(self, state: BoxState) -> None:
+        batches = [batch for start in sorted(self._panes) for batch in self._panes[start]]
+        state.tables["rows"] = pa.Table.from_batches(batches, self._held_schema)
+        state.meta["taken"] = self._taken
+
+    def load_more(self, state: BoxState) -> None:
+        table = expect_table(state.tables, "rows", self._held_schema)
+        (taken,) = expect_integers([state.meta["taken"]], 1)
+        (boundary,) = expect_integers([min(state.meta["inputs_us"])], 1)
+        size, advance = self._spec.size_us, self._spec.advance_us
+        if boundary > START_US and boundary >= -TIME_LIMIT:
+            self._next_start = (boundary - size) // advance * advance + advance
+        rows = _joined(table.to_batches()) if table.num_rows else None
+        if rows is None:
+            self._taken = taken
+            return
+        if rows.column(0).null_count or rows.column(1).null_count:
+            raise ValueError("rows: a time or a position is null")
+        times, position = as_int64(rows.column(0)), as_int64(rows.column(1))
+        if times.min() < -TIME_LIMIT or times.max() >= TIME_LIMIT:
+            raise ValueError("rows: a time out of range")
+        if position.min() < 0 or position.max() >= taken or len(np.unique(position)) < len(position):
+            raise ValueError("rows: a position twice, or beyond the rows taken")
+        starts = self._pane_starts(times)
+        if min(map(self._pane_end, np.unique(starts).tolist())) <= self._next_start:
+            raise ValueError("rows: a pane that no open window needs")
+        self._taken = taken
+        for start in np.unique(starts).tolist():
+            part = rows.filter(pa.array(starts == start))
+            if (np.diff(as_int64(part.column(1))) < 0).any():
+                raise ValueError("rows: positions don't ascend")
+            self._panes[start] = [part]
+            self._kept[start] = part.num_rows
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def _codes(by: pa.Array, descending: bool) -> Numbers:
+    """Whole numbers in the order wanted: NaN is the greatest, null comes last either way."""
+    nulls = np.asarray(by.is_null())
+    if pa.types.is_floating(by.type):
+        values = by.fill_null(0.0).to_numpy(zero_copy_only=False)
+        codes = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    else:
+        if pa.types.is_boolean(by.type):
+            by = by.cast(pa.int8())
+        codes = pc.rank(by, sort_keys="ascending", tiebreaker="dense")
+        codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = -codes if descending else codes
+    codes[nulls] = LAST
+    return codes
