@@ -8,6 +8,7 @@ from __future__ import annotations
 # Not from typing, whose import takes longer than all the rest of this file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from medusa import testing as testing
     from medusa.elements import Boundary as Boundary
     from medusa.elements import Kind as Kind
     from medusa.elements import Train as Train
@@ -112,6 +113,10 @@ if not TYPE_CHECKING:  # or type checkers would take any name
 
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)
+        if name == "testing":  # a room of its own, with names of its own
+            from importlib import import_module
+
+            return import_module("medusa.testing")
         if home is None:
             from medusa.query.suggest import did_you_mean
 

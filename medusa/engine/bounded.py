@@ -23,7 +23,7 @@ from medusa.ports import Tasks
 from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Part", "measured_slack_us", "merged", "run_bounded", "with_slack"]
+__all__ = ["Part", "measured_slack", "measured_slack_us", "merged", "run_bounded", "with_slack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def run_bounded(
         batches = normalise(tables[spec.id], spec.schema, source=spec.id)
         inputs[spec.id] = [Part(batch, times_of(batch, spec)) for batch in batches]
         if spec.time is not None and spec.slack_us is None:
-            measured[spec.id] = _measured(spec, inputs[spec.id])
+            measured[spec.id] = measured_slack(spec, inputs[spec.id])
     fragment = Fragment(
         _without_early(with_slack(graph, measured)), sink_times=False, functions=functions, tasks=tasks
     )
@@ -92,7 +92,7 @@ def _check_names(query: str, sources: list[str], tables: Mapping[str, Any]) -> N
             )
 
 
-def _measured(spec: Source, parts: Sequence[Part]) -> int:
+def measured_slack(spec: Source, parts: Sequence[Part]) -> int:
     """The least slack with which no row of a source is late, by partitions where there are any."""
     SourceBox(spec).check_arrival(None)
     timed = [(part.batch, part.times) for part in parts if part.times is not None]

@@ -25,6 +25,7 @@ from medusa.runtime.tasks import LoopTasks
 from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
+    from medusa.ports import Clock
     from medusa.query.builder import Query
 
 __all__ = ["Collected", "collect", "restore", "start"]
@@ -101,6 +102,7 @@ def start(
     memory: str | int = "1 GiB",
     on_error: str = "dead",
     threads: int = 1,
+    clock: Clock | None = None,
 ) -> Run:
     """Run a query inside this program, live.
 
@@ -112,6 +114,9 @@ def start(
         on_error: ``dead``: leave out rows on which an expression fails, and count them; ``stop``:
             raise ``DataError`` at the push, after which the run takes nothing more.
         threads: 1; more come in a later version.
+
+        clock: tells for how long a source has been idle, when a checkpoint is due and how busy boxes
+            are; None: that of the machine. ``md.testing.ManualClock`` stands until it is moved.
 
     Raises:
         QueryError: the query can't run so.
@@ -131,7 +136,7 @@ def start(
         "on_error": on_error,
         "checkpoint_every_us": every_us,
     }
-    clock = SystemClock()
+    clock = clock or SystemClock()
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
         _refuse_unlogged(graph)
@@ -185,7 +190,7 @@ def restore(
 
 def _durable(
     fragment: Fragment,
-    clock: SystemClock,
+    clock: Clock,
     settings: dict[str, Any],
     checkpoints: Checkpoints,
     store: FolderStore,
@@ -200,7 +205,7 @@ def _durable(
     )
 
 
-def _run(fragment: Fragment, clock: SystemClock, settings: dict[str, Any], **durable: Any) -> Run:
+def _run(fragment: Fragment, clock: Clock, settings: dict[str, Any], **durable: Any) -> Run:
     return Run(
         fragment,
         clock=clock,
