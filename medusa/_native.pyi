@@ -114,6 +114,37 @@ class Window:
             ValueError: columns, order or contents can't have come from ``state``; nothing changed.
         """
 
+class Program:
+    """Expressions and filters over batches in one pass; ``native/program.h`` has the rules."""
+
+    def __init__(
+        self,
+        *,
+        columns: Sequence[str],
+        steps: Sequence[tuple[int, int, int, int, int]],
+        constants: Sequence[tuple[str, int | float]],
+        outputs: Sequence[tuple[int, str, str]],
+        baseline: bool = False,
+    ) -> None:
+        """Check a program.
+
+        Args:
+            columns: ``l``, ``i``, ``g`` or ``b`` for each column of a batch.
+            steps: (operation, target, a, b, c), numbers of registers.
+            constants: (``l``, ``g`` or ``b``, value).
+            outputs: (register, Arrow format, name).
+            baseline: without AVX2 even where the machine has it.
+
+        Raises:
+            ValueError: a program that can't be.
+        """
+
+    def run(self, rows: Any) -> tuple[Batch, list[int]] | None:
+        """The outputs as a batch, and the rows behind each filter; None: a row failed, nothing was made.
+
+        Gives up the GIL on large batches.
+        """
+
 class Keys:
     """Key columns to dense ids 0, 1, 2 ... in order of first appearance."""
 

@@ -1,13 +1,12 @@
 #include "gather.h"
 
+#include "block.h"
 #include "column.h"
 #include "layout.h"
 #include "md_alloc.h"
 
-#include <stdatomic.h>
 
 #define WORD MD_GATHER_WORD
-#define ALIGN 64 /* of each buffer, as Arrow recommends */
 
 static inline int64_t words_of(int64_t n) { return n / WORD + (n % WORD != 0); }
 
@@ -133,54 +132,23 @@ static void keep_text(const source *s, const choice *c, uint8_t *offsets, uint8_
     }
 }
 
-/* ---- the result: one block ----
- *
- * Four columns of half a train are 2 MB. As blocks of their own malloc gave them back to the system after
- * each train and faulted them in again; that took longer than the filter. So everything stands in one
- * block, which ends with the last of its arrays: a taker may move columns out of the struct. */
-
-typedef struct block {
-    atomic_long arrays; /* not released yet */
-} block;
-
-static void leave(block *b) {
-    if (atomic_fetch_sub_explicit(&b->arrays, 1, memory_order_acq_rel) == 1) md_free(b);
-}
-
-static void release_column(struct ArrowArray *array) {
-    array->release = NULL;
-    leave(array->private_data);
-}
-
-static void release_rows(struct ArrowArray *array) {
-    for (int64_t k = 0; k < array->n_children; k++) md_array_release(array->children[k]);
-    array->release = NULL;
-    leave(array->private_data);
-}
-
-/* Room for `size` bytes at a multiple of ALIGN behind *end. */
-static bool reserve(size_t *end, size_t size, size_t *at) {
-    size_t room;
-    if (!md_add_size(*end, ALIGN - 1, &room)) return false;
-    *at = room / ALIGN * ALIGN;
-    return md_add_size(*at, size, end);
-}
+/* ---- the result ---- */
 
 /* Places for the buffers of a column behind *end. */
 static bool place(source *s, const choice *c, size_t *end) {
     size_t kept = (size_t)c->kept, bits = (kept / WORD + 1) * 8, size = bits;
-    if (s->validity != NULL && !reserve(end, bits, &s->at[0])) return false;
+    if (s->validity != NULL && !md_block_reserve(end, bits, &s->at[0])) return false;
     if (s->layout.kind == MD_FIXED &&
         (!md_mul_size(kept, (size_t)s->layout.width, &size) || !md_add_size(size, MD_GATHER_PAD, &size)))
         return false;
     if (s->layout.kind == MD_TEXT) size = (kept + 1) * 4;
-    return reserve(end, size, &s->at[1]) && (s->layout.kind != MD_TEXT || reserve(end, text_size(s, c), &s->at[2]));
+    return md_block_reserve(end, size, &s->at[1]) && (s->layout.kind != MD_TEXT || md_block_reserve(end, text_size(s, c), &s->at[2]));
 }
 
-static void keep_column(const source *s, const choice *c, uint8_t *data, const void **buffers,
-                        struct ArrowArray *out) {
-    *out = (struct ArrowArray){.length = c->kept, .n_buffers = s->layout.kind == MD_TEXT ? 3 : 2, .buffers = buffers,
-                               .release = release_column};
+static void keep_column(const source *s, const choice *c, uint8_t *data, struct ArrowArray *out) {
+    const void **buffers = out->buffers;
+    out->length = c->kept;
+    out->n_buffers = s->layout.kind == MD_TEXT ? 3 : 2;
     if (s->validity != NULL) {
         out->null_count = c->kept - md_gather_bits(data + s->at[0], s->validity, s->shift, c->words, c->n);
         if (out->null_count != 0) buffers[0] = data + s->at[0];
@@ -200,28 +168,12 @@ static void keep_column(const source *s, const choice *c, uint8_t *data, const v
 /* sources have their places; `end` is the size of all buffers. */
 static md_rc keep_columns(const source *sources, int64_t count, const choice *c, size_t end,
                           struct ArrowArray *out) {
-    size_t columns = (size_t)count, size, more;
-    const size_t each = sizeof(struct ArrowArray) + sizeof(struct ArrowArray *) + 3 * sizeof(void *);
-    if (!md_mul_size(columns, each, &size) || !md_add_size(size, sizeof(block) + sizeof(void *) + ALIGN, &more) ||
-        !md_add_size(more, end, &more))
-        return MD_NOMEM;
-    block *b = md_malloc(more);
-    if (b == NULL) return MD_NOMEM;
-    atomic_init(&b->arrays, count + 1);
-    struct ArrowArray *nodes = (struct ArrowArray *)(void *)(b + 1);
-    struct ArrowArray **pointers = (struct ArrowArray **)(void *)(nodes + columns);
-    const void **buffers = (const void **)(void *)(pointers + columns);
-    uintptr_t behind = (uintptr_t)(buffers + 3 * columns + 1);
-    uint8_t *data = (uint8_t *)(buffers + 3 * columns + 1) + (ALIGN - behind % ALIGN) % ALIGN;
-    memset(buffers, 0, (3 * columns + 1) * sizeof *buffers);
-    for (size_t k = 0; k < columns; k++) {
-        pointers[k] = &nodes[k];
-        keep_column(&sources[k], c, data, buffers + 1 + 3 * k, &nodes[k]);
-        nodes[k].private_data = b;
-    }
-    *out = (struct ArrowArray){.length = c->kept, .n_buffers = 1, .buffers = buffers, .n_children = count,
-                               .children = count != 0 ? pointers : NULL, .release = release_rows,
-                               .private_data = b};
+    uint8_t *data;
+    struct ArrowArray made;
+    if (md_block_make(count, end, &made, &data) != MD_OK) return MD_NOMEM;
+    made.length = c->kept;
+    for (int64_t k = 0; k < count; k++) keep_column(&sources[k], c, data, made.children[k]);
+    *out = made;
     return MD_OK;
 }
 

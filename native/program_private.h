@@ -1,0 +1,44 @@
+/* What the parts of program.h share. */
+#ifndef MD_PROGRAM_PRIVATE_H
+#define MD_PROGRAM_PRIVATE_H
+
+#include "program.h"
+
+enum {
+    CHUNK = 512, /* rows: a register is 4 KiB, so that a dozen of them stay in the first cache */
+    WORD = 64,
+    WORDS = CHUNK / WORD,
+};
+
+/* A register during a chunk. values points to 8-byte values (I64, F64) or words of bits (BOOL); they may be
+ * the column's own memory. valid NULL: no nulls. Bits and values at and beyond n are arbitrary, but there. */
+typedef struct md_reg {
+    const uint8_t *values;
+    const uint64_t *valid;
+    uint8_t *room[2];   /* CHUNK * 8 bytes each, for values made here; FILTER goes from one to the other */
+    uint64_t *nulls[2]; /* WORDS each */
+    int32_t turn;       /* which of the two values and valid are in */
+    md_register kind;
+    int32_t last;  /* the last step that reads it; INT32_MAX: an output */
+    bool constant; /* the same in every chunk */
+} md_reg;
+
+struct md_program {
+    md_step *steps;
+    int32_t n_steps, n_columns, n_outputs, n_filters, n_regs;
+    md_type *columns;
+    md_output *outputs; /* format and name are copies in `texts` */
+    char *texts;
+    md_reg *regs;
+    uint8_t *memory; /* of all registers */
+    md_column *views;
+    bool baseline;
+};
+
+/* One step other than COLUMN, CONST, FILTER on n rows; false: a row failed. */
+typedef bool md_step_run(md_reg *regs, const md_step *step, int64_t n);
+md_step_run md_step_baseline;
+md_step_run md_step_avx2;
+bool md_program_has_avx2(void);
+
+#endif
