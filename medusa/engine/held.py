@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa.elements import Train
+from medusa.elements import END_US, START_US, Train
 from medusa.engine.boxes.base import BoxState, expect_table
 from medusa.engine.rows import TIME, as_int64, as_times, take
 
@@ -80,7 +80,10 @@ def load_timed(state: BoxState, name: str, schema: pa.Schema) -> list[Timed]:
         if times.null_count:
             raise ValueError(f"a null among the times of {name}")
         if batch.num_rows:
-            parts.append(Timed(pa.RecordBatch.from_arrays(columns, schema=schema), as_int64(times)))
+            part = Timed(pa.RecordBatch.from_arrays(columns, schema=schema), as_int64(times))
+            if int(part.times.min()) <= START_US or int(part.times.max()) >= END_US:
+                raise ValueError(f"a time of {name} is out of range")
+            parts.append(part)
     return parts
 
 

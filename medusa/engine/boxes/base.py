@@ -177,6 +177,8 @@ class Operator(ABC):
         inputs = _integers(state.meta["inputs_us"], len(self.inputs_us))
         counts = _integers(state.meta["counts"], 4)
         boundary, dropped = _integers([state.meta["boundary_us"], state.meta.get("dropped", 0)], 2)
+        if dropped < 0:
+            raise ValueError(f"dropped is no number of rows: {dropped}")
         self.load_more(state)
         self.inputs_us, self.boundary_us = inputs, boundary
         self.rows_in, self.rows_out, self.late, self.dead = counts

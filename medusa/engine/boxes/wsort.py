@@ -118,4 +118,6 @@ class WSortBox(Operator):
             raise ValueError("a null among the tops")
         if keys:
             self._ids.load(pa.RecordBatch.from_arrays(keys, schema=self._ids.schema))
+        if not keys and len(levels) != 1:
+            raise ValueError("expected one top")
         self._tops.load(levels.to_numpy(), codes.to_numpy())
