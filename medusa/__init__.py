@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from medusa.query.sql.sources import source as source
     from medusa.query.sql.statements import sql as sql
     from medusa.query.stream_order import sunion as sunion
-    from medusa.query.window_kinds import lag as lag
     from medusa.query.user import process as process
+    from medusa.query.window_kinds import lag as lag
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore

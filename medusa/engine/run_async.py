@@ -37,6 +37,13 @@ class Watchers:
         loop, event = asyncio.get_running_loop(), asyncio.Event()
 
         def call() -> None:
+            try:
+                ours = asyncio.get_running_loop() is loop
+            except RuntimeError:  # a thread without a loop
+                ours = False
+            if ours:
+                event.set()  # whoever waits has its turn before the one who pushed
+                return
             with suppress(RuntimeError):  # the loop has ended; so has whoever waited
                 loop.call_soon_threadsafe(event.set)
 
@@ -105,7 +112,6 @@ class AsyncMethods(ABC):
         Raises:
             DataError: there is no such sink.
         """
-        import asyncio
 
         with self._output.watching() as event:
             while True:
@@ -125,7 +131,6 @@ class AsyncMethods(ABC):
                     return
                 else:
                     await self._something(event)
-                    await asyncio.sleep(0)
 
     async def _something(self, event: asyncio.Event) -> None:
         import asyncio
