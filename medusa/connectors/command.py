@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa.connect.places import FORMATS, Place, place_of, split_named
+from medusa.connectors.places import FORMATS, Place, place_of, split_named
 from medusa.errors import DataError, QueryError
 from medusa.query.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from medusa.connect.job import Input
+    from medusa.connectors.job import Input
     from medusa.query.builder import Query
 
 __all__ = ["run"]
@@ -91,7 +91,7 @@ def run(
     jsonl, parquet, arrow (IPC file) or arrows (IPC stream), and are read in batches, merged by time.
     docs/sql.md describes SQL, docs/run.md this command.
     """
-    from medusa.connect.job import Job
+    from medusa.connectors.job import Job
 
     asked, inputs = _prepared(query, given, follow)
     try:
@@ -126,8 +126,8 @@ def _tell(told: dict[str, Any], *, as_json: bool, quiet: bool, to_standard: bool
 
 def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query, dict[str, Input]]:
     """The query, and an open reader for each of its sources."""
-    from medusa.connect.job import Input
-    from medusa.connect.readers import open_reader
+    from medusa.connectors.job import Input
+    from medusa.connectors.readers import open_reader
     from medusa.query.boxes import Source
     from medusa.query.shape import types_of
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from medusa.connect.places import Place
-from medusa.connect.progress import Progress
-from medusa.connect.readers import Reader, open_reader
-from medusa.connect.writers import Writer, open_writer
+from medusa.connectors.places import Place
+from medusa.connectors.progress import Progress
+from medusa.connectors.readers import Reader, open_reader
+from medusa.connectors.writers import Writer, open_writer
 from medusa.engine.bounded import Part, measured_slack_us, merged, with_slack
 from medusa.engine.ingest import normalise, times_of
 from medusa.engine.run import Run

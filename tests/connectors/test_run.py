@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 import medusa as md
 from medusa.cli import main
-from medusa.connect import job, lines, readers
+from medusa.connectors import job, lines, readers
 
 EPOCH = datetime(2024, 5, 1, tzinfo=UTC)
 COUNT = (

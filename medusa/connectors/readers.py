@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from medusa.connect.lines import Lines, open_binary
-from medusa.connect.places import Place
-from medusa.connect.texts import CsvText, JsonText, Text
+from medusa.connectors.lines import Lines, open_binary
+from medusa.connectors.places import Place
+from medusa.connectors.texts import CsvText, JsonText, Text
 from medusa.errors import DataError
 
 __all__ = ["Reader", "open_reader"]

@@ -7,7 +7,7 @@ import select
 import sys
 from typing import Any
 
-from medusa.connect.places import Place
+from medusa.connectors.places import Place
 from medusa.errors import DataError
 
 __all__ = ["BLOCK_BYTES", "LINE_BYTES_MAX", "Lines", "open_binary"]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from medusa.connect.places import Place
+from medusa.connectors.places import Place
 from medusa.errors import DataError
 
 __all__ = ["Writer", "open_writer"]
