@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recovery", "consistency", "market"),
     ("node",),
     ("runtime", "sim"),
-    ("connect", "testing"),
+    ("connectors", "testing"),
     ("spark", "workloads", "dashboard"),
     ("cli", "__main__"),
     ("__init__",),

@@ -258,7 +258,7 @@ def window_joins(rng: random.Random) -> int:
     return check(text.format(*ours), text.format(*theirs), rows_of(rng, 30), rows_of(rng, 30))
 
 
-KINDS = (rows, tumbling, hopping, sessions, nested, joins, window_joins, outer_windows, asof)
+KINDS = (rows, tumbling, hopping, sessions, tops, nested, joins, window_joins, outer_windows, asof)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
