@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -16,8 +16,8 @@ from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.dead import DeadRow
 from medusa.engine.fragment import Fragment
 from medusa.engine.ingest import normalise
-from medusa.engine.run_async import AsyncMethods, Watchers
 from medusa.engine.tell import warn_dead, warn_late, warn_user
+from medusa.engine.watchers import Watchers
 from medusa.errors import (
     CheckpointWarning,
     FullError,
@@ -30,7 +30,7 @@ from medusa.units import size_text
 __all__ = ["Run", "to_table"]
 
 
-class Run(AsyncMethods):
+class Run:
     """A running query. ``md.start`` and ``md.restore`` make it.
 
     One thread at a time may push, take and change it; a second one gets ``StateError``. ``taken``,
@@ -63,7 +63,7 @@ class Run(AsyncMethods):
         self._due_us = clock.monotonic_us() + (checkpoint_every_us or 0)
         self._on_close = on_close
         self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
-        self._output, self._room = Watchers(), Watchers()
+        self.output, self.room = Watchers(), Watchers()  # told when there may be some
         self._closed = False
         self._turns = turn  # not reentrant: a callback that pushes is refused as another thread is
         self._state = state  # reentrant: a callback may ask
@@ -164,7 +164,7 @@ class Run(AsyncMethods):
             self._pass_time()
             self._warn("")
             elements = box.take()
-            self._room.tell()
+            self.room.tell()
             return elements if changes else to_table(elements, box.schema)
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
@@ -287,10 +287,10 @@ class Run(AsyncMethods):
         finally:
             self._closed = True
             self._on_close()
-            self._output.tell()
-            self._room.tell()
+            self.output.tell()
+            self.room.tell()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         self._refuse_closed()
         return self
 
@@ -330,7 +330,7 @@ class Run(AsyncMethods):
         finally:
             self._turns.release()
             if tells:
-                self._output.tell()
+                self.output.tell()
 
     def _refuse_closed(self) -> None:
         if self._closed:

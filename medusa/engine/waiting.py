@@ -25,7 +25,9 @@ def explain_boxes(graph: Graph, boxes: Mapping[str, Operator], now_us: int | Non
         box = boxes[spec.id]
         names = [_arc_name(arc) for arc in spec.inputs]
         origin = f" from {', '.join(names)}" if names else ""
-        parts = [f"{box.waits_for(names)}", *_cause(spec, specs, boxes, now_us), *_left_out(box)]
+        text = box.waits_for(names)
+        told = "holds its boundary at" in text  # by which input, the box says itself
+        parts = [text, *_cause(spec, specs, boxes, now_us, told=told), *_left_out(box)]
         lines.append(f"  {box.kind} {box.id}{origin}: {'; '.join(parts)}")
     return "\n".join(lines)
 
@@ -39,7 +41,7 @@ def _left_out(box: Operator) -> list[str]:
 
 
 def _cause(
-    spec: Box, specs: Mapping[str, Box], boxes: Mapping[str, Operator], now_us: int | None
+    spec: Box, specs: Mapping[str, Box], boxes: Mapping[str, Operator], now_us: int | None, *, told: bool
 ) -> list[str]:
     box = boxes[spec.id]
     if isinstance(box, SourceBox):
@@ -50,21 +52,17 @@ def _cause(
     if held is None:
         return []
     above = boxes[held.box]
-    text = f"held back by {_arc_name(held)} at {show_time(above.boundary_us)}"
-    text += "".join(f", unmoved for {since}" for since in _since(above, now_us))
-    while True:
-        further = _held_by(specs[held.box], boxes[held.box])
-        if further is None:
-            break
+    found = [] if told else [f"held back by {_arc_name(held)} at {show_time(above.boundary_us)}"]
+    found += [f"unmoved for {since}" for since in _since(above, now_us)]
+    while (further := _held_by(specs[held.box], boxes[held.box])) is not None:
         held = further
     root = boxes[held.box]
     if isinstance(root, SourceBox):
         because = [f"source {root.id}"] if root is not above else []
-        holder = root.holder()
-        because += [holder] if holder else []
+        because += [root.holder()] if root.holder() else []
         because += ["idle"] if root.idle else []
-        text += f", because of {', '.join(because)}" if because else ""
-    return [text]
+        found += [f"because of {', '.join(because)}"] if because else []
+    return [", ".join(found)] if found else []
 
 
 def _held_by(spec: Box, box: Operator) -> Input | None:
@@ -79,9 +77,8 @@ def _since(box: Operator, now_us: int | None) -> list[str]:
     """How long ago its boundary moved; empty where that isn't known, or where it has ended."""
     if now_us is None or box.moved_us is None or not START_US < box.boundary_us < END_US:
         return []
-    passed = max(0, now_us - box.moved_us)
-    unit = 1_000_000 if passed >= 10_000_000 else 1_000
-    return [duration_text(passed // unit * unit)] if passed >= unit else []
+    seconds = (now_us - box.moved_us) // 1_000_000
+    return [duration_text(seconds * 1_000_000)] if seconds > 0 else []
 
 
 def _arc_name(arc: Input) -> str:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from medusa.engine.bounded import run_bounded
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.fragment import Fragment
-from medusa.engine.run import Run
 from medusa.errors import DataError, QueryError, StateError
 from medusa.query.boxes import Apply, Graph, Source
 from medusa.query.codec import graph_from_json, refuse_unregistered
@@ -21,6 +20,7 @@ from medusa.query.graph import check_graph, label_of, order_dependent
 from medusa.query.registry import check_functions
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
+from medusa.runtime.live import LiveRun
 from medusa.runtime.tasks import LoopTasks
 from medusa.units import Duration, byte_count, duration_us
 
@@ -103,7 +103,7 @@ def start(
     on_error: str = "dead",
     threads: int = 1,
     clock: Clock | None = None,
-) -> Run:
+) -> LiveRun:
     """Run a query inside this program, live.
 
     Args:
@@ -161,7 +161,7 @@ def start(
 
 def restore(
     path: str | os.PathLike[str], *, checkpoint: str | None = None, functions: Sequence[object] = ()
-) -> Run:
+) -> LiveRun:
     """A run that goes on from its last checkpoint; push rows from its ``positions()``.
 
     Args:
@@ -194,7 +194,7 @@ def _durable(
     settings: dict[str, Any],
     checkpoints: Checkpoints,
     store: FolderStore,
-) -> Run:
+) -> LiveRun:
     return _run(
         fragment,
         clock,
@@ -205,8 +205,8 @@ def _durable(
     )
 
 
-def _run(fragment: Fragment, clock: Clock, settings: dict[str, Any], **durable: Any) -> Run:
-    return Run(
+def _run(fragment: Fragment, clock: Clock, settings: dict[str, Any], **durable: Any) -> LiveRun:
+    return LiveRun(
         fragment,
         clock=clock,
         memory_bytes=settings["memory_bytes"],

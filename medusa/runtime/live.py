@@ -2,83 +2,24 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medusa.elements import Train
+from medusa.engine.run import Run
+from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, StateError
 
-if TYPE_CHECKING:
-    import asyncio
-
-__all__ = ["AsyncMethods", "Watchers"]
+__all__ = ["LiveRun"]
 
 LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
 
 
-class Watchers:
-    """Who wants to know that something happened; they are told in whatever thread it did."""
-
-    def __init__(self) -> None:
-        self._calls: list[Callable[[], None]] = []
-
-    def tell(self) -> None:
-        for call in tuple(self._calls):
-            call()
-
-    @contextmanager
-    def watching(self) -> Iterator[asyncio.Event]:
-        """An event of the running loop that is set whenever something happens."""
-        import asyncio
-
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
-
-        def call() -> None:
-            try:
-                ours = asyncio.get_running_loop() is loop
-            except RuntimeError:  # a thread without a loop
-                ours = False
-            if ours:
-                event.set()  # whoever waits has its turn before the one who pushed
-                return
-            with suppress(RuntimeError):  # the loop has ended; so has whoever waited
-                loop.call_soon_threadsafe(event.set)
-
-        self._calls.append(call)
-        try:
-            yield event
-        finally:
-            self._calls.remove(call)
-
-
-class AsyncMethods(ABC):
-    """The methods of a run for asyncio. The work itself is done in the thread that calls."""
-
-    _output: Watchers
-    _room: Watchers
-
-    @property
-    @abstractmethod
-    def push(self) -> Callable[..., None]: ...
-
-    @abstractmethod
-    def take(self, sink: str, *, changes: bool = False) -> Any: ...
-
-    @abstractmethod
-    def tick(self) -> None: ...
-
-    @property
-    @abstractmethod
-    def ended(self) -> bool:
-        """No more output will come: closed, or every source has ended."""
-
-    @property
-    @abstractmethod
-    def goes_on_alone(self) -> bool:
-        """Something may come though nobody pushes: some source may be idle, or calls are under way."""
+class LiveRun(Run):
+    """A run with methods for asyncio. The work itself is done in the thread that calls."""
 
     async def push_async(self, source: str, data: Any, **options: Any) -> None:
         """``push``; but where it would raise ``FullError`` this waits until rows have been taken.
@@ -89,9 +30,7 @@ class AsyncMethods(ABC):
         Raises:
             DataError, StateError: as ``push``.
         """
-        import asyncio
-
-        with self._room.watching() as event:
+        with _events(self.room) as event:
             while True:
                 event.clear()
                 try:
@@ -104,7 +43,8 @@ class AsyncMethods(ABC):
     async def stream(self, sink: str, *, changes: bool = False) -> AsyncIterator[Any]:
         """What comes out of a sink, as it comes: ``async for table in run.stream("tolls")``.
 
-        It ends when the run is closed, or has finished and all has been taken.
+        It ends when the run is closed (what was not taken by then is in the checkpoint, where there
+        is one), or has finished and all has been taken.
 
         Args:
             changes: lists of elements as of ``take(sink, changes=True)``, in place of tables.
@@ -112,8 +52,7 @@ class AsyncMethods(ABC):
         Raises:
             DataError: there is no such sink.
         """
-
-        with self._output.watching() as event:
+        with _events(self.output) as event:
             while True:
                 event.clear()
                 ended = self.ended
@@ -133,8 +72,6 @@ class AsyncMethods(ABC):
                     await self._something(event)
 
     async def _something(self, event: asyncio.Event) -> None:
-        import asyncio
-
         if not self.goes_on_alone:
             await event.wait()
             return
@@ -143,3 +80,23 @@ class AsyncMethods(ABC):
         except TimeoutError:
             with suppress(StateError):  # closed, or another thread is at work
                 self.tick()
+
+
+@contextmanager
+def _events(watchers: Watchers) -> Iterator[asyncio.Event]:
+    """An event of the running loop that is set whenever the watchers are told."""
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+    def call() -> None:
+        try:
+            ours = asyncio.get_running_loop() is loop
+        except RuntimeError:  # a thread without a loop
+            ours = False
+        if ours:
+            event.set()  # whoever waits has its turn before the one who pushed
+            return
+        with suppress(RuntimeError):  # the loop has ended; so has whoever waited
+            loop.call_soon_threadsafe(event.set)
+
+    with watchers.watching(call):
+        yield event

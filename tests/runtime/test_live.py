@@ -54,7 +54,6 @@ def test_changes_come_with_boundaries_and_closing_ends_it() -> None:
 
         async def follow() -> None:
             async for elements in run.stream("sums", changes=True):
-                await asyncio.sleep(0)
                 seen.extend(type(each).__name__ for each in elements)
 
         task = asyncio.create_task(follow())
@@ -73,20 +72,19 @@ def test_a_push_waits_for_room() -> None:
     async def main() -> int:
         q = md.Query("q")
         q.sink("out", q.source("a", SCHEMA, time="ts", unit="s"))
-        taken = 0
         with md.start(q, memory=1_000) as run:
-            pushed = asyncio.create_task(push_all(run))
-            while not pushed.done():
-                taken += run.take("out").num_rows
-                await asyncio.sleep(0)
-            taken += run.take("out").num_rows
+            pushing = asyncio.create_task(push_all(run))
+            taken = sum([table.num_rows async for table in run.stream("out")])
+            await pushing
         return taken
 
     async def push_all(run: Any) -> None:
         for second in range(20):
+            run.push("a", {"ts": [second] * 50, "v": [0] * 50})  # the memory is full now
             await run.push_async("a", {"ts": [second] * 50, "v": [0] * 50})
+        run.finish()
 
-    assert asyncio.run(main()) == 1_000
+    assert asyncio.run(main()) == 2_000
 
 
 def test_an_unknown_sink_is_refused_at_the_first_step() -> None:
@@ -104,7 +102,6 @@ def test_rows_pushed_by_another_thread_wake_the_stream() -> None:
             pushing = threading.Thread(target=lambda: [run.push("a", rows(5)), run.push("a", rows(15))])
             stream = run.stream("sums")
             first = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0)
             pushing.start()
             table = await first
             pushing.join()
@@ -140,7 +137,7 @@ def test_an_idle_source_of_a_stream_is_seen_though_nobody_calls() -> None:
             run.push("a", rows(5, 25))
             stream = run.stream("both")
             first = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0)
+            await asyncio.wait({first}, timeout=0)
             clock.advance("10s")
             table = await first
             await stream.aclose()
