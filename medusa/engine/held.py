@@ -123,6 +123,10 @@ class Waiting:
         self._parts = left
         return concat_timed(taken).sorted() if taken else None
 
+    def least_us(self) -> int:
+        """The earliest time that waits; the end where none does."""
+        return min((int(part.times[0]) for part in self._parts), default=int(END_US))
+
     def nbytes(self) -> int:
         return sum(int(part.batch.nbytes) + 8 * len(part) for part in self._parts)
 

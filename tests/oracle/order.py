@@ -57,10 +57,10 @@ def timed_sort(box: WSort, rows: list[q.Row], port: str = "") -> list[q.Row]:
     sent: dict[tuple[Any, ...], Any] = {}
     out: list[q.Row] = []
     dropped: list[q.Row] = []
-    for now in moments:
+    for moment in moments:
         leaving = []
         for item in held:
-            if item[2].time + box.timeout_us == now:  # type: ignore[operator]
+            if item[2].time + box.timeout_us == moment:  # type: ignore[operator]
                 key = key_of(box, item[2])
                 sent[key] = max(item[0], sent.get(key, item[0]))
         for item in held:
@@ -71,7 +71,7 @@ def timed_sort(box: WSort, rows: list[q.Row], port: str = "") -> list[q.Row]:
         out += [item[2] for item in sorted(leaving, key=lambda item: item[:2])]
         at_once = []
         for number, row in enumerate(rows):
-            if row.time != now:
+            if row.time != moment:
                 continue
             key, value = key_of(box, row), rank(row.values[box.column])
             if key in sent and value < sent[key]:

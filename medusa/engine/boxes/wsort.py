@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from medusa.elements import END_US, Train
+from medusa.elements import END_US, START_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
 from medusa.engine.boxes.wsort_rule import Tops, judge
 from medusa.engine.columns import Columns
@@ -20,6 +20,9 @@ from medusa.query.expression import Column, Named
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["WSortBox"]
+
+FEW_ROWS, STEPS = 4096, 16
+"""With more rows than these, at most so many steps are made in the length of the timeout."""
 
 
 class WSortBox(Operator):
@@ -40,6 +43,7 @@ class WSortBox(Operator):
         # Rows taken that haven't left, by (time, position).
         self._held = Timed.none(self._schema)
         self._tops = Tops()
+        self._stepped_us = int(START_US)
 
     def on_train(self, input: int, train: Train) -> None:
         kept = on_time_rows(train)
@@ -49,10 +53,20 @@ class WSortBox(Operator):
             self._waiting.add(Timed.of(whole))
 
     def on_boundary(self, time_us: int) -> None:
-        ready = self._waiting.ready(time_us)
-        if ready is not None or (len(self._held) and self._held.times[0] + self._timeout_us <= time_us):
-            self._step(ready, time_us)
-        self.advance(min(time_us, int(self._held.times[0])) if len(self._held) else time_us)
+        held_us = int(self._held.times[0]) if len(self._held) else int(END_US)
+        least_us = min(held_us, self._waiting.least_us())
+        if least_us < time_us and self._worth_a_step(time_us):
+            self._stepped_us = time_us
+            self._step(self._waiting.ready(time_us), time_us)
+            held_us = int(self._held.times[0]) if len(self._held) else int(END_US)
+            least_us = min(held_us, self._waiting.least_us())
+        self.advance(min(time_us, least_us))
+
+    def _worth_a_step(self, time_us: int) -> bool:
+        """A step looks at every row held. With many of them it is made a few times per timeout only, which
+        changes when rows are sent and not which or in what order."""
+        few = len(self._held) + len(self._waiting) <= FEW_ROWS
+        return few or time_us >= END_US or time_us - self._stepped_us >= self._timeout_us // STEPS
 
     def _step(self, ready: Timed | None, time_us: int) -> None:
         old = len(self._held)
