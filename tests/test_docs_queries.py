@@ -1,4 +1,4 @@
-"""The examples of docs/queries.md run in order and print what stands below them."""
+"""The examples of these guides run in order and print what stands below them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import contextlib
 import io
 from pathlib import Path
 
+import pytest
+
 from tests.blocks import blocks
 
-GUIDE = Path(__file__).resolve().parents[1] / "docs" / "queries.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def test_the_guide_runs_as_printed() -> None:
-    examples = blocks(GUIDE.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("guide", ["queries.md", "sql.md"])
+def test_the_guide_runs_as_printed(guide: str) -> None:
+    examples = blocks((DOCS / guide).read_text(encoding="utf-8"))
     assert {block.language for block in examples} == {"python", "text"}
     names: dict[str, object] = {}
     printed = ""
@@ -24,6 +27,6 @@ def test_the_guide_runs_as_printed() -> None:
         assert not printed, "an example prints something that the guide doesn't show"
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            exec(compile(block.text, f"queries.md:{block.line}", "exec"), names)
+            exec(compile(block.text, f"{guide}:{block.line}", "exec"), names)
         printed = out.getvalue()
     assert not printed

@@ -71,7 +71,7 @@ class Text:
             raise
         except QueryError as error:
             why = error.message.removeprefix(f"{BOX}: ")
-            raise self.error(node, why, hint=error.hint, code=error.code) from error
+            raise self.error(node, why, hint=error.hint, code=error.code) from None
 
     def span(self, node: Any) -> tuple[int, int] | None:
         """First and last character of a part, as far as sqlglot tells; None: it doesn't."""

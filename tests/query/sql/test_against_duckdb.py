@@ -175,6 +175,26 @@ def tops(rng: random.Random) -> int:
     return check(text.format(ours, n), text.format(theirs, n), table)
 
 
+def rows_in_windows(rng: random.Random) -> int:
+    """Rows beside the result of the window that they lie in, or of the one before."""
+    part = "SELECT k, {} FROM a GROUP BY k, {}"
+    bounds = rng.choice(
+        [
+            "l.ts >= w.window_start AND l.ts < w.window_end",
+            "l.ts BETWEEN w.window_end AND w.window_end + INTERVAL '5' SECOND",
+        ]
+    )
+    how = rng.choice(["JOIN", "LEFT JOIN", "SEMI JOIN"])
+    items = "l.ts AS t, l.x AS x" + (", n, w.window_start AS s" if how != "SEMI JOIN" else "")
+    text = f"WITH w AS ({{}}) SELECT {items} FROM b l {how} w ON l.k = w.k AND {bounds}"
+    bucket = "time_bucket(INTERVAL '5 s', ts, TIMESTAMP '1970-01-01')"
+    ours = part.format("window_start, window_end, count(*) AS n", "TUMBLE(ts, INTERVAL '5' SECOND)")
+    theirs = part.format(
+        f"{bucket} AS window_start, {bucket} + INTERVAL 5 s AS window_end, count(*) AS n", bucket
+    )
+    return check(text.format(ours), text.format(theirs), rows_of(rng, 30), rows_of(rng, 30))
+
+
 def nested(rng: random.Random) -> int:
     inner = "SELECT seg, count(*) AS n, max(x) AS m FROM a GROUP BY seg, {}"
     outer = "SELECT sum(n) AS s, max(m) AS m, count(*) AS c FROM ({}) GROUP BY {}"
@@ -258,7 +278,19 @@ def window_joins(rng: random.Random) -> int:
     return check(text.format(*ours), text.format(*theirs), rows_of(rng, 30), rows_of(rng, 30))
 
 
-KINDS = (rows, tumbling, hopping, sessions, tops, nested, joins, window_joins, outer_windows, asof)
+KINDS = (
+    rows,
+    tumbling,
+    hopping,
+    sessions,
+    tops,
+    rows_in_windows,
+    nested,
+    joins,
+    window_joins,
+    outer_windows,
+    asof,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
