@@ -24,6 +24,7 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.node.spec import Feed, Fragment, refuse_undecided
+from medusa.node.users import check_users
 from medusa.query.boxes import (
     Aggregate,
     Box,
@@ -91,6 +92,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     """
     known = list(at) if nodes is None else list(nodes)
     homes = _homes(graph, at, known)
+    check_users(graph, homes)
     graph = _without_dead_ends(graph)
     _refuse_unlogged_unions(graph, homes)
     check_graph(graph, require_sinks=True)
@@ -155,6 +157,10 @@ def _follow(box: Box, homes: Mapping[str, tuple[str, ...]], graph: Graph) -> tup
             f"source {box.id!r} is at no node",
             hint=f"name it: at={{node: [{box.id!r}, ...]}}",
             code="query.placement.nowhere",
+        )
+    if not box.inputs:  # a table that nothing changes stands with those that read it
+        raise QueryError(
+            f"box {box.id!r} is at no node", hint="name it in at=", code="query.placement.nowhere"
         )
     kinds = {each.id: each for each in graph.boxes}
     places = list(dict.fromkeys(homes[arc.box] for arc in box.inputs))

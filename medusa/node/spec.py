@@ -11,6 +11,7 @@ from medusa.errors import QueryError
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
+from medusa.query.registry import check_functions
 
 __all__ = ["Feed", "Fragment", "check_fragment", "fragment_from", "fragment_to", "refuse_undecided"]
 
@@ -81,6 +82,7 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
     """
     checked = check_graph(fragment.graph, require_sinks=True)
     refuse_undecided(fragment.graph)
+    check_functions({label_of(box): box.functions for box in fragment.graph.boxes})
     label = f"fragment {fragment.name!r}"
     judged = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and box.judged)
     open_ = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and not box.judged)
