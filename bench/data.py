@@ -25,6 +25,17 @@ def events(rows: int, keys: int, seed: int = 7) -> pa.Table:
     return pa.table({"ts": ts, "key": rng.integers(0, keys, rows), "value": rng.random(rows)})
 
 
+def streams(rows: int, keys: int) -> pa.Table:
+    """Two streams of half as many events each, one after the other in one table; ``sides`` parts them."""
+    return pa.concat_tables([events(rows // 2, keys, seed=7), events(rows // 2, keys, seed=8)])
+
+
+def sides(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The left and the right stream, each in one piece."""
+    half = len(table) // 2
+    return table.slice(0, half).combine_chunks(), table.slice(half).combine_chunks()
+
+
 def save(table: pa.Table, path: Path) -> None:
     """One record batch, uncompressed."""
     with pa.ipc.new_file(path, table.schema) as writer:

@@ -1,4 +1,4 @@
-"""Question: how many events per second of one core does each engine take on W1, W2, W3, W5?
+"""Question: how many events per second of one core does each engine take on W1 to W5?
 
     python -m bench.engines [--quick] [--peers polars,duckdb] [--threads 2] [--workloads W1,W5]
 
@@ -96,7 +96,8 @@ def contest(workload: Workload, engines: list[str], rows: int, rounds: int, thre
     with tempfile.TemporaryDirectory(prefix="medusa-bench-") as name:
         folder = Path(name)
         path = folder / "events.arrow"
-        table = data.events(rows, workload.keys)
+        table = workload.table(rows)
+        rows = len(table)
         data.save(table, path)
         wanted = reference(workload.name, table)
         del table
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="another number of rows")
     parser.add_argument("--rounds", type=int, default=5, help="runs per engine (default 5)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--workloads", default="W1,W2,W3,W5")
+    parser.add_argument("--workloads", default="W1,W2,W3,W4,W5")
     parser.add_argument("--peers", default=",".join(BATCH_PEERS), help=f"also: {', '.join(STREAMING_PEERS)}")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()

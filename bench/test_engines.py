@@ -1,4 +1,4 @@
-"""Question: is Medusa exact on W1, W2, W3 and W5, and how fast, beside the batch engines?
+"""Question: is Medusa exact on W1 to W5, and how fast, beside the batch engines?
 
 The contest of ``bench.engines`` as part of ``make bench``; see there for data, peers and what it
 doesn't show. ``--quick`` takes 1,000,000 events, ``--peers streamz`` adds streaming peers.

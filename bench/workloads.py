@@ -1,9 +1,10 @@
-"""The workloads W1, W2, W3, W5: what is asked, and the answer by numpy, which is no contestant.
+"""The workloads W1 to W5: what is asked, and the answer by numpy, which is no contestant.
 
 W1  tumbling 1 s, 1,000 keys: count, sum, min, max, avg per key and window.
 W2  sliding 10 s by 1 s, 1,000 keys: count, avg per key and window.
 W3  filter value > 0.5, two computed columns, count; the columns are summed too, since an engine
     that leaves unused columns out would otherwise answer another question.
+W4  two streams of two fifths of the events in all, joined on key within 1 s, 100,000 keys: all pairs.
 W5  W1 with 1,000,000 keys: most groups hold one event.
 """
 
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
+from bench import data
 
 SECOND = 1_000_000
 PANES = 10  # of W2: window length over advance
@@ -25,12 +28,31 @@ class Workload:
     title: str
     columns: tuple[str, ...]
     """Of the answer; ``start`` (int64 us) and ``key`` identify a row where they are there."""
+    identity: tuple[str, ...] = ("start", "key")
+    """The columns by which answers are put into one order."""
+    share: float = 1.0
+    """Of the events that the contest is about."""
+    streams: int = 1
+
+    def table(self, rows: int) -> pa.Table:
+        """Its events; ``bench.data.sides`` parts the two streams of a join."""
+        rows = int(rows * self.share)
+        return data.events(rows, self.keys) if self.streams == 1 else data.streams(rows, self.keys)
 
 
 WORKLOADS = {
     "W1": Workload("W1", 1_000, "tumbling 1 s, 1,000 keys", ("start", "key", "n", "s", "lo", "hi", "mean")),
     "W2": Workload("W2", 1_000, "sliding 10 s by 1 s, 1,000 keys", ("start", "key", "n", "mean")),
     "W3": Workload("W3", 1_000, "filter, two columns, count", ("n", "x", "y")),
+    "W4": Workload(
+        "W4",
+        100_000,
+        "two streams joined on 100,000 keys within 1 s",
+        ("key", "ts", "value", "ts_right", "value_right"),
+        ("key", "ts", "ts_right", "value", "value_right"),
+        share=0.4,
+        streams=2,
+    ),
     "W5": Workload(
         "W5", 1_000_000, "tumbling 1 s, 1,000,000 keys", ("start", "key", "n", "s", "lo", "hi", "mean")
     ),
@@ -38,7 +60,9 @@ WORKLOADS = {
 
 
 def reference(name: str, table: pa.Table) -> pa.Table:
-    """The exact answer, sorted by (start, key)."""
+    """The exact answer, sorted by what identifies a row."""
+    if name == "W4":
+        return _sorted(WORKLOADS[name], _joined(*data.sides(table)))
     ts, key, value = (table[column].to_numpy() for column in ("ts", "key", "value"))
     if name == "W3":
         kept = value > 0.5
@@ -76,6 +100,37 @@ def _sliding(start: np.ndarray, key: np.ndarray, n: np.ndarray, s: np.ndarray) -
     return pa.table({"start": starts[first], "key": keys[first], "n": count, "mean": mean})
 
 
+def _joined(left: pa.Table, right: pa.Table) -> pa.Table:
+    """All pairs, by a binary search among the right rows sorted by (key, time)."""
+    (lt, lk), (rt, rk) = ([side[name].to_numpy() for name in ("ts", "key")] for side in (left, right))
+    base, span = min(lt.min(), rt.min()) - SECOND, 1 << 40
+    order = np.argsort(rk * span + (rt - base), kind="stable")
+    codes = (rk * span + (rt - base))[order]
+    first = np.searchsorted(codes, lk * span + (lt - base - SECOND))
+    counts = np.searchsorted(codes, lk * span + (lt - base + SECOND), side="right") - first
+    ours = np.repeat(np.arange(len(lt)), counts)
+    theirs = order[
+        np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    ]
+    return pa.table(
+        {
+            "key": lk[ours],
+            "ts": lt[ours],
+            "value": left["value"].to_numpy()[ours],
+            "ts_right": rt[theirs],
+            "value_right": right["value"].to_numpy()[theirs],
+        }
+    )
+
+
+def _sorted(workload: Workload, table: pa.Table) -> pa.Table:
+    names = [name for name in workload.identity if name in workload.columns]
+    if not names:
+        return table
+    order = np.lexsort([table[name].to_numpy() for name in reversed(names)])
+    return table.take(pa.array(order))
+
+
 def difference(name: str, got: pa.Table, wanted: pa.Table) -> str:
     """Why an answer is not exact; empty where it is. Integers equal, floats within 1e-9 of the value."""
     columns = WORKLOADS[name].columns
@@ -83,10 +138,8 @@ def difference(name: str, got: pa.Table, wanted: pa.Table) -> str:
         return f"no column {', '.join(missing)}"
     if len(got) != len(wanted):
         return f"{len(got):,} rows instead of {len(wanted):,}"
+    got = _sorted(WORKLOADS[name], got.select(columns))
     arrays = {column: got[column].to_numpy() for column in columns}
-    if "key" in arrays:
-        order = np.lexsort((arrays["key"], arrays["start"]))
-        arrays = {column: array[order] for column, array in arrays.items()}
     for column, array in arrays.items():
         other = wanted[column].to_numpy()
         same = array == other if other.dtype.kind in "iu" else np.isclose(array, other, rtol=1e-9, atol=0)

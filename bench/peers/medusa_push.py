@@ -11,13 +11,17 @@ from bench.peers import medusa_
 class Engine(medusa_.Engine):
     def __init__(self, table: pa.Table, threads: int) -> None:
         super().__init__(table, threads)
-        self.batches = table.to_batches(max_chunksize=65_536)
+        self.batches = [("events", batch) for batch in table.to_batches(max_chunksize=65_536)]
+        sides = [side.to_batches(max_chunksize=65_536) for side in self.inputs["W4"].values()]
+        self.pairs = [
+            each for both in zip(*sides, strict=True) for each in zip(("left", "right"), both, strict=True)
+        ]
 
     def run(self, workload: str) -> pa.Table:
         taken = []
         with md.start(medusa_.query(workload, self.table.schema)) as run:
-            for batch in self.batches:
-                run.push("events", batch)
+            for source, batch in self.pairs if workload == "W4" else self.batches:
+                run.push(source, batch)
                 taken.append(run.take("out"))
             run.finish()
             taken.append(run.take("out"))
