@@ -190,7 +190,7 @@ def rows_in_windows(rng: random.Random) -> int:
     bucket = "time_bucket(INTERVAL '5 s', ts, TIMESTAMP '1970-01-01')"
     ours = part.format("window_start, window_end, count(*) AS n", "TUMBLE(ts, INTERVAL '5' SECOND)")
     theirs = part.format(
-        f"{bucket} AS window_start, {bucket} + INTERVAL 5 s AS window_end, count(*) AS n", bucket
+        f"{bucket} AS window_start, {bucket} + INTERVAL '5 s' AS window_end, count(*) AS n", bucket
     )
     return check(text.format(ours), text.format(theirs), rows_of(rng, 30), rows_of(rng, 30))
 
