@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.engine.boxes.base import Operator
-from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.dead import DeadLetters, DeadRow, plain_value
 from medusa.engine.ingest import normalise
 from medusa.engine.rows import Ints, as_int64
 from medusa.errors import DataError
@@ -113,7 +113,7 @@ def error_text(error: Exception) -> str:
 
 def row_of(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
     """One row as Python values."""
-    return {name: batch.column(i)[row].as_py() for i, name in enumerate(batch.schema.names)}
+    return {name: plain_value(batch.column(i)[row]) for i, name in enumerate(batch.schema.names)}
 
 
 def bury(box: Operator, letters: DeadLetters, row: Mapping[str, Any], error: str) -> None:

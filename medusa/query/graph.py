@@ -12,6 +12,7 @@ from medusa.query.boxes import (
     Box,
     BoxData,
     Data,
+    Function,
     Graph,
     Input,
     Schema,
@@ -80,11 +81,12 @@ def ports_of(box: Box) -> tuple[str, ...]:
 UNTIMED_PORTS = ("late", "ahead", "dead")
 """Of any box: their rows have no time, and boxes that depend on time can't read them."""
 
-EXPRESSIONS = (Column, Literal, Call, Cast, Case, Named)
+EXPRESSIONS = (Column, Literal, Call, Cast, Case, Named, Function)
 
 
 def taps_of(box: BoxData) -> tuple[str, ...]:
-    """Ports that exist only where something reads them: ``dead`` of a box that computes expressions."""
+    """Ports that exist only where something reads them: ``dead`` of a box that computes expressions
+    or calls functions."""
     return ("dead",) if _computes(box) else ()
 
 

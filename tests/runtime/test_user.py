@@ -241,6 +241,23 @@ class TestProcess:
             run.finish()
             assert run.take("out")["n"].to_pylist() == [1, 2, 3, 4]
 
+    def test_dead_rows_come_in_order_wherever_batches_are_cut(self) -> None:
+        class Fails:
+            def rows(self, key: Any, batch: Any, state: Any, now: int) -> None:
+                raise ValueError(f"{key} at {now // SECOND}")
+
+        table = rows(*((i, i % 3) for i in range(7)))
+        for size in (1, 2, 7):
+            q = md.Query("q")
+            made = q.source("a", SCHEMA, slack="2s").process(Fails, SCHEMA, by="k")
+            q.sink("dead", made.dead)
+            with md.start(q) as run:
+                for batch in table.to_batches(max_chunksize=size):
+                    run.push("a", batch)
+                run.finish()
+                errors = run.take("dead")["error"].to_pylist()
+            assert errors == [f"ValueError: {i % 3} at {i}" for i in range(7)]
+
     def test_times_of_output(self) -> None:
         class Times:
             def rows(self, key: Any, batch: Any, state: Any, now: int) -> dict[str, Any]:

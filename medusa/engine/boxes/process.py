@@ -99,6 +99,7 @@ class ProcessBox(Operator):
         self._largest_us = -TIME_MAX_US
         self._ended = False
         self._outputs = Outputs(spec.schema)
+        self._failed: list[tuple[int, int, int, dict[str, Any], str]] = []
 
     # Elements
 
@@ -125,6 +126,9 @@ class ProcessBox(Operator):
                 continue
             state.armed_us = None
             self._run_key(key, None, 0, 0, time_us)
+        failed, self._failed = sorted(self._failed, key=lambda each: each[:3]), []
+        for *_, row, error in failed:
+            bury(self, self._letters, row, error)
         train = self._outputs.train()
         if train is not None:
             self.emit_train(train)
@@ -215,7 +219,8 @@ class ProcessBox(Operator):
                 longest = at + (end - at) // 2
             else:
                 batch = step.batches[step.inputs[at]]
-                bury(self, self._letters, row_of(batch, step.places[at]), error)
+                row = row_of(batch, step.places[at])
+                self._failed.append((step.times[at], ROWS, step.seqs[at], row, error))
                 at, longest = end, stop
             state = self._states.get(key)
         if state is not None:
@@ -262,7 +267,8 @@ class ProcessBox(Operator):
             self._outputs.add(self._operator.boundary(key, time_us, state), (time_us,), (state.first,), TIMER)
         except Exception as error:
             state.undo(before)
-            bury(self, self._letters, {"key": key, "timer": time_us}, error_text(error))
+            row = {"key": key, "timer": time_us}
+            self._failed.append((time_us, TIMER, state.first, row, error_text(error)))
             return state
         return self._kept(key, state)
 

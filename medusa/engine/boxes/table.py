@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from medusa.elements import END_US, Boundary, Train
+from medusa.elements import END_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
@@ -83,6 +83,7 @@ class TableBox(Operator):
 
     def __init__(self, spec: Table, *, inputs: Sequence[Schema], letters: DeadLetters) -> None:
         super().__init__(spec.id, inputs=len(inputs))
+        self.boundary_ports = spec.ports
         self._spec = spec
         self._schema = schema_to_arrow(spec.schema)
         self._changes = self._schema.append(pa.field(DELETED, pa.bool_()))
@@ -108,12 +109,6 @@ class TableBox(Operator):
         if time_us < END_US:
             self._store.forget(time_us)
         self.advance(time_us)
-
-    def advance(self, time_us: int) -> None:
-        if time_us > self.boundary_us:
-            self.boundary_us = time_us
-            for port in self._spec.ports:
-                self.emit(Boundary(time_us), port)
 
     def _ready(self, boundary_us: int) -> dict[int, _Rows]:
         """Of each input the rows below the boundary."""

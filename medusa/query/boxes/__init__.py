@@ -25,6 +25,7 @@ __all__ = [
     "BSort",
     "Box",
     "BoxData",
+    "Data",
     "Distinct",
     "Field",
     "Filter",
