@@ -38,6 +38,7 @@ class _Linear:
     Attributes:
         unit_us: as of a TimeColumn; None: a plain number, which takes that of what it is added to.
         is_number: numbers and times don't mix.
+        spreads_us: how much later than their columns the times of left and right may be.
     """
 
     left: int
@@ -45,6 +46,7 @@ class _Linear:
     constant: int
     unit_us: int | None
     is_number: bool | None
+    spreads_us: tuple[int, int] = (0, 0)
 
     def plus(self, other: _Linear, sign: int = 1) -> _Linear | None:
         for ours, theirs in ((self.unit_us, other.unit_us), (self.is_number, other.is_number)):
@@ -58,6 +60,7 @@ class _Linear:
             self.constant + sign * other.constant,
             unit_us,
             is_number,
+            (max(self.spreads_us[0], other.spreads_us[0]), max(self.spreads_us[1], other.spreads_us[1])),
         )
 
 
@@ -118,7 +121,10 @@ def _is_abs(node: Expression) -> bool:
 def _bounds(line: _Linear, function: str) -> Bounds | None:
     """``line function 0`` as bounds on left time - right time."""
     if (line.left, line.right) == (-1, 1):
-        line, function = _Linear(1, -1, -line.constant, line.unit_us, line.is_number), _FLIPPED[function]
+        line, function = (
+            _Linear(1, -1, -line.constant, line.unit_us, line.is_number, line.spreads_us),
+            _FLIPPED[function],
+        )
     if (line.left, line.right) != (1, -1):
         return None
     edge = -line.constant
@@ -128,14 +134,17 @@ def _bounds(line: _Linear, function: str) -> Bounds | None:
     if function in ("ge", "eq", "gt"):
         low = edge + (function == "gt")
     unit_us = line.unit_us if line.unit_us is not None else 1
-    if unit_us == 0:
+    if unit_us:
+        low, high = (None if edge is None else edge * unit_us for edge in (low, high))
+    else:
         # Nanoseconds: the time is rounded down, so that a distance may be 1 us more or less.
-        return Bounds(
-            None if low is None else low // 1000 - 1, None if high is None else -(-high // 1000) + 1, False
-        )
+        low = None if low is None else low // 1000 - 1
+        high = None if high is None else -(-high // 1000) + 1
+    later_left, later_right = line.spreads_us
     return Bounds(
-        None if low is None else low * unit_us,
-        None if high is None else high * unit_us,
+        None if low is None else low - later_right,
+        None if high is None else high + later_left,
+        bool(unit_us) and not later_left and not later_right,
     )
 
 
@@ -176,4 +185,5 @@ def _column(name: str, left: _Times, right: _Times) -> _Linear | None:
         return None
     ours = side == "left"
     # The column is the time plus its shift.
-    return _Linear(int(ours), int(not ours), found.shift_us, found.unit_us, found.is_number)
+    spreads = (found.spread_us, 0) if ours else (0, found.spread_us)
+    return _Linear(int(ours), int(not ours), found.shift_us, found.unit_us, found.is_number, spreads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from medusa.query.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.bounds import Bounds, bounds_of
 from medusa.query.sql.expressions import SqlReader
-from medusa.query.sql.scope import Relation, Scope
+from medusa.query.sql.scope import Relation, Scope, TimeColumn
 from medusa.query.sql.text import Text
 from medusa.query.stream import Stream
 
@@ -370,7 +371,20 @@ def _after(join: Join, left: Scope, right: Scope, made: Stream, suffix: str) -> 
         Relation(relation.alias, {name: moved[inner] for name, inner in relation.columns.items()})
         for relation in right.relations
     ]
-    times = left.times if join.kind == "asof" else {}
-    if join.windows and join.how == "inner":
-        times = {name: time for name, time in left.times.items() if name in WINDOW_COLUMNS}
+    if join.kind == "asof":
+        times = dict(left.times)
+    elif join.windows:
+        keep = join.how == "inner"
+        times = {name: time for name, time in left.times.items() if keep and name in WINDOW_COLUMNS}
+    else:
+        low, high = join.bounds.low or 0, join.bounds.high or 0
+        times = _later(left.times, {name: name for name in left.times}, max(0, -low))
+        times |= _later(right.times, moved, max(0, high))
     return Scope(made, (*left.relations, *relations), times)
+
+
+def _later(
+    times: Mapping[str, TimeColumn], names: Mapping[str, str], spread_us: int
+) -> dict[str, TimeColumn]:
+    """The time columns of one side of a pair, whose time is up to so much later."""
+    return {names[name]: replace(time, spread_us=time.spread_us + spread_us) for name, time in times.items()}

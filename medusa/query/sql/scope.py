@@ -21,17 +21,24 @@ __all__ = ["Relation", "Scope", "TimeColumn", "times_of_source"]
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """A column that tells the row's time: ``time = (column - shift) * scale``.
+    """A column that tells the row's time: ``time = (column - shift) * unit``, up to ``spread`` later.
 
     Attributes:
         unit_us: microseconds that one step of the column is; 0: nanoseconds.
         shift_us: what to take off to get the time (``window_end`` is the time plus 1 us).
         is_number: an integer column, whose distances are plain numbers.
+        spread_us: how much later the time may be: of a pair it is the later of its two.
     """
 
     unit_us: int = 1
     shift_us: int = 0
     is_number: bool = False
+    spread_us: int = 0
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is the time itself."""
+        return self.shift_us == 0 and self.spread_us == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,13 +122,13 @@ def _check_time(arg: Any, node: Any, scope: Scope, text: Text) -> None:
             return
     elif isinstance(made, Column):
         found = scope.times.get(made.name)
-        if found is not None and found.shift_us == 0:
+        if found is not None and found.is_time:
             return
     if not scope.stream.timed:
         raise text.error(
             arg, "the rows have no time here", hint='md.source(schema, time="ts")', code="query.untimed"
         )
-    known = [column for column, time in scope.times.items() if time.shift_us == 0]
+    known = [column for column, time in scope.times.items() if time.is_time]
     raise text.error(
         arg,
         f"{arg.name!r} is not the time of the rows here",

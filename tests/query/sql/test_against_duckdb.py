@@ -230,6 +230,20 @@ def joins(rng: random.Random) -> int:
 HOWS = ("JOIN", "INNER JOIN", "LEFT JOIN", "RIGHT OUTER JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
 
 
+def three(rng: random.Random) -> int:
+    """The time of a pair is the later one, yet the next join may bound either."""
+    side = rng.choice(["l", "r"])
+    low, high = rng.choice([(1, 3), (2, 0), (2, 2)])
+    how = rng.choice(["JOIN", "LEFT JOIN"])
+    text = (
+        "SELECT l.ts AS a, r.ts AS b, m.ts AS c, m.x AS d FROM a l JOIN b r ON l.k = r.k"
+        " AND l.ts BETWEEN r.ts - INTERVAL '3' SECOND AND r.ts + INTERVAL '1' SECOND"
+        f" {how} a m ON r.k = m.k AND m.seg = l.seg"
+        f" AND {side}.ts BETWEEN m.ts - INTERVAL '{low}' SECOND AND m.ts + INTERVAL '{high}' SECOND"
+    )
+    return check(text, text, rows_of(rng, 25), rows_of(rng, 25))
+
+
 def asof(rng: random.Random) -> int:
     """Where two right rows of a key have one time, DuckDB takes either: so none have."""
     left, right = rows_of(rng, 30), rows_of(rng, 25)
