@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ SCHEMA = {"ts": "timestamp", "k": "int64"}
 SECOND = 1_000_000
 
 pytestmark = pytest.mark.filterwarnings("ignore::medusa.errors.DeadRowWarning")
+
+
+class Turn:
+    """Awaited: lets other coroutines run."""
+
+    def __await__(self) -> Iterator[None]:
+        yield
 
 
 def rows(*pairs: tuple[int, int]) -> pa.Table:
@@ -115,7 +123,7 @@ class TestAsync:
             nonlocal now, most
             now += 1
             most = max(most, now)
-            await asyncio.sleep(0)
+            await Turn()
             now -= 1
             return {"n": batch.column("k")}
 
@@ -128,7 +136,7 @@ class TestAsync:
 
     def test_collect_failures_and_chains(self) -> None:
         async def odd(batch: pa.RecordBatch) -> dict[str, Any]:
-            await asyncio.sleep(0)
+            await Turn()
             if any(key % 2 == 0 for key in batch.column("k").to_pylist()):
                 raise ValueError("even")
             return {"k": batch.column("k")}
@@ -140,7 +148,7 @@ class TestAsync:
 
     def test_close_waits_and_calls_back(self) -> None:
         async def call(batch: pa.RecordBatch) -> dict[str, Any]:
-            await asyncio.sleep(0)
+            await Turn()
             return {"n": batch.column("k")}
 
         seen: list[int] = []
