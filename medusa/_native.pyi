@@ -145,6 +145,97 @@ class Program:
         Gives up the GIL on large batches.
         """
 
+class Store(Window):
+    """A ``Window`` of one int64 key (a slot) and one pane, whose groups leave one by one. Nobody closes it."""
+
+    def pick(self, slots: Any, *, states: bool = False) -> list[Batch]:
+        """window_start, window_end, slot and the aggregates (``states``: their state columns) of these slots
+        (int64 array), in their order. Groups that fail are left out: see ``failed``. They all stay.
+
+        Raises:
+            ValueError: a slot that no row has.
+        """
+
+class RunningStore(Store):
+    """A ``Store`` that tells the aggregates of a slot after each row."""
+
+    def run(self, rows: Any) -> list[Batch]:
+        """Take rows (time, slot, inputs) in order. One row for each: window_start is the number of the row,
+        then window_end, the slot, the aggregates of the slot with this row. Rows that fail are left out."""
+
+class Sessions:
+    """Which session each row is in: rows of a key less than the gap apart belong together."""
+
+    def __init__(self, gap_us: int) -> None: ...
+    def assign(self, ids: Any, times: Any) -> Any:
+        """The slot (int64 array) of each row, of key ``ids`` (int32) at ``times`` (int64 or timestamp)."""
+
+    def close(self, boundary_us: int) -> Batch:
+        """End the sessions with last + gap <= boundary. One row per slot: key, first, last, position, slot,
+        session (int64; slots of one session stand together, in order of time)."""
+
+    def rows(self) -> Batch:
+        """The same of all open sessions, which stay open."""
+
+    def load(self, rows: Any, *, keys: int, next_slot: int, taken: int) -> None:
+        """Take back what ``rows`` and ``position`` gave; ValueError says which row can't be."""
+
+    def renumber(self, ids: Any) -> None:
+        """The key ``ids[i]`` becomes i; ``ids``: all keys that have a session, ascending."""
+
+    def next_end_us(self) -> int:
+        """Earliest end of an open session; 2**63 - 1: none is open."""
+
+    def __len__(self) -> int: ...
+    def parts(self) -> int:
+        """Slots in use."""
+
+    def position(self) -> tuple[int, int]:
+        """(next slot, rows taken)."""
+
+    def nbytes(self) -> int: ...
+
+class Spans:
+    """Which pane of its key each row is in, by row count or by a value that never decreases.
+
+    Args:
+        kind: ``rows``, or the native type of the values: ``l``, ``L`` or ``g``.
+    """
+
+    def __init__(self, kind: str, size: float, advance: float) -> None: ...
+    def assign(self, ids: Any, values: Any = None) -> Any:
+        """The slot of each row; -1: below an earlier value of its key; -2: null, NaN or out of range."""
+
+    def finish(self) -> None:
+        """Close every window that holds rows."""
+
+    def closed(self) -> Batch:
+        """The windows closed since, one row per pane: window, key, row, position, slot, number."""
+
+    def keys(self) -> Batch:
+        """last, next_window of each key."""
+
+    def panes(self) -> Batch:
+        """key, low, high, slot, position of each pane."""
+
+    def load(self, keys: Any, panes: Any, *, next_slot: int, taken: int) -> None:
+        """Take back what ``keys``, ``panes`` and ``position`` gave; ValueError says what can't be."""
+
+    def parts(self) -> int: ...
+    def position(self) -> tuple[int, int]: ...
+    def nbytes(self) -> int: ...
+
+class Expiry:
+    """The slot of each row's key: a new one more than the limit after the key's latest row."""
+
+    def __init__(self, limit_us: int) -> None: ...
+    def assign(self, ids: Any, times: Any) -> Any: ...
+    def keys(self) -> tuple[Any, Any]:
+        """Latest time and slot of each key (int64 arrays)."""
+
+    def load(self, latest: Any, slots: Any, *, next_slot: int) -> None: ...
+    def next_slot(self) -> int: ...
+
 class Keys:
     """Key columns to dense ids 0, 1, 2 ... in order of first appearance."""
 
@@ -376,6 +467,12 @@ def filter_rows(rows: Any, mask: Any) -> Batch:
         ValueError: a column of another type, or a mask that doesn't fit.
         MemoryError: nothing was made.
     """
+
+def pick_keys(keys: Keys, ids: Any) -> Batch:
+    """The keys of some ids (int64 array), in their order."""
+
+def keys_nbytes(keys: Keys) -> int:
+    """Memory held, in bytes."""
 
 def hash_partition(rows: Any) -> Any:
     """One uint64 per row (Arrow PyCapsule): fixed for all nodes, versions and Arrow layouts."""

@@ -131,12 +131,15 @@ def _results(calls: Sequence[AggregateCall], row: Shape, label: str, *, lags: bo
 
 def _lag_type(call: AggregateCall, arg_type: str | None, what: str, *, lags: bool) -> str:
     if not lags:
-        raise QueryError(f"{what}: lag is for running(...)", hint="md.first or md.last", code="query.aggregate")
+        raise QueryError(
+            f"{what}: lag is for running(...)", hint="md.first or md.last", code="query.aggregate"
+        )
     if arg_type is None or arg_type == "null":
         raise QueryError(f"{what}: lag needs a column", hint='md.lag("column")', code="query.aggregate")
     if type(call.parameter) is not int or not 1 <= call.parameter <= LAG_MAX:
         raise QueryError(
-            f"{what}: the offset of lag must be 1 to {LAG_MAX:,}, got {call.parameter!r}", code="query.aggregate"
+            f"{what}: the offset of lag must be 1 to {LAG_MAX:,}, got {call.parameter!r}",
+            code="query.aggregate",
         )
     return arg_type
 
@@ -153,7 +156,8 @@ def _check_floats(box: ValueWindow, label: str) -> None:
     for value in (box.size, box.advance):
         if not math.isfinite(value) or not 1e-300 < value < 1e300:
             raise QueryError(
-                f"{label}: size and advance must be finite numbers above 0, got {value!r}", code="query.window"
+                f"{label}: size and advance must be finite numbers above 0, got {value!r}",
+                code="query.window",
             )
     _check_advance(box.size, box.advance, label)
 

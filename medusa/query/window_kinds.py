@@ -41,7 +41,10 @@ class LagSpec:
 
 
 def lag(arg: Expr | str, offset: int = 1) -> LagSpec:
-    """The value in the group's row ``offset`` rows before this one; null where there is none. For ``running``."""
+    """The value in the group's row ``offset`` rows before this one; null where there is none.
+
+    For ``running`` only.
+    """
     return LagSpec(arg, offset)
 
 
@@ -236,7 +239,9 @@ def _running_call(name: str, value: object, label: str) -> AggregateCall:
 def _whole(value: object, what: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    raise QueryError(f"{what}: expected a whole number of at least 1, got {value!r}"[:200], code="query.window")
+    raise QueryError(
+        f"{what}: expected a whole number of at least 1, got {value!r}"[:200], code="query.window"
+    )
 
 
 def _size(value: object, type: str, what: str) -> int | float:
@@ -253,5 +258,3 @@ def _size(value: object, type: str, what: str) -> int | float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if is_float(type) else value
     raise QueryError(f"{what}: expected a number for {type}, got {value!r}"[:200], code="query.window")
-
-

@@ -1,7 +1,8 @@
 """Accumulators of windows that close group by group: sessions, row windows, value windows.
 
-An open thing has a slot: a number that is never used again. The native ``Store`` holds the accumulators of all
-slots; what has left is dropped when it is more than what is open, so memory follows what is open.
+An open thing has a slot: a number that is never used again. The native store holds the accumulators
+of all slots; what has left is dropped when it is more than what is open, so memory follows what is
+open.
 """
 
 from __future__ import annotations
@@ -324,7 +325,9 @@ class Groups:
         fields = [field.with_name(self._readable(field.name)) for field in fresh.schema]
         table = expect_table(state.tables, "groups", pa.schema(fields[2:])).combine_chunks()
         (taken,) = expect_integers([state.meta["rows"]], 1)
-        columns = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns]
+        columns = [
+            column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns
+        ]
         rows = table.num_rows
         bounds = [np.zeros(rows, dtype=np.int64), np.full(rows, PANE_US)]
         held = columns[2]
@@ -367,7 +370,9 @@ def _apart(calls: Sequence[NativeCall], inputs: Sequence[str]) -> tuple[list[Nat
 class Results:
     """Finished windows as trains of a box."""
 
-    def __init__(self, box: Operator, output: Schema, letters: DeadLetters, calls: Sequence[AggregateCall]) -> None:
+    def __init__(
+        self, box: Operator, output: Schema, letters: DeadLetters, calls: Sequence[AggregateCall]
+    ) -> None:
         self._box = box
         self._types = [field.type for field in output]
         self._schema = schema_to_arrow(output)
@@ -427,4 +432,3 @@ def expect_integers(values: Any, count: int) -> list[int]:
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise ValueError(f"expected {count} integers, got {values!r}")
     return values
-

@@ -46,7 +46,9 @@ class SlotAggregates:
         parts: dict[int, list[pa.Array]] = {place: [] for place in self._kept}
         for row in range(len(slots)):
             slot = slots[row : row + 1]
-            self.add(slot, {place: [c.slice(row, 1) for c in columns] for place, columns in arguments.items()})
+            self.add(
+                slot, {place: [c.slice(row, 1) for c in columns] for place, columns in arguments.items()}
+            )
             for place, array in self.finish(slot, None, 1).items():
                 parts[place].append(array)
         return {place: pa.concat_arrays(arrays) for place, arrays in parts.items()}
@@ -101,4 +103,6 @@ class SlotAggregates:
             raise ValueError("users: other slots than those that are open")
         self._slots = slots
         for place, kept in self._kept.items():
-            self._states[place] = {name: np.array(next(arrays), dtype=kept.dtypes[name]) for name in kept.dtypes}
+            self._states[place] = {
+                name: np.array(next(arrays), dtype=kept.dtypes[name]) for name in kept.dtypes
+            }

@@ -101,14 +101,17 @@ class Lags:
 
     def nbytes(self) -> int:
         columns = [*self._base.columns, *self._recent.columns]
-        return sum(int(column.nbytes) for column in columns) + 8 * (len(self._base.slots) + len(self._recent.slots))
+        return sum(int(column.nbytes) for column in columns) + 8 * (
+            len(self._base.slots) + len(self._recent.slots)
+        )
 
     # State
 
-    def rows(self) -> tuple[Index, list[pa.Array]]:
-        """Everything held: slots, ascending, and their columns, oldest row first."""
+    def rows(self, slots: Index) -> tuple[Index, list[pa.Array]]:
+        """What is held of these slots: slots, ascending, and their columns, oldest row first."""
         self._settle()
-        return self._base.slots, self._base.columns
+        held = self._base.at(np.flatnonzero(np.isin(self._base.slots, slots)))
+        return held.slots, held.columns
 
     def load(self, slots: Index, columns: Sequence[pa.Array]) -> None:
         """Take that back; ValueError where it can't be."""

@@ -146,7 +146,7 @@ class RunningBox(Operator):
         """Drop the state that no later row can see."""
         assert self._expiry is not None
         assert self._expire is not None
-        latest, slots = (as_int64(pa.array(part)) for part in self._expiry.keys())
+        latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
         live = np.flatnonzero(latest + self._expire >= min(time_us, int(END_US)))
         self._alive = len(live)
         kept = slots[live]
@@ -166,7 +166,7 @@ class RunningBox(Operator):
         if self._expiry is None:
             slots = np.arange(len(self._groups.index) if self._started else 0)
             return np.zeros(len(slots), dtype=np.int64), slots
-        latest, slots = (as_int64(pa.array(part)) for part in self._expiry.keys())
+        latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
         return latest, slots
 
     def save_more(self, state: BoxState) -> None:
@@ -179,7 +179,7 @@ class RunningBox(Operator):
         if self._plain:
             self._groups.save(state, slots)
         if self._lags is not None:
-            held, looked = self._lags.rows()
+            held, looked = self._lags.rows(slots)
             state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())
 
     def _lag_schema(self) -> pa.Schema:
@@ -195,7 +195,7 @@ class RunningBox(Operator):
         columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
         if columns[-1].null_count or columns[-2].null_count:
             raise ValueError("keys: a slot or a time is null")
-        latest, slots = as_int64(columns[-2]), as_int64(columns[-1])
+        slots = as_int64(columns[-1])
         self._started = len(slots) > 0
         (next_slot,) = expect_integers([state.meta["next_slot"]], 1)
         ids = as_int64(self._groups.index.ids(columns[:-2], len(slots)).cast(pa.int64()))
@@ -205,7 +205,7 @@ class RunningBox(Operator):
             if not np.array_equal(slots, ids):
                 raise ValueError("keys: other slots than their numbers")
         else:
-            if len(slots) and not (0 <= slots.min() and slots.max() < next_slot):
+            if len(slots) and (slots.min() < 0 or slots.max() >= next_slot):
                 raise ValueError("keys: a slot that was never given")
             self._expiry.load(columns[-2], columns[-1], next_slot=next_slot)
         if self._plain:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from medusa._native import Spans
 from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.groups import Groups, Numbers, Results, expect_integers
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import as_int64, on_time_rows, take, take_array
@@ -106,7 +106,8 @@ class SpanBox(Operator):
     def _bury(self, train: Train, rows: Numbers) -> None:
         self.dead += len(rows)
         for row in rows[: max(1, self._letters.room(self.id))].tolist():
-            values = {name: train.batch.column(i)[row].as_py() for i, name in enumerate(train.batch.schema.names)}
+            names = train.batch.schema.names
+            values = {name: train.batch.column(i)[row].as_py() for i, name in enumerate(names)}
             self._letters.add(DeadRow(self.id, "the value of a window is null, NaN or out of range", values))
 
     # Windows out

@@ -26,12 +26,17 @@ LAST = (1 << 63) - 1
 
 
 class TopBox(Operator):
-    """Rows wait in panes, cut at every start and end of a window. A pane that has grown is cut down to the rows that
-    can still be wanted: the largest of each group, and its first row, which says when the group appeared."""
+    """Rows wait in panes, cut at every start and end of a window.
+
+    A pane that has grown is cut down to the rows that can still be wanted: the largest of each group,
+    and its first row, which says when the group appeared.
+    """
 
     kind = "top"
 
-    def __init__(self, spec: Top, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool) -> None:
+    def __init__(
+        self, spec: Top, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
+    ) -> None:
         super().__init__(spec.id, inputs=1)
         self._spec = spec
         self._timed = timed
@@ -43,7 +48,12 @@ class TopBox(Operator):
         names = [f"key.{key.name}" for key in spec.keys] + [input[i].name for i in self._others]
         types = [self._schema.field(2 + i).type for i in range(len(names))]
         self._held_schema = pa.schema(
-            [("time", pa.int64()), ("position", pa.int64()), ("by", to_arrow(self._columns.types[-1])), *zip(names, types, strict=True)]
+            [
+                ("time", pa.int64()),
+                ("position", pa.int64()),
+                ("by", to_arrow(self._columns.types[-1])),
+                *zip(names, types, strict=True),
+            ]
         )
         self._panes: dict[int, list[pa.RecordBatch]] = {}
         self._kept: dict[int, int] = {}
@@ -93,7 +103,7 @@ class TopBox(Operator):
         return rows.filter(pa.array(keep))
 
     def _ranked(self, rows: pa.RecordBatch) -> tuple[Numbers, Numbers, Numbers]:
-        """The group of each row by first appearance, the rows by (group, rank), and the ranks in that order."""
+        """The group of each row by first appearance, the rows by (group, rank), and their ranks."""
         keys = rows.columns[3 : 3 + len(self._key_types)]
         groups = as_int64(KeyIndex(self._key_types).ids(keys, rows.num_rows).cast(pa.int64()))
         codes = _codes(rows.column(2), self._spec.descending)
