@@ -156,7 +156,7 @@ class Run:
             A ``pyarrow.Table``, empty with the sink's columns where nothing came; or with
             ``changes`` the list of elements: numbered trains, trains of early rows (kind
             ``TENTATIVE``, without numbers), and boundaries. An early row is void when a final or
-            later early row of its window and key comes, or a boundary at its time.
+            later early row of its window and key comes, or a boundary beyond its time.
         """
         with self._turn():
             box = self._fragment.sink(sink)

@@ -26,7 +26,7 @@ def show(changes: Iterable[Element] | pa.Table, *, limit: int = 100) -> str:
         -   boundary 2026-03-01 12:00:59.999999 UTC
 
     ``+`` is a final row with its number, ``~`` an early row (void as soon as a row of its window
-    and key comes, or a boundary at its time), ``-`` a boundary. Times are in UTC; null is empty.
+    and key comes, or a boundary beyond its time), ``-`` a boundary. Times are in UTC; null is empty.
 
     Args:
         changes: elements, or a table, whose rows are final.

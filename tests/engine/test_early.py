@@ -47,11 +47,13 @@ class Slow:
         self.rows: list[Row] = []
         self.told: dict[tuple[int, int | None], int] = {}
         self.boundary, self.tick = int(START_US), int(START_US) // early
+        self.live: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # what was told of open windows
 
     def take(self, rows: list[Row], boundary: int) -> list[tuple[Any, ...]]:
         """Early rows of one push after which the boundary is there."""
-        highest = max([self.boundary, *(b for b in (boundary,))])
+        highest = max(self.boundary, boundary)
         self.rows += rows
+        self.live = {group: row for group, row in self.live.items() if group[1] > highest}
         if highest <= self.boundary:
             return []
         self.boundary = highest
@@ -67,7 +69,22 @@ class Slow:
                 start -= self.advance
         changed = {g: values for g, values in groups.items() if self.told.get(g, 0) != len(values)}
         self.told = {g: len(values) for g, values in groups.items()}
-        return [(s, s + self.size, k, len(v), sum(v), len(set(v))) for (s, k), v in changed.items()]
+        told = [(s, s + self.size, k, len(v), sum(v), len(set(v))) for (s, k), v in changed.items()]
+        self.live |= {row[:3]: row for row in told}
+        return told
+
+
+def watched(live: dict[tuple[Any, ...], tuple[Any, ...]], elements: list[Element]) -> None:
+    """Keep the early rows that aren't void, as whoever reads a sink would."""
+    for each in elements:
+        if isinstance(each, Train):
+            for row in plain(each):
+                live[row[:3]] = row
+                if each.kind is Kind.STABLE:
+                    del live[row[:3]]
+        elif isinstance(each, Boundary):
+            for group in [group for group in live if group[1] - 1 < each.time_us]:
+                del live[group]
 
 
 pushes = st.lists(
@@ -93,7 +110,7 @@ def test_early_rows_are_those_of_brute_force(
     size, advance = window
     fragment, slow = Fragment(query(size, advance, early).graph), Slow(size, advance, early)
     without = Fragment(query(size, advance, 1 << 50).graph)
-    now = 0
+    now, live = 0, {}
     for number, push in enumerate(pushes):
         rows = [(time + now, key, value) for time, key, value in push]
         now += 5 * (number % 3)
@@ -112,6 +129,8 @@ def test_early_rows_are_those_of_brute_force(
         assert sorted(found, key=repr) == sorted(expected, key=repr)
         assert [row[1] for row in found] == sorted(row[1] for row in found)
         assert final(elements) == final(without.drain("out"))
+        watched(live, elements)
+        assert live == slow.live
     for each in (fragment, without):
         each.finish()
     assert final(fragment.drain("out")) == final(without.drain("out"))

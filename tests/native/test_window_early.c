@@ -4,12 +4,13 @@ static const md_type KEYS[] = {MD_I64};
 static const md_type INPUTS[] = {MD_I64, MD_F64, MD_UTF8};
 static const md_aggregate AGGREGATES[] = {
     {.function = MD_COUNT, .input = -1}, {.function = MD_SUM, .input = 0}, {.function = MD_MIN, .input = 1},
-    {.function = MD_COUNT_DISTINCT, .input = 2},
+    {.function = MD_COUNT_DISTINCT, .input = 2}, {.function = MD_LAST, .input = 2},
+    {.function = MD_QUANTILE, .input = 1, .parameter = 0.5},
 };
 
 static md_window_config config(int64_t size, int64_t advance, md_stage stage) {
     return (md_window_config){.size_us = size, .advance_us = advance, .keys = KEYS, .n_keys = 1, .inputs = INPUTS,
-                              .n_inputs = 3, .aggregates = AGGREGATES, .n_aggregates = 4, .stage = stage, .seed = 3};
+                              .n_inputs = 3, .aggregates = AGGREGATES, .n_aggregates = 6, .stage = stage, .seed = 3};
 }
 
 static md_rc add(md_window *w, const batch *b) { return md_window_add(w, &b->schema, &b->array, NULL); }
