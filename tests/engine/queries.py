@@ -46,6 +46,14 @@ AGGREGATES = {
     "mean": "avg(n)",
     "kinds": "count_distinct(s)",
     "spread": "variance(n)",
+    "earliest": "first(v)",
+    "latest": "last(s)",
+    "lowest": "min(s)",
+    "highest": "max(s)",
+    "about": "approx_count_distinct(s)",
+    "upper": "quantile(v, 0.75)",
+    "usual": "median(n)",
+    "near": "approx_quantile(v, 0.3)",
 }
 
 

@@ -1,14 +1,20 @@
 #include "batches.h"
 
 static const md_type KEYS[] = {MD_UTF8};
-static const md_type INPUTS[] = {MD_F64, MD_U64, MD_BOOL};
+static const md_type INPUTS[] = {MD_F64, MD_U64, MD_BOOL, MD_UTF8};
 static const md_aggregate AGGREGATES[] = {
     {.function = MD_SUM, .input = 0}, {.function = MD_VARIANCE, .input = 0}, {.function = MD_AVG, .input = 1}, {.function = MD_MIN, .input = 2}, {.function = MD_COUNT_DISTINCT, .input = 1}, {.function = MD_COUNT, .input = 2},
+    {.function = MD_STDDEV, .input = 0}, {.function = MD_FIRST, .input = 3}, {.function = MD_LAST, .input = 3},
+    {.function = MD_MIN, .input = 3}, {.function = MD_MAX, .input = 3}, {.function = MD_LAST, .input = 1},
+    {.function = MD_FIRST, .input = 0}, {.function = MD_APPROX_DISTINCT, .input = 3},
+    {.function = MD_APPROX_DISTINCT, .input = 1}, {.function = MD_QUANTILE, .input = 1, .parameter = 0.3},
+    {.function = MD_QUANTILE, .input = 1, .parameter = 1}, {.function = MD_APPROX_QUANTILE, .input = 0, .parameter = 0.5},
 };
 
 static md_window_config config(int64_t advance) {
     return (md_window_config){.size_us = 10, .advance_us = advance, .keys = KEYS, .n_keys = 1, .inputs = INPUTS,
-                              .n_inputs = 3, .aggregates = AGGREGATES, .n_aggregates = 6};
+                              .n_inputs = 4, .aggregates = AGGREGATES,
+                              .n_aggregates = sizeof AGGREGATES / sizeof *AGGREGATES};
 }
 
 /* Two batches, closed at 14 in between; saved and loaded there when `reload`. */
@@ -44,7 +50,7 @@ static int run(int64_t advance, const batch *a, const batch *b, bool reload, uin
 
 static int test_going_on_from_a_loaded_state_gives_the_same_bits(void) {
     for (int64_t advance = 1; advance <= 10; advance++) {
-        batch a = batch_random("lugLb", 300, 0, 30, true), b = batch_random("lugLb", 300, 14, 30, false);
+        batch a = batch_random("lugLbu", 300, 0, 30, true), b = batch_random("lugLbu", 300, 14, 30, false);
         uint64_t straight, reloaded;
         CHECK_OK(run(advance, &a, &b, false, &straight));
         CHECK_OK(run(advance, &a, &b, true, &reloaded));
@@ -71,7 +77,7 @@ static md_rc save_and_load(const batch *a, md_window **w, md_window **loaded, ba
 }
 
 static int test_every_allocation_may_fail(void) {
-    batch a = batch_random("lugLb", 200, 0, 30, true), state = {0};
+    batch a = batch_random("lugLbu", 200, 0, 30, true), state = {0};
     md_window *w = NULL, *loaded = NULL;
     CHECK_EVERY_ALLOC(save_and_load(&a, &w, &loaded, &state), {
         md_window_free(w);
@@ -85,7 +91,7 @@ static int test_every_allocation_may_fail(void) {
 
 /* Any byte of the fixed-width buffers may be wrong: the load refuses or takes it, and never reads astray. */
 static int test_damaged_states(void) {
-    batch a = batch_random("lugLb", 40, 0, 30, true);
+    batch a = batch_random("lugLbu", 40, 0, 30, true);
     int refused = 0;
     for (int round = 0; round < 3000; round++) {
         md_window_config c = config(1 + round % 10);
