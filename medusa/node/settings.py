@@ -84,6 +84,8 @@ class Settings:
     peers: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     participant: str = "local"
+    functions: tuple[str, ...] = ()
+    """Modules that register functions, imported when the node starts."""
 
 
 def link_settings(limits: Limits) -> LinkSettings:
@@ -107,7 +109,7 @@ _SIZES = {
     "retention": ("retention_bytes", MIB, 64 * GIB),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
 }
-_FIELDS = ("name", "listen", "data", "store", "participant", "peers", "limits")
+_FIELDS = ("name", "listen", "data", "store", "participant", "functions", "peers", "limits")
 
 
 def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
@@ -157,6 +159,7 @@ class _Reader:
             peers=self._peers(name),
             limits=self._limits(),
             participant=participant,
+            functions=self._functions(),
         )
 
     def _peers(self, own: str) -> dict[str, str]:
@@ -211,6 +214,16 @@ class _Reader:
             )
         if store != "disk":
             raise self._error("store", f"{store!r} is no store", hint='allowed: "disk"')
+
+    def _functions(self) -> tuple[str, ...]:
+        modules = self._root.get("functions", [])
+        if not isinstance(modules, list) or not all(
+            isinstance(each, str) and all(part.isidentifier() for part in each.split(".")) for each in modules
+        ):
+            raise self._error(
+                "functions", f"{modules!r} are no names of modules", hint='functions = ["my_module"]'
+            )
+        return tuple(modules)
 
     def _name(self, key: str) -> str:
         value = self._text(key)

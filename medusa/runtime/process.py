@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -23,7 +24,7 @@ from medusa.runtime.recovery import recover
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
 
-__all__ = ["load_settings", "run_node"]
+__all__ = ["import_functions", "load_settings", "run_node"]
 
 STOP_TIMEOUT_US = 10_000_000
 CONFIG_BYTES_MAX = 1 << 20
@@ -43,6 +44,7 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
         LinkError: it can't listen at its address.
     """
     settings = load_settings(config)
+    import_functions(settings)
     clock = SystemClock()
     log = _Log(settings.name)
     store = _open_store(settings)
@@ -71,6 +73,23 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
                     hint="peers and publishers keep what it didn't cover and resend it at the next start",
                     code="state.last",
                 )
+
+
+def import_functions(settings: Settings) -> None:
+    """Import the modules that the configuration lists, so that what they register is there.
+
+    Raises:
+        ConfigError: one can't be imported, for whatever reason.
+    """
+    for name in settings.functions:
+        try:
+            import_module(name)
+        except Exception as error:
+            raise ConfigError(
+                f"functions: module {name!r} can't be imported: {type(error).__name__}: {error}",
+                hint="it is looked for as by `python -m`: install it, or set PYTHONPATH",
+                code="config.functions",
+            ) from error
 
 
 def load_settings(config: str | os.PathLike[str]) -> Settings:

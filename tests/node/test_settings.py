@@ -91,6 +91,15 @@ def test_a_slip_is_named_with_its_line(text, says):
     assert str(caught.value).startswith("edge.toml")
 
 
+def test_modules_of_functions():
+    base = 'name = "a"\nlisten = "tcp://127.0.0.1:0"\ndata = "d"\n'
+    assert parse(base).functions == ()
+    assert parse(base + 'functions = ["one", "two.three"]').functions == ("one", "two.three")
+    for wrong in ('"one"', "[1]", '["a b"]', '[""]', '["../up"]'):
+        with pytest.raises(ConfigError, match="are no names of modules"):
+            parse(f"{base}functions = {wrong}")
+
+
 @pytest.mark.parametrize(
     ("address", "used"),
     [

@@ -9,6 +9,8 @@ import pytest
 import medusa as md
 from medusa.errors import ConfigError, StateError
 from medusa.node.catalog import Catalog
+from medusa.node.settings import Settings
+from medusa.query.registry import registered
 from medusa.runtime import process
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
@@ -128,6 +130,21 @@ def test_a_data_folder_that_cannot_be_made(folder):
         run_node(write(folder, data="file/below"))
     with pytest.raises(StateError):
         run_node(write(folder, data="file"))
+
+
+def test_modules_of_functions_are_imported(tmp_path, monkeypatch):
+    (tmp_path / "node_functions_of_a_test.py").write_text(
+        "import medusa as md\n\n\n@md.register('process.imported')\ndef same(batch):\n    return batch\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    process.import_functions(settings_with("node_functions_of_a_test"))
+    assert registered("process.imported") is not None
+    with pytest.raises(ConfigError, match="module 'no_such_module' can't be imported"):
+        process.import_functions(settings_with("no_such_module"))
+
+
+def settings_with(module: str) -> Settings:
+    return Settings(name="a", listen="tcp://127.0.0.1:*", data="d", functions=(module,))
 
 
 def store_with(folder, *catalogs: bytes) -> FolderStore:
