@@ -21,6 +21,7 @@ typedef struct join_side {
     int64_t count;
     int64_t settled, done, sorted; /* seqs, base <= settled <= done <= sorted <= base + count */
     int64_t last_number;
+    int64_t live;       /* of an interval join: rows before it are too old for what becomes done now */
     int64_t superseded; /* rows with that flag */
 } join_side;
 

@@ -106,32 +106,43 @@ md_rc join_order(const join_row *rows, int64_t n, bool by_row, uint32_t *order) 
     return MD_OK;
 }
 
+/* Most rows come in order of time: only those behind an earlier one are sorted, and merged with the others. */
 md_rc join_sort(join_side *s) {
-    int64_t n = join_end(s) - s->sorted;
+    int64_t n = join_end(s) - s->sorted, n_late = 0, at = 0;
     join_row *tail = join_at(s, s->sorted), *first = join_at(s, s->done);
-    bool ascending = true;
-    int64_t before = s->sorted > s->done ? tail[-1].time : INT64_MIN;
+    const int64_t before = s->sorted > s->done ? tail[-1].time : INT64_MIN;
+    int64_t high = before;
     for (int64_t i = 0; i < n; i++) {
-        ascending &= tail[i].time >= before;
-        before = tail[i].time;
+        n_late += tail[i].time < high;
+        high = tail[i].time > high ? tail[i].time : high;
     }
-    if (!ascending) {
-        size_t size = (size_t)n * (sizeof *tail + sizeof(uint32_t));
-        join_row *scratch = md_malloc(size);
-        if (scratch == NULL) return MD_NOMEM;
-        uint32_t *order = (uint32_t *)(void *)(scratch + n);
-        if (join_order(tail, n, false, order) != MD_OK) {
-            md_free(scratch);
+    if (n_late > 0) {
+        join_row *late = md_malloc((size_t)n_late * (sizeof *late + sizeof(uint32_t)));
+        if (late == NULL) return MD_NOMEM;
+        uint32_t *order = (uint32_t *)(void *)(late + n_late);
+        high = before;
+        for (int64_t i = 0; i < n; i++) {
+            if (tail[i].time < high) late[at++] = tail[i];
+            else high = tail[i].time;
+        }
+        if (join_order(late, n_late, false, order) != MD_OK) {
+            md_free(late);
             return MD_NOMEM;
         }
-        for (int64_t i = 0; i < n; i++) scratch[i] = tail[order[i]];
-        /* Merge from the end: rows that came earlier stay before those of the same time. */
-        join_row *old = tail - 1, *to = tail + n - 1;
-        for (int64_t k = n - 1; k >= 0;) {
-            if (old >= first && old->time > scratch[k].time) *to-- = *old--;
-            else *to-- = scratch[k--];
+        high = before;
+        join_row *kept = tail;
+        for (int64_t i = 0; i < n; i++) {
+            if (tail[i].time < high) continue;
+            high = tail[i].time;
+            *kept++ = tail[i];
         }
-        md_free(scratch);
+        /* Merge from the end. Rows of the time of a late one came before it, and stay before it. */
+        join_row *old = kept - 1, *to = tail + n - 1;
+        for (int64_t k = n_late - 1; k >= 0;) {
+            if (old >= first && old->time > late[order[k]].time) *to-- = *old--;
+            else *to-- = late[order[k--]];
+        }
+        md_free(late);
     }
     s->sorted = join_end(s);
     return MD_OK;

@@ -77,14 +77,13 @@ MD_INLINE md_rc put_pair(md_join *j, int64_t release, int64_t left_seq, int64_t 
     return MD_OK;
 }
 
-/* The pairs of a row of `side` that becomes done with rows of the other side that are. */
-MD_INLINE md_rc probe(md_join *j, int side, int64_t seq, const join_row *r) {
+/* The pairs of a row of `side` that becomes done with rows of the other side that are. Rows are done in order
+ * of time, so those from `live` on, and no others, are young enough: the rest of a chain isn't even read. */
+MD_INLINE md_rc probe(md_join *j, int side, int64_t seq, const join_row *r, int64_t live) {
     if (r->id < 0) return MD_OK;
     const join_side *other = &j->sides[1 - side];
-    const int64_t least = join_earlier(r->time, j->within_us), base = other->base;
-    for (int64_t at = j->heads[2 * (int64_t)r->id + 1 - side]; at >= base;) {
+    for (int64_t at = j->heads[2 * (int64_t)r->id + 1 - side]; at >= live;) {
         const join_row *o = join_at(other, at);
-        if (o->time < least) break;
         md_rc rc = side == MD_JOIN_LEFT_SIDE ? put_pair(j, r->time, seq, at, r, o)
                                              : put_pair(j, r->time, at, seq, o, r);
         if (MD_UNLIKELY(rc != MD_OK)) return rc;
@@ -93,14 +92,30 @@ MD_INLINE md_rc probe(md_join *j, int side, int64_t seq, const join_row *r) {
     return MD_OK;
 }
 
+static int64_t live_from(md_join *j, join_side *s, int64_t t) {
+    const int64_t least = join_earlier(t, j->within_us);
+    if (s->live < s->base) s->live = s->base;
+    while (s->live < s->done && join_at(s, s->live)->time < least) s->live++;
+    return s->live;
+}
+
 /* All rows of a side of time t: probe, then link. */
 MD_INLINE md_rc probe_time(md_join *j, int side, int64_t t) {
     join_side *s = &j->sides[side];
+    if (s->done == s->sorted || join_at(s, s->done)->time != t) return MD_OK;
+    const join_side *other = &j->sides[1 - side];
+    const int64_t live = live_from(j, &j->sides[1 - side], t);
     while (s->done < s->sorted) {
         join_row *r = join_at(s, s->done);
         if (r->time != t) break;
-        if (s->done + AHEAD < s->sorted && r[AHEAD].id >= 0) MD_PREFETCH_WRITE(&j->heads[2 * (int64_t)r[AHEAD].id]);
-        md_rc rc = probe(j, side, s->done, r);
+        if (s->done + AHEAD < s->sorted) {
+            if (r[AHEAD].id >= 0) MD_PREFETCH_WRITE(&j->heads[2 * (int64_t)r[AHEAD].id]);
+            if (r[AHEAD / 3].id >= 0) {
+                int64_t head = j->heads[2 * (int64_t)r[AHEAD / 3].id + 1 - side];
+                if (head >= live) MD_PREFETCH(join_at(other, head));
+            }
+        }
+        md_rc rc = probe(j, side, s->done, r, live);
         if (MD_UNLIKELY(rc != MD_OK)) return rc;
         join_link(j, side, s->done, r);
         s->done++;

@@ -32,7 +32,7 @@ class Engine:
             return kept.select(pl.len().alias("n"), pl.col("x").sum(), pl.col("y").sum())
         if workload == "W4":
             left, right = self.sides
-            # As sql.JOINED: a left row looks in the two buckets of 2 s that its second before and after touch.
+            # As sql.JOINED: a left row looks in the two buckets of 2 s that it can have partners in.
             first = (pl.col("ts") - SECOND) // (2 * SECOND)
             looking = pl.concat([left.with_columns(bucket=first), left.with_columns(bucket=first + 1)])
             found = looking.join(

@@ -13,7 +13,8 @@ FILTERED = """SELECT count(*) AS n, sum(x) AS x, sum(y) AS y FROM
 JOINED = """SELECT l.key, l.ts, l.value, r.ts AS ts_right, r.value AS value_right FROM
     (SELECT *, (ts - 1000000) {div} 2000000 AS bucket FROM left_events
      UNION ALL SELECT *, (ts - 1000000) {div} 2000000 + 1 AS bucket FROM left_events) AS l
-    JOIN (SELECT *, ts {div} 2000000 AS bucket FROM right_events) AS r ON l.key = r.key AND l.bucket = r.bucket
+    JOIN (SELECT *, ts {div} 2000000 AS bucket FROM right_events) AS r
+    ON l.key = r.key AND l.bucket = r.bucket
     WHERE r.ts BETWEEN l.ts - 1000000 AND l.ts + 1000000"""
 
 SLIDING = """WITH panes AS
