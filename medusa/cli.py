@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from medusa.connectors.command import run
+from medusa.connectors.publish import publish
 from medusa.errors import MedusaError, QueryError, StateError
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def demo(name: str, *, as_json: bool, **options: Any) -> None:
 
 
 main.add_command(run)
+main.add_command(publish)
 
 
 @main.command(epilog=_example("medusa node edge-1.toml"))

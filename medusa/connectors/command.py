@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +102,7 @@ def run(
             click.echo(asked.explain())
             return
         to_standard = any(place.standard for place in outputs.values())
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _interruptible():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: click.echo(f"warning: {message}", err=True)
             job = Job(asked, inputs, outputs, follow=follow, on_error=on_error)
@@ -109,6 +111,16 @@ def run(
         for each in inputs.values():
             each.reader.close()
     _tell(told, as_json=as_json, quiet=quiet, to_standard=to_standard)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Inside, SIGTERM ends the run as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(told: dict[str, Any], *, as_json: bool, quiet: bool, to_standard: bool) -> None:

@@ -351,6 +351,8 @@ def process(*arguments: object) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        # A shell that runs the tests in the background has its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -373,7 +375,8 @@ def test_standard_input_is_followed_and_ends_with_it() -> None:
         assert child.wait(30) == 0
 
 
-def test_a_growing_file_is_followed_until_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_growing_file_is_followed_until_interrupted(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text('{"at": 1}\n{"at": 2}\n{"at": 11}\n{"a')
     with process(TEN, "-i", path, "--unit", "s", "--follow", "-o", "-:jsonl") as child:
@@ -382,6 +385,6 @@ def test_a_growing_file_is_followed_until_interrupted(tmp_path: Path) -> None:
         with path.open("a") as more:
             more.write('t": 13}\n{"at": 21}\n')
         assert json.loads(child.stdout.readline())["n"] == 2
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         assert child.stdout.read() == b""
         assert child.wait(30) == 0
