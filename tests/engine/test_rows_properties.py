@@ -3,6 +3,7 @@ batches are cut, rows come in disorder or late, or state is taken out and put ba
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -157,3 +158,43 @@ def test_disorder_within_the_slack_changes_nothing(data: st.DataObject) -> None:
         driver.drain()
         answers.append({name: table.to_pylist() for name, table in driver.tables().items()})
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_many_rows_close_together(seed: int) -> None:
+    """Dense times, few values, several groups: what short inputs seldom bring about."""
+    chance = random.Random(seed)
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, time="ts", slack=6) for name in ("a", "b"))
+    by = chance.choice(BY)
+    for column in ("n", "v"):
+        left = a.wsort(column, timeout=chance.choice([2, 5, 9]), by=by)
+        q.sink(f"timed_{column}", left)
+        q.sink(f"gone_{column}", left.dropped)
+        q.sink(f"bounded_{column}", a.bsort(column, slack=chance.randint(0, 5), by=by))
+    q.sink("first", a.distinct("k", within=chance.choice([1, 3, 8])))
+    q.sink("both", md.sunion(a, b, bucket=chance.choice([2, 7])))
+    for every, gap, how in [(1, 3, "linear"), (2, 2, "linear"), (3, 4, "previous"), (5, 1, "linear")]:
+        q.sink(f"even_{every}", a.resample(every, by=by, gap=gap, how=how))
+    events: list[Any] = []
+    for turn in range(12):
+        rows = [
+            {
+                "ts": turn * 5 + chance.randint(-3, 8),
+                "k": chance.choice([None, 0, 1]),
+                "v": chance.choice([None, 0.0, -0.0, 0.5, 1.0, -2.0, float("nan")]),
+                "s": chance.choice(["a", "b", None]),
+                "n": chance.randint(0, 4),
+            }
+            for _ in range(chance.randint(0, 9))
+        ]
+        events.append(Push(chance.choice("aab"), rows))
+    driver = Driver(q)
+    for number, event in enumerate(events):
+        if number == 6:
+            driver.reload()
+        driver.feed(event, chance.choice([[], [1], [2, 5], list(range(9))]))
+        driver.drain()
+    driver.fragment.finish()
+    driver.drain()
+    check(driver.tables(), answer(q.graph, events))
