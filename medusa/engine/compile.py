@@ -28,9 +28,10 @@ from medusa.engine.boxes.table import make_table_box
 from medusa.engine.boxes.top import TopBox
 from medusa.engine.boxes.union import UnionBox
 from medusa.engine.boxes.wsort import WSortBox
+from medusa.engine.chain import link_chains
 from medusa.engine.dead import DeadLetters
 from medusa.engine.site import Site
-from medusa.ports import Tasks
+from medusa.ports import Tasks, Workers
 from medusa.query.boxes import (
     Aggregate,
     Apply,
@@ -55,8 +56,8 @@ from medusa.query.boxes import (
     Source,
     SUnion,
     Table,
-    Union,
     Top,
+    Union,
     ValueWindow,
     WindowDrop,
     WindowJoin,
@@ -78,6 +79,7 @@ def compile_graph(
     sink_times: bool,
     functions: Mapping[str, object] | None = None,
     tasks: Tasks | None = None,
+    workers: Workers | None = None,
 ) -> list[Operator]:
     """One running box for each box of the graph, in its order, not yet connected.
 
@@ -85,9 +87,10 @@ def compile_graph(
         sink_times: trains at sinks carry their times.
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions.
+        workers: run copies of boxes over disjoint keys.
     """
     timed = readers_of_time(checked, sink_times=sink_times)
-    return [
+    boxes = [
         MAKERS[type(box)](
             box,
             Site(
@@ -97,11 +100,14 @@ def compile_graph(
                 timed=timed[box.id],
                 functions=functions or {},
                 tasks=tasks,
+                workers=workers,
                 origins=[checked.boxes[arc.box] for arc in box.inputs],
             ),
         )
         for box in checked.graph.boxes
     ]
+    link_chains(checked, {box.id: box for box in boxes}, timed)
+    return boxes
 
 
 def readers_of_time(checked: CheckedGraph, *, sink_times: bool) -> dict[str, bool]:
@@ -150,13 +156,11 @@ def _project(box: Select | WithColumns, site: Site) -> Operator:
 
 
 def _aggregate(box: Aggregate, site: Site) -> Operator:
-    made = CombineBox if box.stage == "combine" else AggregateBox
-    return made(
-        box,
-        input=site.input.schema,
-        output=site.output.schema,
-        letters=site.letters,
-        timed=site.timed,
+    input, output = site.input.schema, site.output.schema
+    if box.stage == "combine":
+        return CombineBox(box, input=input, output=output, letters=site.letters, timed=site.timed)
+    return AggregateBox(
+        box, input=input, output=output, letters=site.letters, timed=site.timed, workers=site.workers
     )
 
 

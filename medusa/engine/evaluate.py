@@ -22,6 +22,7 @@ from medusa.engine.kernels.logic import LOGIC
 from medusa.engine.kernels.moments import MOMENTS
 from medusa.engine.kernels.numbers import NUMBERS
 from medusa.engine.kernels.texts import TEXTS
+from medusa.engine.program import program_of
 from medusa.query.check import Analysis, Step, analyse
 from medusa.query.convert import float_of
 from medusa.query.expression import Expression, Literal, Named
@@ -29,6 +30,7 @@ from medusa.query.show import show
 from medusa.query.types import is_decimal, is_float, to_arrow
 
 __all__ = [
+    "NATIVE_ROWS",
     "Evaluated",
     "Evaluator",
     "Filtering",
@@ -37,6 +39,9 @@ __all__ = [
     "compile_filter",
     "compile_projection",
 ]
+
+NATIVE_ROWS = 512
+"""From here on a native program is faster than one kernel after the other, getting there included."""
 
 MAKERS: dict[str, Maker] = {**LOGIC, **NUMBERS, **TEXTS, **MOMENTS, "cast": cast}
 """Makers of kernels by the operation of a step; columns, literals and ``tuple_time`` have none."""
@@ -176,6 +181,7 @@ class _Program:
             else:
                 self._add(register, step)
         self._drop_unread(analysis.roots)
+        self.plain = not self.work
 
     def _add(self, register: int, step: Step) -> None:
         constants = tuple(self.registers[arg] for arg in step.args)
@@ -272,6 +278,7 @@ class Evaluator:
         self.type = analysis.types[0]
         self._root = analysis.roots[0]
         self._program = _Program(analysis, schema, box)
+        self._native = None if self._program.plain else program_of([Named("", expression)], schema, box=box)
 
     def __call__(self, batch: pa.RecordBatch, times: pa.Array | None = None) -> Evaluated:
         """Values for the rows of a batch whose columns are those of the schema, in its order.
@@ -279,6 +286,10 @@ class Evaluator:
         Args:
             times: the hidden time column; needed where the expression reads ``tuple_time``.
         """
+        if self._native is not None and batch.num_rows >= NATIVE_ROWS:
+            native = self._native.run(batch, times)
+            if native is not None:
+                return Evaluated(native[0].column(0), None, _no_error)
         values, failures = self._program.run(batch, times)
         made = as_array(values[self._root], batch.num_rows)
         failed = failures.get(self._root)
@@ -356,8 +367,29 @@ def compile_projection(
     analysis = analyse([each.expression for each in columns], schema, box=box, timed=timed)
     program = _Program(analysis, schema, box)
     names = [each.name for each in columns]
+    # Columns taken as they are aren't copied, so the native program gives the others only.
+    computed = [place for place, root in enumerate(analysis.roots) if analysis.steps[root].op != "column"]
+    native = None if program.plain else program_of([columns[place] for place in computed], schema, box=box)
+    taken = {
+        place: position
+        for place, root in enumerate(analysis.roots)
+        for register, position in program.columns
+        if register == root
+    }
+
+    def natively(batch: pa.RecordBatch, times: pa.Array | None) -> Projection | None:
+        made = None if native is None else native.run(batch, times)
+        if made is None:
+            return None
+        fresh = iter(made[0].columns)
+        arrays = [batch.column(taken[at]) if at in taken else next(fresh) for at in range(len(names))]
+        return Projection(arrays, None, _no_error)
 
     def project(batch: pa.RecordBatch, times: pa.Array | None) -> Projection:
+        if native is not None and batch.num_rows >= NATIVE_ROWS:
+            found = natively(batch, times)
+            if found is not None:
+                return found
         values, failures = program.run(batch, times)
         made = [as_array(values[root], batch.num_rows) for root in analysis.roots]
         if not failures:

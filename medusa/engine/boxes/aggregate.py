@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,13 @@ from medusa.elements import END_US, START_US, Kind, Train
 from medusa.engine.boxes.aggregate_calls import Calls, calls_of, combine_calls
 from medusa.engine.boxes.aggregate_user import UserAggregates
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.window_parts import WindowParts
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
 from medusa.errors import DataError
+from medusa.ports import Workers
 from medusa.query.boxes import Aggregate, AggregateCall, Schema
 from medusa.query.expression import Expression, Named
 from medusa.query.shape import types_of
@@ -32,12 +35,20 @@ class AggregateBox(Operator):
 
     Args:
         timed: whether anything reads the times of the results.
+        workers: run copies of the window over disjoint keys, where there are keys.
     """
 
     kind = "aggregate"
 
     def __init__(
-        self, spec: Aggregate, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
+        self,
+        spec: Aggregate,
+        *,
+        input: Schema,
+        output: Schema,
+        letters: DeadLetters,
+        timed: bool,
+        workers: Workers | None = None,
     ) -> None:
         super().__init__(spec.id, inputs=1)
         self._spec = spec
@@ -46,6 +57,7 @@ class AggregateBox(Operator):
         arguments = calls.arguments
         theirs = [Named(call.name, arg) for call in users.values() for arg in _arguments(call)]
         self._columns = Columns(self, letters, [*spec.keys, *arguments, *theirs], input)
+        self._named = [*spec.keys, *arguments]
         width = len(spec.keys)
         self._types = self._columns.types[: width + len(arguments)]
         native = [native_type(type) for type in self._types]
@@ -63,7 +75,9 @@ class AggregateBox(Operator):
             )
         self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
         self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
-        self._window = Window(
+        several = workers is not None and workers.count > 1 and width > 0
+        make: Any = partial(WindowParts, workers) if several else Window
+        self._window: Window | WindowParts = make(
             size_us=spec.size_us,
             advance_us=spec.advance_us,
             keys=native[:width],
@@ -80,9 +94,17 @@ class AggregateBox(Operator):
             return
         columns = [whole.times]
         columns += [widen(array, type) for array, type in zip(arrays, self._types, strict=False)]
-        self._window.add(pa.RecordBatch.from_arrays(columns, schema=self._input_schema))
+        self.add(pa.RecordBatch.from_arrays(columns, schema=self._input_schema))
         if self._users is not None:
             self._add_users(self._users, columns, arrays)
+
+    def native_columns(self) -> list[Named] | None:
+        """What ``add`` wants behind the times; None where aggregates of users want more."""
+        return None if self._users is not None else self._named
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows that are in time: their times, then the native columns, widened."""
+        self._window.add(rows)
 
     def _add_users(self, users: UserAggregates, columns: list[pa.Array], arrays: list[pa.Array]) -> None:
         width, at = len(self._spec.keys), len(self._types)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from medusa.elements import Train
@@ -12,11 +14,18 @@ from medusa.query.boxes import Schema, Select, WithColumns
 from medusa.query.expression import Column, Named
 from medusa.query.types import schema_to_arrow
 
+if TYPE_CHECKING:
+    from medusa.engine.chain import Chain
+
 __all__ = ["ProjectBox"]
 
 
 class ProjectBox(Stateless):
-    """One row out for each row in, with its time; columns taken as they are aren't copied."""
+    """One row out for each row in, with its time; columns taken as they are aren't copied.
+
+    Attributes:
+        chain: takes the trains in place of this box, which is its first.
+    """
 
     def __init__(
         self,
@@ -32,10 +41,18 @@ class ProjectBox(Stateless):
         made = {named.name: named for named in spec.columns}
         columns = [made.get(field.name) or Named(field.name, Column(field.name)) for field in output]
         self._columns = Columns(self, letters, columns, input, timed=timed)
-        self._schema = schema_to_arrow(output)
+        self.types = [field.type for field in output]
+        self.schema = schema_to_arrow(output)
+        self.chain: Chain | None = None
 
     def on_train(self, input: int, train: Train) -> None:
+        if self.chain is not None:
+            self.chain.take(train)
+        else:
+            self.emit_train(self.apply(train))
+
+    def apply(self, train: Train) -> Train:
+        """The rows with their columns computed, without those that failed."""
         whole, arrays = self._columns.compute(train)
-        if len(whole):
-            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-            self.emit_train(Train(batch=batch, times=whole.times, late=whole.late, kind=whole.kind))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return Train(batch=batch, times=whole.times, late=whole.late, kind=whole.kind)
