@@ -58,6 +58,13 @@ ROWS: dict[str, Build] = {
             cars.filter("speed > 0").select("vid", "seg")
         )
     ),
+    "SELECT vid AS b, fee AS a FROM (SELECT vid, speed AS fee FROM cars) UNION ALL SELECT car AS z, fee AS y FROM tolls": (
+        lambda cars, tolls, calls: (
+            cars.select("vid", fee="speed")
+            .select(b="vid", a="fee")
+            .union(tolls.select(z="car", y="fee").select(b="z", a="y"))
+        )
+    ),
     "SELECT vid FROM cars UNION ALL SELECT car FROM tolls UNION ALL SELECT seg FROM cars": (
         lambda cars, tolls, calls: (
             lambda a, b, c: a.union(b.select(vid="car"), c.select(vid="CAST(seg AS int64)"))
