@@ -3,6 +3,7 @@ wherever batches are cut, rows come late or out of order, or state is taken out 
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from typing import Any
 
@@ -313,3 +314,26 @@ def test_memory_follows_what_is_open() -> None:
     files = fragment.snapshot()
     held = pa.ipc.open_file(pa.py_buffer(next(data for name, data in files.items() if "sessions" in name)))
     assert held.read_all().num_rows <= 51
+
+
+@pytest.mark.parametrize("size", [(5, 2), (6, 3), (7, 7)])
+def test_many_windows_at_once(size: tuple[int, int]) -> None:
+    rng = random.Random(size[0])
+    given_rows = [
+        {"ts": 3 * i, "k": rng.randrange(3), "v": rng.randrange(40) / 4, "s": rng.choice("abc"), "n": i // 3}
+        for i in range(200)
+    ]
+    calls = {name: AGGREGATES[name] for name in OURS}
+    q = md.Query("q")
+    source = q.source("a", SCHEMA, time="ts", slack=0)
+    q.sink("rows", source.group_by("k").window_rows(*size).aggregate(calls))
+    q.sink("values", source.group_by("k").window_values("n", *size).aggregate(calls))
+    q.sink("sessions", source.session(size[0]).group_by("k").aggregate(calls))
+    driver = Driver(q)
+    event = Push("a", given_rows)
+    driver.feed(event, [])
+    driver.fragment.finish()
+    driver.drain()
+    expected = answer(q.graph, [event])
+    for sink, table in driver.tables().items():
+        close_to(numbers(table), expected.sinks[sink])
