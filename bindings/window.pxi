@@ -144,9 +144,15 @@ cdef class Window:
         finally:
             self._busy = False
 
-    def close(self, int64_t boundary_us):
+    cdef list _ready(self):
         cdef ArrowSchema schema
         cdef ArrowArray array
+        cdef list out = []
+        while md_window_take(self._w, &schema, &array) == MD_OK:
+            out.append(own(&schema, &array))
+        return out
+
+    def close(self, int64_t boundary_us):
         cdef md_error err
         cdef md_rc rc
         enter(&self._busy)
@@ -154,16 +160,11 @@ cdef class Window:
             with nogil:
                 rc = md_window_close(self._w, boundary_us, &err)
             check(rc, &err)
-            out = []
-            while md_window_take(self._w, &schema, &array) == MD_OK:
-                out.append(own(&schema, &array))
-            return out
+            return self._ready()
         finally:
             self._busy = False
 
     def early(self):
-        cdef ArrowSchema schema
-        cdef ArrowArray array
         cdef md_error err
         cdef md_rc rc
         enter(&self._busy)
@@ -171,10 +172,7 @@ cdef class Window:
             with nogil:
                 rc = md_window_early(self._w, &err)
             check(rc, &err)
-            out = []
-            while md_window_take(self._w, &schema, &array) == MD_OK:
-                out.append(own(&schema, &array))
-            return out
+            return self._ready()
         finally:
             self._busy = False
 
