@@ -192,6 +192,9 @@ class TableStore:
         changed = arrays[-1]
         if changed.null_count:
             raise ValueError("a row of a table without the time of its change")
+        when = changed.to_numpy()
+        if ((np.abs(when) > BEFORE_TIME // 4) & (when != BEFORE_TIME)).any() or when.min() < -BEFORE_TIME:
+            raise ValueError("a row of a table that changed at no possible time")
         count = len(self.keys)
         self.ids.load(pa.RecordBatch.from_arrays(arrays[:count], schema=self.ids.schema))
         rows = len(self.ids)

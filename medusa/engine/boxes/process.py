@@ -300,7 +300,13 @@ class ProcessBox(Operator):
 
     def load_more(self, state: BoxState) -> None:
         seen, largest, ended = (state.meta[name] for name in ("seen", "largest_us", "ended"))
-        if type(seen) is not int or type(largest) is not int or type(ended) is not bool or seen < 0:
+        if (
+            type(seen) is not int
+            or type(largest) is not int
+            or type(ended) is not bool
+            or seen < 0
+            or abs(largest) > TIME_MAX_US
+        ):
             raise ValueError("numbers of a process box")
         for number, waiting in enumerate(self._waiting):
             waiting.load(state, f"waiting-{number}")
