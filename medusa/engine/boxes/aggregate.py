@@ -268,6 +268,8 @@ class CombineBox(Operator):
             self._waiting[input] = rest
         for train in self._results.trains(self, self._window.close(time_us), self._window.failed()):
             self.emit_train(train)
+        if self._users is not None:
+            self._users.forget(time_us)
         self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
 
     def _take(self, batch: pa.RecordBatch) -> None:
@@ -287,7 +289,7 @@ class CombineBox(Operator):
         return pa.RecordBatch.from_arrays(columns, schema=self._input_schema)
 
     def state_bytes(self) -> int:
-        return self._window.nbytes()
+        return self._window.nbytes() + (self._users.nbytes() if self._users is not None else 0)
 
     def queue_bytes(self) -> int:
         return sum(int(batch.nbytes) for batches in self._waiting for batch in batches)

@@ -132,7 +132,8 @@ class UserAggregates:
     ) -> None:
         self._kept = {place: _Kept(call, label=label) for place, call in calls.items()}
         self._key_types = list(keys)
-        self._size, self._advance = size_us, size_us if combine else advance_us
+        self._size, self._advance = size_us, advance_us
+        self._combine = combine
         self._label = label
         self._panes: dict[int, _Pane] = {}
 
@@ -244,7 +245,9 @@ class UserAggregates:
         return ids
 
     def _window(self, start: int) -> tuple[Keys | None, list[State]]:
-        panes = [self._panes[s] for s in sorted(self._panes) if start <= s < start + self._size]
+        # Combined, each window stands alone, and overlaps others.
+        end = start + 1 if self._combine else start + self._size
+        panes = [self._panes[s] for s in sorted(self._panes) if start <= s < end]
         if len(panes) == 1:
             return panes[0].keys, panes[0].states
         keys = Keys(self._key_types) if self._key_types else None
