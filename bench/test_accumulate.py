@@ -18,13 +18,16 @@ from bench import reference
 from medusa import _native
 
 ONE = ("count", "sum", "min", "max", "avg", "variance", "count_distinct")
-SETS = {**{name: (name,) for name in ONE}, "all but distinct": ONE[:-1]}
+MORE = ("stddev", "first", "last", "approx_count_distinct", "quantile", "approx_quantile")
+SETS = {**{name: (name,) for name in (*ONE, *MORE)}, "all but distinct": ONE[:-1]}
 
 
 @pytest.mark.parametrize("functions", SETS)
 def test_medusa(peer: Any, train: pa.RecordBatch, functions: str) -> None:
     rows = train.select(["time", "key", "value"])
-    aggregates = [(name, -1 if name == "count" else 0) for name in SETS[functions]]
+    aggregates = [
+        (name, -1 if name == "count" else 0, 0.5 * ("quantile" in name)) for name in SETS[functions]
+    ]
 
     def setup() -> tuple[tuple[Any], dict[str, Any]]:
         window = _native.Window(
@@ -62,3 +65,37 @@ def test_c_four(peer: Any, train: pa.RecordBatch) -> None:
     cells = np.zeros(1_000, reference.CELL)
     peer(reference.call, "ref_accumulate", keys, values, len(keys), cells)
     assert cells["n"].sum() % len(keys) == 0
+
+
+POLARS = {
+    "stddev": lambda x: x.std(),
+    "first": lambda x: x.first(),
+    "approx_count_distinct": lambda x: x.approx_n_unique(),
+    "count_distinct": lambda x: x.n_unique(),
+    "quantile": lambda x: x.quantile(0.5, "linear"),
+}
+
+
+@pytest.mark.parametrize("function", POLARS)
+def test_polars(peer: Any, train: pa.RecordBatch, function: str) -> None:
+    """Whole queries: the groups are found anew and the answer is made."""
+    import polars as pl
+
+    frame = pl.from_arrow(pa.table(train).select(["key", "value"]))
+    made = peer(lambda: frame.group_by("key").agg(POLARS[function](pl.col("value"))))
+    assert len(made) == 1_000
+
+
+@pytest.mark.parametrize("function", ["min", "max", "count_distinct"])
+def test_medusa_text(peer: Any, train: pa.RecordBatch, function: str) -> None:
+    text = pa.array([f"value {i % 5_000}" for i in range(len(train))])
+    rows = pa.RecordBatch.from_arrays([train["time"], train["key"], text], names=["time", "key", "text"])
+
+    def setup() -> tuple[tuple[Any], dict[str, Any]]:
+        window = _native.Window(
+            size_us=10_000_000, advance_us=10_000_000, keys=["l"], inputs=["u"], aggregates=[(function, 0)]
+        )
+        window.add(rows)
+        return (window,), {}
+
+    peer.pedantic(lambda window: window.add(rows), setup=setup, rounds=20)
