@@ -237,3 +237,27 @@ def test_a_row_is_held_for_the_last_partner_that_can_come(within: int) -> None:
     assert got == [(1, t, x, u, y) for _, x, y, t, u in sorted(near)]
     assert len(got) == 8
     assert sum(t == 10 for _, t, *_ in got) == 2
+
+
+def test_state_that_cannot_be_is_refused() -> None:
+    """A row too old to be held, one that waits and is marked, and nulls among the times."""
+    fragment = Fragment(joining(1_000, how="left").graph)
+    rows = side(200, 5, 1).combine_chunks().to_batches()[0]
+    for name in "ab":
+        fragment.feed(name, Train(batch=rows))
+    box = fragment.boxes["near"]
+    good = box.save().tables["left"]
+    assert len(good) > 10
+    times, marks = good["@time"].cast(pa.int64()).to_pylist(), good["@matched"].to_pylist()
+    for column, values in (
+        ("@time", [-5_000, *times[1:]]),
+        ("@time", [None, *times[1:]]),
+        ("@matched", [True] * len(marks)),
+    ):
+        state = box.save()
+        array = pa.array(values).cast(good.schema.field(column).type)
+        state.tables["left"] = good.set_column(
+            good.schema.get_field_index(column), good.schema.field(column), array
+        )
+        with pytest.raises(ValueError, match="a row of a join|nulls among"):
+            Fragment(joining(1_000, how="left").graph).boxes["near"].load(state)
