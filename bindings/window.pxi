@@ -10,12 +10,7 @@ cdef extern from "window.h" nogil:
         MD_AVG
         MD_VARIANCE
         MD_COUNT_DISTINCT
-        MD_STDDEV
-        MD_FIRST
-        MD_LAST
-        MD_APPROX_DISTINCT
-        MD_QUANTILE
-        MD_APPROX_QUANTILE
+        MD_STDDEV, MD_FIRST, MD_LAST, MD_APPROX_DISTINCT, MD_QUANTILE, MD_APPROX_QUANTILE
 
     ctypedef enum md_stage:
         MD_WHOLE
@@ -37,6 +32,7 @@ cdef extern from "window.h" nogil:
         const md_aggregate *aggregates
         int32_t n_aggregates
         md_stage stage
+        bint positions
         uint64_t seed
 
     ctypedef struct md_window:
@@ -45,6 +41,8 @@ cdef extern from "window.h" nogil:
     md_rc md_window_new(const md_window_config *config, md_window **out, md_error *err)
     void md_window_free(md_window *w)
     md_rc md_window_add(md_window *w, const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_rc md_window_add_part(md_window *w, const ArrowSchema *schema, const ArrowArray *array, const md_split *split,
+                             int32_t part, md_error *err)
     md_rc md_window_close(md_window *w, int64_t boundary_us, md_error *err)
     md_rc md_window_early(md_window *w, md_error *err)
     md_rc md_window_take(md_window *w, ArrowSchema *schema, ArrowArray *array)
@@ -99,7 +97,7 @@ cdef class Window:
     cdef bint _busy
 
     def __cinit__(self, *, int64_t size_us, int64_t advance_us, keys, inputs, aggregates, stage="whole",
-                  uint64_t seed=0):
+                  bint positions=False, uint64_t seed=0):
         cdef md_type key_types[64]
         cdef md_type input_types[1024]
         cdef md_aggregate calls[1024]
@@ -122,6 +120,7 @@ cdef class Window:
         config.aggregates = calls
         config.n_aggregates = len(aggregates)
         config.stage = <md_stage><int>_STAGES[stage]
+        config.positions = positions
         config.seed = seed
         check(md_window_new(&config, &self._w, &err), &err)
 
@@ -140,6 +139,18 @@ cdef class Window:
             else:
                 with nogil:
                     rc = md_window_add(self._w, source.schema, source.array, &err)
+            check(rc, &err)
+        finally:
+            self._busy = False
+
+    def add_part(self, Split split not None, int part):
+        cdef md_error err
+        cdef md_rc rc
+        cdef Borrowed source = split.given(part)
+        enter(&self._busy)
+        try:
+            with nogil:
+                rc = md_window_add_part(self._w, source.schema, source.array, split._s, part, &err)
             check(rc, &err)
         finally:
             self._busy = False
