@@ -18,6 +18,7 @@ cdef extern from "arrow_abi.h" nogil:
         int64_t offset
         int64_t n_children
         const void **buffers
+        ArrowArray **children
         void (*release)(ArrowArray *)
 
 
@@ -140,6 +141,10 @@ cdef class Batch:
     def num_rows(self):
         return self._length
 
+    @property
+    def num_columns(self):
+        return self.array.n_children
+
     def __len__(self):
         return self._length
 
@@ -196,3 +201,20 @@ cdef Batch own_flat(const char *format, ArrowArray *array):
         md_array_release(array)
         check(rc, NULL)
     return own(&schema, array)
+
+
+cdef int pick(Borrowed rows, Borrowed times, const int *positions, int count, ArrowSchema **fields,
+              ArrowArray **columns) except -1:
+    """Some columns of a batch, by their positions, and its times (-1); nothing is copied."""
+    if rows.array.offset != 0:
+        raise ValueError("a batch whose struct has an offset")
+    for i in range(count):
+        if positions[i] < 0:
+            if times is None or times.array.length != rows.array.length:
+                raise ValueError("as many times as rows are wanted")
+            fields[i], columns[i] = times.schema, times.array
+        elif positions[i] < rows.array.n_children and rows.schema.n_children == rows.array.n_children:
+            fields[i], columns[i] = rows.schema.children[positions[i]], rows.array.children[positions[i]]
+        else:
+            raise ValueError(f"no column {positions[i]}")
+    return 0

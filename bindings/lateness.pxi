@@ -16,6 +16,7 @@ cdef extern from "lateness.h" nogil:
     md_rc md_lateness_judge(md_lateness *l, const md_column *times, md_late_rows *out, md_error *err)
     md_rc md_lateness_promise(md_lateness *l, int64_t boundary_us, md_error *err)
     int64_t md_lateness_boundary(const md_lateness *l)
+    void md_times_extent(const uint8_t *times, int64_t n, int64_t *least, int64_t *largest)
 
 
 cdef extern from * nogil:
@@ -82,3 +83,20 @@ cdef class Lateness:
     @property
     def boundary_us(self):
         return max(md_lateness_boundary(&self._l), START_US)
+
+
+def times_extent(times):
+    """(least, largest) of one int64 or timestamp[us] array without nulls, of at least one row."""
+    cdef Borrowed rows = borrow(times)
+    cdef md_error err
+    cdef md_column column
+    cdef int64_t least, largest
+    check(md_column_view(rows.schema, rows.array, &column, &err), &err)
+    if column.length == 0 or column.type != 108 or rows.array.null_count > 0:  # 'l'
+        raise ValueError("expected times, at least one and none of them null")
+    if column.length < MANY_ROWS:
+        md_times_extent(column.values, column.length, &least, &largest)
+    else:
+        with nogil:
+            md_times_extent(column.values, column.length, &least, &largest)
+    return least, largest

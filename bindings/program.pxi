@@ -48,8 +48,11 @@ cdef class Program:
 
     cdef md_program *_p
     cdef bint _busy
+    cdef bint _picks
+    cdef int _count
+    cdef int _positions[256]  # of the columns in a batch; -1: the times
 
-    def __cinit__(self, *, columns, steps, constants, outputs, baseline=False):
+    def __cinit__(self, *, columns, steps, constants, outputs, positions=None, baseline=False):
         cdef md_step made[4096]
         cdef md_type types[256]
         cdef int64_t values[256]
@@ -89,28 +92,48 @@ cdef class Program:
         config.outputs = wanted
         config.n_outputs = len(outputs)
         check(md_program_new(&config, &self._p, &err), &err)
+        self._picks = positions is not None
+        self._count = len(columns)
+        if self._picks:
+            if len(positions) != len(columns):
+                raise ValueError("as many positions as columns are wanted")
+            for i, position in enumerate(positions):
+                self._positions[i] = position
         if baseline:
             md_program_baseline(self._p)
 
     def __dealloc__(self):
         md_program_free(self._p)
 
-    def run(self, rows):
+    def run(self, rows, times=None):
         """(Batch of the outputs, rows behind each filter); None where a row failed."""
-        cdef Borrowed source
+        cdef Borrowed source, hidden = None
         cdef md_error err
-        cdef ArrowSchema schema
-        cdef ArrowArray array
+        cdef ArrowSchema schema, picked_schema
+        cdef ArrowArray array, picked
+        cdef ArrowSchema *fields[256]
+        cdef ArrowArray *columns[256]
+        cdef const ArrowSchema *wanted_schema
+        cdef const ArrowArray *wanted
         cdef int64_t kept[4096]
         cdef md_rc rc
         enter(&self._busy)
         try:
             source = borrow(rows)
-            if source.array.length < MANY_ROWS:
-                rc = md_program_run(self._p, source.schema, source.array, &schema, &array, kept, &err)
+            if times is not None:
+                hidden = borrow(times)
+            wanted_schema, wanted = source.schema, source.array
+            if self._picks:
+                pick(source, hidden, self._positions, self._count, fields, columns)
+                picked_schema, picked = source.schema[0], source.array[0]
+                picked_schema.children, picked_schema.n_children = fields, self._count
+                picked.children, picked.n_children = columns, self._count
+                wanted_schema, wanted = &picked_schema, &picked
+            if wanted.length < MANY_ROWS:
+                rc = md_program_run(self._p, wanted_schema, wanted, &schema, &array, kept, &err)
             else:
                 with nogil:
-                    rc = md_program_run(self._p, source.schema, source.array, &schema, &array, kept, &err)
+                    rc = md_program_run(self._p, wanted_schema, wanted, &schema, &array, kept, &err)
             if rc == MD_EMPTY:
                 return None
             check(rc, &err)

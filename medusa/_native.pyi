@@ -114,6 +114,9 @@ class Window:
             ValueError: columns, order or contents can't have come from ``state``; nothing changed.
         """
 
+def times_extent(times: Any) -> tuple[int, int]:
+    """(least, largest) of one int64 or timestamp[us] array without nulls, of at least one row."""
+
 class Program:
     """Expressions and filters over batches in one pass; ``native/program.h`` has the rules."""
 
@@ -124,6 +127,7 @@ class Program:
         steps: Sequence[tuple[int, int, int, int, int]],
         constants: Sequence[tuple[str, int | float]],
         outputs: Sequence[tuple[int, str, str]],
+        positions: Sequence[int] | None = None,
         baseline: bool = False,
     ) -> None:
         """Check a program.
@@ -133,13 +137,14 @@ class Program:
             steps: (operation, target, a, b, c), numbers of registers.
             constants: (``l``, ``g`` or ``b``, value).
             outputs: (register, Arrow format, name).
+            positions: of the columns in a batch, -1 for its times; None: a batch has just the columns.
             baseline: without AVX2 even where the machine has it.
 
         Raises:
             ValueError: a program that can't be.
         """
 
-    def run(self, rows: Any) -> tuple[Batch, list[int]] | None:
+    def run(self, rows: Any, times: Any = None) -> tuple[Batch, list[int]] | None:
         """The outputs as a batch, and the rows behind each filter; None: a row failed, nothing was made.
 
         Gives up the GIL on large batches.

@@ -57,11 +57,18 @@ static kernels choose(void) {
     return (kernels){sorted_baseline, extent_baseline};
 }
 
+void md_times_extent(const uint8_t *times, int64_t n, int64_t *least, int64_t *largest) {
+    extent found = choose().extent(times, n);
+    *least = found.least;
+    *largest = found.largest;
+}
+
 /* A whole call's state; copied into md_lateness and md_late_rows only when everything went well. */
 typedef struct judging {
     const md_lateness *rule;
     int64_t max_us;
     bool seen;
+    int32_t skip; /* chunks that are not tried as a whole, after one that failed so */
     int64_t count;
     uint64_t worst_us;
     uint64_t *words; /* the mask; NULL until a row is late */
@@ -113,6 +120,10 @@ static md_rc judge_rows(judging *j, const kernels *kernel, const uint8_t *times,
 }
 
 static md_rc judge_chunk(judging *j, const kernels *kernel, const uint8_t *times, int64_t start, int64_t n) {
+    if (j->skip > 0 && j->seen) {
+        j->skip--;
+        return judge_rows(j, kernel, times, start, n);
+    }
     int64_t limit = limit_of(j->rule, j->seen, j->max_us);
     int64_t first = md_load_i64(times), last = md_load_i64(times + 8 * (n - 1));
     if (first >= limit && kernel->sorted(times, n)) {
@@ -123,6 +134,7 @@ static md_rc judge_chunk(judging *j, const kernels *kernel, const uint8_t *times
         if (range.least >= limit_of(j->rule, true, max_us)) {
             j->max_us = max_us;
         } else {
+            j->skip = 15;
             md_rc rc = judge_rows(j, kernel, times, start, n);
             if (rc != MD_OK) return rc;
         }

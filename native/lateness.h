@@ -51,4 +51,7 @@ md_rc md_lateness_promise(md_lateness *l, int64_t boundary_us, md_error *err);
  * INT64_MIN when there were none. */
 int64_t md_lateness_boundary(const md_lateness *l);
 
+/* *least and *largest of n >= 1 int64 at `times` (any address). */
+void md_times_extent(const uint8_t *times, int64_t n, int64_t *least, int64_t *largest);
+
 #endif

@@ -37,7 +37,6 @@ _FORMATS = {"int64": "l", "int32": "l", "float64": "g", "bool": "b", TIMESTAMP: 
 _WHOLE = ("int64", TIMESTAMP, DURATION)
 _SMALL = ("int8", "int16", "int32")
 REGISTERS_MAX = 200
-_ARROW = {"l": pa.int64(), "i": pa.int32(), "g": pa.float64(), "b": pa.bool_()}
 
 
 class NotNative(Exception):
@@ -138,28 +137,30 @@ class Builder:
             steps=self.steps,
             constants=self.constants,
             outputs=[(register, _FORMATS[type], name) for register, type, name in outputs],
+            positions=self.used,
         )
-        arrow = [_ARROW[letter] for letter in self.letters]
-        return Part(program, tuple(self.used), pa.schema([(str(i), type) for i, type in enumerate(arrow)]))
+        return Part(program, TIMES in self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program and the columns that it wants."""
+    """A program over the columns that it wants of a batch.
+
+    Attributes:
+        timed: it reads the hidden times.
+    """
 
     program: Program
-    used: tuple[int, ...]
-    schema: pa.Schema
+    timed: bool
 
     def run(self, batch: pa.RecordBatch, times: pa.Array | None) -> tuple[pa.RecordBatch, list[int]] | None:
         """Outputs and the rows behind each filter; None: a row failed, or there is no time to read."""
-        columns = []
-        for position, wanted in zip(self.used, self.schema.types, strict=True):
-            column = times if position == TIMES else batch.column(position)
-            if column is None:
+        if self.timed:
+            if times is None:
                 return None
-            columns.append(column if column.type == wanted else column.view(wanted))
-        made = self.program.run(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            made = self.program.run(batch, times)
+        else:
+            made = self.program.run(batch)
         return None if made is None else (pa.record_batch(made[0]), made[1])
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa._native import filter_rows as native_filter_rows
+from medusa._native import times_extent
 from medusa.elements import Train
 
 __all__ = [
@@ -39,7 +40,6 @@ SMALL_ROWS = 1024
 _INT64 = pa.int64()
 _INVERT = pc.get_function("invert")
 _TAKE = pc.get_function("array_take")
-_MIN_MAX = pc.get_function("min_max")
 _UNCHECKED = pc.TakeOptions(boundscheck=False)
 
 
@@ -133,11 +133,7 @@ def as_int64(array: pa.Array) -> npt.NDArray[np.int64]:
 
 def least_and_largest(times: pa.Array) -> tuple[int, int]:
     """Of at least one int64 or time without nulls."""
-    if len(times) <= SMALL_ROWS:
-        numbers = as_int64(times)
-        return int(numbers.min()), int(numbers.max())
-    found = _MIN_MAX.call([times if times.type == _INT64 else times.view(_INT64)])
-    return found["min"].as_py(), found["max"].as_py()
+    return times_extent(times)
 
 
 def as_times(numbers: npt.NDArray[np.int64]) -> pa.Array:
