@@ -270,7 +270,7 @@ def times_of(batch: pa.RecordBatch, source: Source, *, first_row: int = 0) -> pa
     """
     if source.time is None:
         return None
-    column = batch.column([field.name for field in source.schema].index(source.time))
+    column = batch.column(_place(source.schema, source.time))
     if column.null_count:
         row = first_row + int(np.flatnonzero(~valid_rows(column))[0])
         _refuse(
@@ -296,6 +296,11 @@ def times_of(batch: pa.RecordBatch, source: Source, *, first_row: int = 0) -> pa
             _out_of_range(source, first_row, int(np.flatnonzero(bad)[0]), numbers)
         made = numbers * scale
     return pa.array(made).view(AWARE)
+
+
+@lru_cache(maxsize=1024)
+def _place(schema: Schema, name: str) -> int:
+    return [field.name for field in schema].index(name)
 
 
 def _to_int64(column: pa.Array, source: Source, first_row: int) -> pa.Array:
