@@ -22,8 +22,8 @@ class Scheduler:
     """
 
     def __init__(self, boxes: Sequence[Operator], clock: Clock | None = None) -> None:
-        self._boxes = boxes
         self._waiting: list[list[tuple[int, Element]]] = [[] for _ in boxes]
+        self._places = list(zip(boxes, self._waiting, strict=True))
         self._clock = clock
 
     def connect(self, origin: Operator, port: str, target: int, input: int) -> None:
@@ -34,15 +34,17 @@ class Scheduler:
     def run(self) -> None:
         """Run to quiescence."""
         clock = self._clock
-        for box, queue in zip(self._boxes, self._waiting, strict=True):
+        begin = clock.monotonic_us() if clock is not None else 0
+        for box, queue in self._places:
             if not queue:
                 continue
-            begin = clock.monotonic_us() if clock is not None else 0
             for input, element in queue:
                 box.receive(input, element)
             queue.clear()
             if clock is not None:
-                box.busy_us += clock.monotonic_us() - begin
+                end = clock.monotonic_us()
+                box.busy_us += end - begin
+                begin = end
 
     def clear(self) -> None:
         """Forget what waits, after a box has raised."""

@@ -104,10 +104,11 @@ class Operator(ABC):
             if self.takes_tentative:
                 self.on_train(input, element)
         elif isinstance(element, Boundary):
-            if element.time_us > self.inputs_us[input]:
-                before = self.input_us
-                self.inputs_us[input] = element.time_us
-                now = self.input_us
+            time_us, inputs = element.time_us, self.inputs_us
+            if time_us > inputs[input]:
+                before = min(inputs)
+                inputs[input] = time_us
+                now = min(inputs)
                 if now > before:
                     self.on_boundary(now)
         else:
@@ -131,8 +132,9 @@ class Operator(ABC):
         if time_us > self.boundary_us:
             self.boundary_us = time_us
             self.moved_us = self.now.us
+            boundary = Boundary(time_us)
             for port in self.boundary_ports:
-                self.emit(Boundary(time_us), port)
+                self.emit(boundary, port)
             if time_us >= END_US:
                 self.emit(Boundary(time_us), "dead")  # which has no time
 
