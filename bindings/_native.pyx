@@ -19,6 +19,7 @@ include "lateness.pxi"
 include "lateness_parts.pxi"
 include "order.pxi"
 include "partition.pxi"
+include "digest.pxi"
 include "program.pxi"
 include "queue.pxi"
 

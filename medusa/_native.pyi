@@ -23,6 +23,49 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
     @property
     def num_rows(self) -> int: ...
+    @property
+    def num_columns(self) -> int: ...
+    def __len__(self) -> int: ...
+
+class Split:
+    """Which rows of a batch belong to which of some parts, by key: equal keys always go together."""
+
+    def __init__(self, *, keys: Sequence[str], parts: int) -> None:
+        """Args:
+        keys: native types, at least one.
+        parts: 1 to 64.
+        """
+
+    def begin(self, rows: Any, first_key: int = 1) -> int:
+        """Look at a batch: a time or int64 without nulls first, the keys from column ``first_key`` on.
+
+        Returns:
+            Into how many chunks ``run`` may cut it. The batch is held until ``end`` or the next one.
+        """
+
+    def run(self, start: int, stop: int) -> None:
+        """Split the chunks from ``start`` to ``stop``; several threads may, each other chunks."""
+
+    def take(self, part: int, first: int = 0) -> tuple[Batch, Batch]:
+        """The rows of a part, and their numbers (int64), where the first row of the batch is ``first``."""
+
+    def end(self) -> None:
+        """Let the batch go."""
+
+class Merge:
+    """Batches whose rows are in order of some int64 or time columns, as one sequence in order."""
+
+    def __init__(self, batches: Sequence[Any], keys: Sequence[tuple[int, bool]]) -> None:
+        """Args:
+        batches: 1 to 64 of the same columns; those of native code are looked at and not handed over.
+        keys: 1 to 4 of (column, whether -1 is the last). Among equal ones the earlier batch is first.
+        """
+
+    def cut(self, batch: int, row: int) -> list[int]:
+        """Of each batch: how many rows stand before that row in the merged order."""
+
+    def rows(self, start: Sequence[int], stop: Sequence[int], columns: Sequence[int]) -> Batch:
+        """The rows ``start[b]`` to ``stop[b]`` of all batches, merged; some columns of them. Any thread."""
 
 class Window:
     """Groups and accumulators of a tumbling or sliding window, in panes."""
@@ -36,6 +79,7 @@ class Window:
         inputs: Sequence[str],
         aggregates: Sequence[tuple[str, int] | tuple[str, int, float]],
         stage: str = "whole",
+        positions: bool = False,
         seed: int = 0,
     ) -> None:
         """Make an empty window box.
@@ -49,8 +93,14 @@ class Window:
                 avg of ``z`` is of decimals: 16 bytes big-endian with the sign bit flipped (parameter of
                 avg: what to divide by, 10^scale).
             stage: whole, partial or combine.
+            positions: batches, also those of ``failed``, end with a column ``first`` (int64): the position
+                of the group's first row. Those of ``early`` have in window_start the start of the pane in
+                which the group appeared, and come by (window_end, window_start, first).
             seed: keys the hash table; never influences order or output.
         """
+
+    def add_part(self, split: Split, part: int) -> None:
+        """``add`` of the rows of one part of a split that has run over its whole batch."""
 
     def add(self, rows: Any) -> None:
         """Take rows.
@@ -481,6 +531,27 @@ def keys_nbytes(keys: Keys) -> int:
 
 def hash_partition(rows: Any) -> Any:
     """One uint64 per row (Arrow PyCapsule): fixed for all nodes, versions and Arrow layouts."""
+
+class Digests:
+    """128 bits for each row of a table, under a seed: what tells which rows changed since another.
+
+    Args:
+        rows: a struct array (Arrow PyCapsule), lists and structs too.
+        seed, other: 64 bits each, kept secret.
+
+    Raises:
+        ValueError: a column of a type that has no digest (dictionary, view, union, map).
+        MemoryError: nothing was made.
+    """
+
+    def __init__(self, rows: Any, seed: int, other: int) -> None: ...
+    def __len__(self) -> int: ...
+    def runs(self, before: Digests) -> Any:
+        """How this table is made of the rows of an earlier one, under the same seed, and fresh ones.
+
+        Returns:
+            int64 pairs (start, length), one run after the other, of rows of [ before | fresh rows ].
+        """
 
 def crc32c(data: Any, value: int = 0) -> int:
     """CRC-32C (Castagnoli) of a buffer; ``value``: of what came before it."""
