@@ -56,7 +56,8 @@ def query() -> Query:
 
     # Cars that come to a stand (their fourth report at p1) or leave it; how many stand at each spot.
     standing = (
-        reports.group_by("vid").running(**{f"p{n}": lag("spot", n) for n in range(1, 5)})
+        reports.group_by("vid")
+        .running(p1=lag("spot"), p2=lag("spot", 2), p3=lag("spot", 3), p4=lag("spot", 4))
         .filter("p1 = p2 AND p2 = p3 AND (spot = p1) <> coalesce(p3 = p4, false)", name="stops")
         .select(spot="p1", step="CASE WHEN spot = p1 THEN 1 ELSE -1 END")
         .filter("spot // 528000 % 5 BETWEEN 1 AND 3", name="in_travel_lanes")
