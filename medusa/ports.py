@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Buffer", "Clock", "Lock", "Store", "Task", "Tasks", "Workers"]
+__all__ = ["Buffer", "Clock", "Lock", "Store", "Task", "Tasks", "Turns", "Workers"]
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""
@@ -96,8 +96,33 @@ class Tasks(Protocol):
         """Cancel what still runs, and end."""
 
 
+class Turns(Protocol):
+    """Who may work with a run: one caller at a time.
+
+    Attributes:
+        waits: callers wait for each other, unless they don't want to; else they are refused.
+    """
+
+    waits: bool
+
+    def enter(self, wait: bool) -> bool:
+        """Take the turn; False: another has it and this one won't wait, or the caller has it already."""
+
+    def leave(self) -> None:
+        """Give it back, where the caller has it."""
+
+    def pause(self) -> None:
+        """Let others work until one of them has, and take the turn again."""
+
+
 class Workers(Protocol):
-    """Threads that run native work."""
+    """Threads that run native work.
+
+    Attributes:
+        count: how many parts run at once.
+    """
+
+    count: int
 
     def map(self, work: Callable[[T], None], parts: Sequence[T]) -> None:
         """Run ``work`` on each part and return when all have ended; the first error is raised."""

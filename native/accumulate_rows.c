@@ -165,6 +165,11 @@ static int64_t compress(const md_column *c, const md_column *order, const int32_
     return m;
 }
 
+/* The same of rows without nulls and places: values only. */
+static void gather(const uint8_t *restrict values, const uint32_t *restrict rows, int64_t n, md_word *restrict out) {
+    for (int64_t i = 0; i < n; i++) out[i] = load(values, rows[i]);
+}
+
 /* What isn't a sum or an extreme. */
 static void accumulate_others(md_table *table, const md_plan_input *in, const int32_t *ids, const uint8_t *values,
                               const uint8_t *places, int64_t n) {
@@ -188,7 +193,10 @@ static void accumulate_input(const md_plan *plan, md_table *table, const md_plan
     const uint8_t *values = wants_values ? c->values + 8 * start : NULL;
     const uint8_t *places = placed ? order->values + 8 * start : NULL;
     int64_t m = n;
-    if (c->validity != NULL || (wants_values && (rows != NULL || c->type == MD_BOOL))) {
+    if (c->validity == NULL && wants_values && rows != NULL && c->type != MD_BOOL && !placed) {
+        gather(c->values, rows, n, scratch->words);
+        values = (const uint8_t *)scratch->words;
+    } else if (c->validity != NULL || (wants_values && (rows != NULL || c->type == MD_BOOL))) {
         m = compress(c, placed ? order : NULL, ids, rows, start, n, wants_values, scratch);
         ids = scratch->ids;
         values = (const uint8_t *)scratch->words;

@@ -115,6 +115,20 @@ typedef struct wide {
     uint64_t low, high;
 } wide;
 
+/* 8 bytes of each row, none missing, of few chunks: what merging copies runs through. */
+#define FEW_CHUNKS 64
+static void take_words(const part *parts, const places *p, int64_t n_chunks, uint8_t *to) {
+    const uint8_t *bases[FEW_CHUNKS];
+    for (int64_t c = 0; c < n_chunks; c++) bases[c] = parts[c].values;
+    const uint32_t *chunk = p->chunk, *row = p->row;
+    int64_t n = p->n;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t value;
+        memcpy(&value, bases[chunk[i]] + 8 * (size_t)row[i], 8);
+        memcpy(to + 8 * i, &value, 8);
+    }
+}
+
 static void take_fixed(const part *parts, const places *p, int64_t width, uint8_t *to) {
     if (width == 1) TAKE_FIXED(uint8_t)
     else if (width == 2) TAKE_FIXED(uint16_t)
@@ -220,6 +234,8 @@ static md_rc take_column(const struct ArrowSchema *schema, const md_chunk *chunk
         values = md_malloc(layout.kind == MD_BITS ? bits : (size_t)(layout.width * p->n));
         rc = values != NULL ? MD_OK : MD_NOMEM;
         if (rc == MD_OK && layout.kind == MD_BITS) take_bits(parts, p, values);
+        else if (rc == MD_OK && layout.width == 8 && !p->missing && n_chunks <= FEW_CHUNKS)
+            take_words(parts, p, n_chunks, values);
         else if (rc == MD_OK) take_fixed(parts, p, layout.width, values);
         md_array_give(out, 1, values);
     }
@@ -234,12 +250,43 @@ static md_rc take_column(const struct ArrowSchema *schema, const md_chunk *chunk
     return rc;
 }
 
-md_rc md_take_rows(const struct ArrowSchema *schema, const md_chunk *chunks, int64_t n_chunks,
-                   const int32_t *columns, int32_t n_columns, const int64_t *numbers, int64_t n,
-                   struct ArrowSchema *out_schema, struct ArrowArray *out, md_error *err) {
+static md_rc check_columns(const struct ArrowSchema *schema, const int32_t *columns, int32_t n_columns,
+                           md_error *err) {
     for (int32_t k = 0; k < n_columns; k++)
         if (columns[k] < 0 || columns[k] >= schema->n_children)
             return md_fail(err, MD_BADARG, "there is no column %d", columns[k]);
+    return MD_OK;
+}
+
+/* `parts` has room for a part per chunk. */
+static md_rc take_all(const struct ArrowSchema *schema, const md_chunk *chunks, int64_t n_chunks,
+                      const int32_t *columns, int32_t n_columns, const places *p, part *parts,
+                      struct ArrowSchema *out_schema, struct ArrowArray *out, md_error *err) {
+    struct ArrowSchema made = {0};
+    struct ArrowArray array = {0};
+    md_rc rc = md_schema_make(&made, "+s", "", false, n_columns);
+    if (rc == MD_OK) rc = md_array_make(&array, 1, n_columns);
+    for (int32_t k = 0; rc == MD_OK && k < n_columns; k++) {
+        const struct ArrowSchema *field = schema->children[columns[k]];
+        rc = md_schema_make(made.children[k], field->format, field->name != NULL ? field->name : "", true, 0);
+        if (rc == MD_OK) rc = take_column(field, chunks, n_chunks, columns[k], p, parts, array.children[k]);
+    }
+    if (rc != MD_OK) {
+        md_schema_release(&made);
+        md_array_release(&array);
+        return md_nomem(err);
+    }
+    array.length = p->n;
+    *out_schema = made;
+    *out = array;
+    return MD_OK;
+}
+
+md_rc md_take_rows(const struct ArrowSchema *schema, const md_chunk *chunks, int64_t n_chunks,
+                   const int32_t *columns, int32_t n_columns, const int64_t *numbers, int64_t n,
+                   struct ArrowSchema *out_schema, struct ArrowArray *out, md_error *err) {
+    md_rc rc = check_columns(schema, columns, n_columns, err);
+    if (rc != MD_OK) return rc;
     size_t rows = (size_t)n, size, parts_size;
     if (!md_mul_size((size_t)n_chunks, sizeof(part), &parts_size) || !md_mul_size(rows, 2 * sizeof(uint32_t), &size) ||
         !md_add_size(size, parts_size, &size))
@@ -248,26 +295,21 @@ md_rc md_take_rows(const struct ArrowSchema *schema, const md_chunk *chunks, int
     if (parts == NULL) return md_nomem(err);
     places p = {.chunk = (uint32_t *)(void *)(parts + n_chunks), .n = n};
     p.row = p.chunk + n;
-    struct ArrowSchema made = {0};
-    struct ArrowArray array = {0};
-    md_rc rc = find(chunks, n_chunks, numbers, &p, err);
-    if (rc == MD_OK && ((rc = md_schema_make(&made, "+s", "", false, n_columns)) != MD_OK ||
-                        (rc = md_array_make(&array, 1, n_columns)) != MD_OK))
-        md_nomem(err);
-    for (int32_t k = 0; rc == MD_OK && k < n_columns; k++) {
-        const struct ArrowSchema *field = schema->children[columns[k]];
-        rc = md_schema_make(made.children[k], field->format, field->name != NULL ? field->name : "", true, 0);
-        if (rc == MD_OK) rc = take_column(field, chunks, n_chunks, columns[k], &p, parts, array.children[k]);
-        if (rc != MD_OK) md_nomem(err);
-    }
+    rc = find(chunks, n_chunks, numbers, &p, err);
+    if (rc == MD_OK) rc = take_all(schema, chunks, n_chunks, columns, n_columns, &p, parts, out_schema, out, err);
     md_free(parts);
-    if (rc != MD_OK) {
-        md_schema_release(&made);
-        md_array_release(&array);
-        return rc;
-    }
-    array.length = n;
-    *out_schema = made;
-    *out = array;
-    return MD_OK;
+    return rc;
+}
+
+md_rc md_take_places(const struct ArrowSchema *schema, const md_chunk *chunks, int64_t n_chunks,
+                     const int32_t *columns, int32_t n_columns, uint32_t *at, uint32_t *rows, int64_t n,
+                     struct ArrowSchema *out_schema, struct ArrowArray *out, md_error *err) {
+    md_rc rc = check_columns(schema, columns, n_columns, err);
+    if (rc != MD_OK) return rc;
+    part *parts = md_calloc((size_t)n_chunks, sizeof *parts);
+    if (parts == NULL) return md_nomem(err);
+    places p = {.chunk = at, .row = rows, .n = n};
+    rc = take_all(schema, chunks, n_chunks, columns, n_columns, &p, parts, out_schema, out, err);
+    md_free(parts);
+    return rc;
 }

@@ -24,4 +24,9 @@ md_rc md_take_rows(const struct ArrowSchema *schema, const md_chunk *chunks, int
                    const int32_t *columns, int32_t n_columns, const int64_t *numbers, int64_t n,
                    struct ArrowSchema *out_schema, struct ArrowArray *out, md_error *err);
 
+/* The same where it is known where each row stands: row rows[i] of chunk places[i], none missing. */
+md_rc md_take_places(const struct ArrowSchema *schema, const md_chunk *chunks, int64_t n_chunks,
+                     const int32_t *columns, int32_t n_columns, uint32_t *places, uint32_t *rows, int64_t n,
+                     struct ArrowSchema *out_schema, struct ArrowArray *out, md_error *err);
+
 #endif

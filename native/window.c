@@ -1,6 +1,5 @@
 #include "window.h"
 
-#include "kernels.h"
 #include "md_alloc.h"
 #include "window_private.h"
 
@@ -141,194 +140,6 @@ void md_pane_bounds(const md_window *w, int64_t t, int64_t *start, int64_t *end)
     *end = high < c + size ? high : c + size;
 }
 
-/* ---- the transaction of an add ---- */
-
-md_rc md_pane_touch(md_window *w, md_pane *pane) {
-    if (pane->touched) return MD_OK;
-    if (!md_grow(&w->touched, &w->touched_capacity, w->n_touched + 1, sizeof *w->touched)) return MD_NOMEM;
-    w->touched[w->n_touched++] = pane;
-    pane->touched = true;
-    pane->mark = pane->keys->count;
-    for (int32_t d = 0; d < w->plan->n_distinct; d++) pane->set_marks[d] = pane->sets[d]->keys->count;
-    return MD_OK;
-}
-
-md_rc md_pane_room(md_window *w, md_pane *pane, int64_t before) {
-    md_rc rc = md_table_reserve(w->plan, &pane->table, pane->keys->capacity);
-    if (rc == MD_OK) md_table_clear(w->plan, &pane->table, before, pane->keys->count);
-    return rc;
-}
-
-void md_touched_settle(md_window *w, bool keep) {
-    for (int64_t i = 0; i < w->n_touched; i++) {
-        md_pane *pane = w->touched[i];
-        pane->touched = false;
-        if (keep) continue;
-        md_keys_truncate(pane->keys, pane->mark);
-        for (int32_t d = 0; d < w->plan->n_distinct; d++) md_keys_truncate(pane->sets[d]->keys, pane->set_marks[d]);
-    }
-    w->n_touched = 0;
-    int64_t kept = 0;
-    for (int64_t i = 0; !keep && i < w->n_panes; i++) {
-        if (w->panes[i]->rows > 0) w->panes[kept++] = w->panes[i];
-        else md_pane_retire(w, w->panes[i]); /* made by this add */
-    }
-    if (!keep) {
-        w->n_panes = kept;
-        w->last = NULL;
-    }
-}
-
-static md_rc add_segment(md_window *w, md_segment s, const md_column *keys) {
-    if (!md_grow(&w->segments, &w->segments_capacity, w->n_segments + 1, sizeof *w->segments)) return MD_NOMEM;
-    md_rc rc = md_pane_touch(w, s.pane);
-    if (rc != MD_OK) return rc;
-    int64_t before = s.pane->keys->count;
-    rc = md_keys_map(s.pane->keys, keys, s.mixed ? w->rows : NULL, s.mixed ? s.at : s.start, s.n, w->taken, true,
-                     w->ids + s.at);
-    if (rc == MD_OK) rc = md_pane_room(w, s.pane, before);
-    if (rc == MD_OK) w->segments[w->n_segments++] = s;
-    return rc;
-}
-
-/* A chunk whose rows lie in several panes: lists of rows per pane, in order of first appearance. */
-static md_rc split_chunk(md_window *w, const md_column *time, const md_column *keys, int64_t start, int64_t n) {
-    md_pane *panes[MD_CHUNK];
-    int32_t which[MD_CHUNK], counts[MD_CHUNK + 1];
-    int32_t n_panes = 0, current = 0;
-    int64_t low = 0, high = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t t = md_column_i64(time, start + i);
-        if (i == 0 || t < low || t >= high) {
-            md_pane *pane;
-            md_pane_bounds(w, t, &low, &high);
-            md_rc rc = md_pane_open(w, low, high, &pane);
-            if (rc != MD_OK) return rc;
-            if (pane->segment >= n_panes || panes[pane->segment] != pane) {
-                counts[n_panes] = 0;
-                pane->segment = n_panes;
-                panes[n_panes++] = pane;
-            }
-            current = pane->segment;
-        }
-        which[i] = current;
-        counts[current]++;
-    }
-    int32_t at = 0;
-    for (int32_t p = 0; p < n_panes; p++) {
-        int32_t count = counts[p];
-        counts[p] = at;
-        at += count;
-    }
-    for (int64_t i = 0; i < n; i++) w->rows[start + counts[which[i]]++] = (uint32_t)(start + i);
-    int32_t from = 0;
-    for (int32_t p = 0; p < n_panes; p++) {
-        md_segment s = {.pane = panes[p], .start = start, .at = start + from, .n = counts[p] - from, .mixed = true};
-        from = counts[p];
-        md_rc rc = add_segment(w, s, keys);
-        if (rc != MD_OK) return rc;
-    }
-    return MD_OK;
-}
-
-static md_rc check_times(const md_window *w, const md_column *time, int64_t n, md_error *err) {
-    int64_t low = w->boundary > -MD_TIME_LIMIT ? w->boundary : -MD_TIME_LIMIT;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t t = md_column_i64(time, i);
-        if (t < -MD_TIME_LIMIT || t >= MD_TIME_LIMIT)
-            return md_fail(err, MD_BADARG, "row %lld: time %lld us is out of range", (long long)i, (long long)t);
-        if (t < low)
-            return md_fail(err, MD_BADARG, "row %lld: time %lld us is below the boundary %lld us", (long long)i,
-                           (long long)t, (long long)w->boundary);
-    }
-    return MD_OK;
-}
-
-/* First half of an add: panes, groups, sets and room for all rows. All that can fail. */
-static md_rc prepare_rows(md_window *w, const md_column *views, int64_t n) {
-    const md_column *keys = views + 1, *inputs = views + 1 + w->n_keys;
-    for (int64_t start = 0; start < n; start += MD_CHUNK) {
-        int64_t m = n - start < MD_CHUNK ? n - start : MD_CHUNK, low, high;
-        md_pane_bounds(w, md_column_i64(&views[0], start), &low, &high);
-        md_rc rc;
-        if (md_all_within(views[0].values + 8 * start, m, low, high)) {
-            md_segment s = {.start = start, .at = start, .n = m};
-            rc = md_pane_open(w, low, high, &s.pane);
-            if (rc == MD_OK) rc = add_segment(w, s, keys);
-        } else {
-            rc = split_chunk(w, &views[0], keys, start, m);
-        }
-        if (rc != MD_OK) return rc;
-    }
-    for (int32_t i = 0; i < w->plan->n_inputs; i++) {
-        const md_plan_input *in = &w->plan->inputs[i];
-        for (int64_t k = 0; in->distinct >= 0 && k < w->n_segments; k++) {
-            md_segment s = w->segments[k];
-            md_rc rc = md_distinct_add(s.pane->sets[in->distinct], w->ids + s.at, &inputs[i],
-                                       s.mixed ? w->rows + s.at : NULL, s.start, s.n, w->distinct_scratch);
-            if (rc != MD_OK) return rc;
-        }
-        for (int64_t k = 0; inputs[i].validity != NULL && k < w->n_touched; k++) {
-            md_rc rc = md_table_split(w->plan, &w->touched[k]->table, i, w->touched[k]->keys->count);
-            if (rc != MD_OK) return rc;
-        }
-    }
-    for (int64_t k = 0; k < w->n_segments; k++) {
-        md_segment s = w->segments[k];
-        md_rc rc = md_table_room(w->plan, &s.pane->table, w->ids + s.at, inputs, &views[0],
-                                 s.mixed ? w->rows + s.at : NULL, s.start, s.n);
-        if (rc != MD_OK) return rc;
-    }
-    return MD_OK;
-}
-
-static md_rc add_rows(md_window *w, const md_column *views, int64_t n, md_error *err) {
-    int64_t low = w->boundary > -MD_TIME_LIMIT ? w->boundary : -MD_TIME_LIMIT;
-    if (md_column_nulls(&views[0]) != 0) return md_fail(err, MD_BADARG, "a time is null");
-    md_rc rc = low < MD_TIME_LIMIT && md_all_within(views[0].values, n, low, MD_TIME_LIMIT) ? MD_OK : MD_BADARG;
-    if (rc != MD_OK && (rc = check_times(w, &views[0], n, err)) != MD_OK) return rc;
-    if (n > UINT32_MAX) return md_fail(err, MD_BADARG, "more than 2^32 rows at once");
-    int64_t capacity = w->rows_capacity;
-    if (!md_grow(&w->ids, &capacity, n, sizeof *w->ids)) return md_nomem(err);
-    if (!md_grow(&w->rows, &w->rows_capacity, n, sizeof *w->rows)) return md_nomem(err);
-    w->n_segments = 0;
-    rc = prepare_rows(w, views, n);
-    md_touched_settle(w, rc == MD_OK);
-    if (rc == MD_BADARG) return md_fail(err, rc, "a decimal that is not of 16 bytes");
-    if (rc != MD_OK) return md_fail(err, rc, "out of memory");
-    for (int64_t k = 0; k < w->n_segments; k++) {
-        md_segment s = w->segments[k];
-        md_accumulate(w->plan, &s.pane->table, w->ids + s.at, views + 1 + w->n_keys, &views[0],
-                      s.mixed ? w->rows + s.at : NULL, s.start, s.n, w->n_keys == 0, w->scratch);
-        s.pane->rows += s.n;
-    }
-    w->taken += n;
-    return MD_OK;
-}
-
-static md_rc check_type(const md_column *view, md_type type, int32_t column, md_error *err) {
-    if (view->type == type) return MD_OK;
-    return md_fail(err, MD_BADARG, "column %d is of type '%c', expected '%c'", column, (char)view->type, (char)type);
-}
-
-md_rc md_window_add(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array, md_error *err) {
-    const md_plan *plan = w->plan;
-    bool states = w->stage == MD_COMBINE;
-    int32_t n_before = (states ? 2 : 1), n_after = states ? plan->n_state : plan->n_inputs;
-    int64_t n;
-    md_rc rc = md_columns_view(schema, array, n_before + w->n_keys + n_after, w->views, &n, err);
-    for (int32_t c = 0; rc == MD_OK && c < n_before + w->n_keys + n_after; c++) {
-        int32_t k = c - n_before;
-        md_type type = k < 0 ? MD_I64
-                       : k < w->n_keys ? w->key_types[k]
-                       : states ? plan->state[k - w->n_keys].type : plan->inputs[k - w->n_keys].type;
-        rc = check_type(&w->views[c], type, c, err);
-        if (w->views[c].validity != NULL && md_column_nulls(&w->views[c]) == 0) w->views[c].validity = NULL;
-    }
-    if (rc != MD_OK || n == 0) return rc;
-    return states ? md_window_add_states(w, w->views, n, err) : add_rows(w, w->views, n, err);
-}
-
 /* ---- making, asking ---- */
 
 static md_rc make_parts(md_window *w, const md_window_config *c) {
@@ -342,10 +153,15 @@ static md_rc make_parts(md_window *w, const md_window_config *c) {
     if (w->plan->n_distinct > 0 && (w->distinct_scratch = md_malloc(sizeof *w->distinct_scratch)) == NULL)
         return MD_NOMEM;
     md_rc rc = md_table_init(w->plan, &w->incoming);
-    if (rc == MD_OK) rc = md_rows_new(3 + c->n_keys, &w->failed);
+    if (rc == MD_OK) rc = md_rows_new(3 + c->n_keys + c->positions, &w->failed);
     bool partial = c->stage == MD_PARTIAL;
-    if (rc == MD_OK) rc = md_rows_new(2 + c->n_keys + (partial ? w->plan->n_state : c->n_aggregates), &w->shared);
+    int32_t width = 2 + c->n_keys + (partial ? w->plan->n_state : c->n_aggregates);
+    if (rc == MD_OK) rc = md_rows_new(width + c->positions, &w->shared);
     if (rc != MD_OK) return rc;
+    if (c->positions) {
+        md_rows_define(w->shared, width, "l", "first", false);
+        md_rows_define(w->failed, 3 + c->n_keys, "l", "first", false);
+    }
     md_define_keys(w->failed, 2, w);
     md_define_keys(w->shared, 2, w);
     for (int32_t i = 0; i < 2; i++) {
@@ -369,6 +185,7 @@ md_rc md_window_new(const md_window_config *c, md_window **out, md_error *err) {
                        (long long)c->advance_us, (long long)c->size_us);
     if (c->n_keys < 0 || c->n_keys > MD_KEYS_COLUMNS_MAX)
         return md_fail(err, MD_BADARG, "%d key columns, at most %d", c->n_keys, MD_KEYS_COLUMNS_MAX);
+    if (c->positions && c->stage == MD_COMBINE) return md_fail(err, MD_BADARG, "partial states have no positions");
     for (int32_t k = 0; k < c->n_keys; k++)
         if (c->keys[k] == 0 || strchr("lLgbuz", (char)c->keys[k]) == NULL)
             return md_fail(err, MD_BADARG, "key %d is not of a native type", k);
@@ -378,6 +195,7 @@ md_rc md_window_new(const md_window_config *c, md_window **out, md_error *err) {
     w->advance = c->advance_us;
     w->stage = c->stage;
     w->seed = c->seed;
+    w->positions = c->positions;
     w->boundary = INT64_MIN;
     md_rc rc = md_plan_new(c->inputs, c->n_inputs, c->aggregates, c->n_aggregates, &w->plan, err);
     if (rc == MD_OK && (rc = make_parts(w, c)) != MD_OK) md_fail(err, rc, "out of memory");

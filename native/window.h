@@ -25,6 +25,7 @@
 #include "accumulate.h"
 #include "arrow_abi.h"
 #include "md_base.h"
+#include "split.h"
 
 typedef enum { MD_WHOLE, MD_PARTIAL, MD_COMBINE } md_stage;
 
@@ -37,6 +38,7 @@ typedef struct md_window_config {
     const md_aggregate *aggregates;
     int32_t n_aggregates;
     md_stage stage;
+    bool positions; /* batches end with a column `first`: the first position of the group; not for combine */
     uint64_t seed; /* of the hash tables; never influences order or output */
 } md_window_config;
 
@@ -51,6 +53,12 @@ void md_window_free(md_window *w);
  * boundary or out of range, a window that isn't one; MD_BADDATA: state that can't be. On failure nothing
  * of the rows was taken. */
 md_rc md_window_add(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array, md_error *err);
+
+/* The same of the rows of one part of a split, which has looked at this array and run over all of it. Positions
+ * are those in the whole array, so that windows which take one part each agree about them. Whole and partial
+ * stages only. */
+md_rc md_window_add_part(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array,
+                         const md_split *split, int32_t part, md_error *err);
 
 /* Close all windows with an end <= boundary_us, in order; md_window_take gives their rows. A boundary
  * at or below the last one changes nothing. On MD_NOMEM some windows may be closed and ready, none is
@@ -69,7 +77,9 @@ md_rc md_window_failed(md_window *w, struct ArrowSchema *schema, struct ArrowArr
 /* Make ready what open windows would give if they closed now, for the groups that got rows since the last such
  * call (or since the window was made or loaded); md_window_take gives the rows, by (window_end, first appearance
  * of the key in the window's panes by time). Groups whose sum doesn't fit are left out. Whole windows only, and
- * all that closed must have been taken (else MD_BADARG). On MD_NOMEM nothing is ready and nothing was told. */
+ * all that closed must have been taken (else MD_BADARG). On MD_NOMEM nothing is ready and nothing was told. With
+ * positions, `first` is that in the pane where the group appeared, and window_start the start of this pane: rows
+ * come by (window_end, window_start, first). */
 md_rc md_window_early(md_window *w, md_error *err);
 
 /* The earliest window_end still to be closed, given the last boundary; INT64_MIN before the first

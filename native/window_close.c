@@ -84,8 +84,18 @@ static md_rc put_aggregates(md_rows *rows, int32_t column, md_window *w, const m
 
 static void put_bounds(md_rows *rows, const md_emission *e) {
     md_word *start = md_rows_words(rows, 0), *end = md_rows_words(rows, 1);
-    for (int64_t k = 0; k < e->n; k++) start[k].i = e->start;
+    for (int64_t k = 0; k < e->n; k++)
+        start[k].i = e->starts == NULL ? e->start : e->starts[e->key_order != NULL ? e->key_order[k] : k];
     for (int64_t k = 0; k < e->n; k++) end[k].i = e->end;
+}
+
+static int64_t first_of(const md_emission *e, int64_t id) {
+    return e->other_first != NULL && e->other_first[id] < e->first[id] ? e->other_first[id] : e->first[id];
+}
+
+static void put_first(md_rows *rows, const md_emission *e) {
+    md_word *first = md_rows_words(rows, rows->n_columns - 1);
+    for (int64_t k = 0; k < e->n; k++) first[k].i = first_of(e, e->key_order != NULL ? e->key_order[k] : k);
 }
 
 /* ---- batches ---- */
@@ -143,6 +153,7 @@ static md_rc list_failed(md_window *w, const md_emission *e, uint8_t *bad, int64
             md_rows_words(w->failed, 0)[i].i = e->start;
             md_rows_words(w->failed, 1)[i].i = e->end;
             md_rows_words(w->failed, 2 + w->n_keys)[i].i = g;
+            if (w->positions) md_rows_words(w->failed, 3 + w->n_keys)[i].i = first_of(e, w->order[i]);
         }
         rc = md_rows_put_keys(w->failed, 2, e->keys, w->order, m, w->valid, w->words);
         if (rc != MD_OK) return rc;
@@ -194,6 +205,7 @@ static md_rc append(md_window *w, const md_emission *e) {
                                     : put_aggregates(w->shared, 2 + w->n_keys, w, e);
     if (rc != MD_OK) return rc;
     put_bounds(w->shared, e);
+    if (w->positions) put_first(w->shared, e);
     md_rows_commit(w->shared, e->n);
     return MD_OK;
 }
@@ -224,7 +236,7 @@ static md_rc fill_large(md_window *w, md_pane *pane, md_rows *rows, int32_t *fro
     for (int32_t c = 0; c < rows->n_columns; c++) {
         int32_t g = c - 2 - w->n_keys;
         from[c] = -1;
-        if (c >= 2 && g < 0) continue; /* a key */
+        if ((c >= 2 && g < 0) || g == w->plan->n_aggregates) continue; /* a key, or the first positions */
         if (g >= 0 && (from[c] = column_as_is(w, &pane->table, g)) >= 0) {
             bool again = false;
             for (int32_t d = 0; d < c; d++) again |= from[d] == from[c];
@@ -274,6 +286,9 @@ static void swap_blocks(md_window *w, md_pane *pane, md_rows *rows, const int32_
                 to->values = key->words;
                 key->words = values;
             }
+        } else if (w->positions && c == rows->n_columns - 1) {
+            to->values = pane->keys->first;
+            pane->keys->first = values;
         } else if (from[c] >= 0) {
             to->values = pane->table.columns[from[c]];
             pane->table.columns[from[c]] = values;
@@ -339,7 +354,7 @@ static md_rc emit_pane(md_window *w, md_pane *pane) {
     if (may_hand_over(w, pane)) return emit_large(w, pane);
     int64_t n = pane->keys->count;
     md_emission e = {.start = pane->start, .end = pane->end, .n = n, .keys = pane->keys, .table = &pane->table,
-                     .sets = pane->sets};
+                     .sets = pane->sets, .first = pane->keys->first};
     if (w->stage != MD_COMBINE) return md_emit(w, e);
     int32_t *order = md_malloc(2 * (size_t)n * sizeof *order);
     if (order == NULL) return MD_NOMEM;

@@ -21,7 +21,8 @@ struct md_early {
     md_table table;
     md_distinct **sets;
     uint8_t *changed; /* per group of it */
-    int64_t changed_capacity;
+    int64_t *starts;  /* with positions: the start of the pane in which the group appeared */
+    int64_t changed_capacity, starts_capacity;
     int32_t *ids, *order;
     int64_t ids_capacity, order_capacity;
 };
@@ -33,7 +34,7 @@ void md_early_free(md_window *w) {
     for (int32_t d = 0; e->sets != NULL && d < w->plan->n_distinct; d++) md_distinct_free(e->sets[d]);
     md_keys_free(e->keys);
     md_table_free(w->plan, &e->table);
-    void *blocks[] = {e->told, e->sets, e->changed, e->ids, e->order, e};
+    void *blocks[] = {e->told, e->sets, e->changed, e->starts, e->ids, e->order, e};
     w->early = NULL;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) md_free(blocks[i]);
 }
@@ -42,6 +43,7 @@ size_t md_early_nbytes(const md_window *w) {
     const md_early *e = w->early;
     if (e == NULL) return 0;
     size_t n = sizeof *e + (size_t)e->told_capacity * sizeof *e->told + (size_t)e->changed_capacity;
+    n += (size_t)e->starts_capacity * sizeof *e->starts;
     for (int64_t i = 0; i < e->n_told; i++) n += (size_t)e->told[i].capacity * sizeof *e->told[i].rows;
     for (int32_t d = 0; e->sets != NULL && d < w->plan->n_distinct; d++)
         if (e->sets[d] != NULL) n += md_keys_nbytes(e->sets[d]->keys);
@@ -116,8 +118,8 @@ static md_rc early_pane(md_window *w, int64_t start, int64_t p) {
     const md_pane *pane = w->panes[p];
     if (!md_grow(&e->changed, &e->changed_capacity, pane->keys->count, 1)) return MD_NOMEM;
     for (int64_t k = 0; k < pane->keys->count; k++) e->changed[k] = group_changed(pane, &e->told[p], k);
-    md_emission out = {.start = start, .end = start + w->size, .keys = pane->keys, .table = &pane->table,
-                       .sets = pane->sets};
+    md_emission out = {.start = w->positions ? pane->start : start, .end = start + w->size, .keys = pane->keys,
+                       .table = &pane->table, .sets = pane->sets, .first = pane->keys->first};
     return emit_changed(w, out, e->changed);
 }
 
@@ -130,9 +132,11 @@ static md_rc early_add(md_window *w, int64_t p) {
     md_rc rc = md_keys_map_keys(e->keys, pane->keys, 0, n, e->ids);
     if (rc == MD_OK) rc = md_table_reserve(w->plan, &e->table, e->keys->capacity);
     if (rc == MD_OK && !md_grow(&e->changed, &e->changed_capacity, e->keys->count, 1)) rc = MD_NOMEM;
+    if (rc == MD_OK && !md_grow(&e->starts, &e->starts_capacity, e->keys->count, sizeof *e->starts)) rc = MD_NOMEM;
     if (rc != MD_OK) return rc;
     md_table_clear(w->plan, &e->table, before, e->keys->count);
     memset(e->changed + before, 0, (size_t)(e->keys->count - before));
+    for (int64_t k = before; k < e->keys->count; k++) e->starts[k] = pane->start;
     for (int64_t k = 0; k < n; k++) e->changed[e->ids[k]] |= group_changed(pane, &e->told[p], k);
     rc = md_merge(w->plan, &e->table, e->ids, &e->table, e->ids, &pane->table, NULL, n);
     for (int32_t d = 0; rc == MD_OK && d < w->plan->n_distinct; d++)
@@ -147,7 +151,8 @@ static md_rc early_panes(md_window *w, int64_t start, int64_t from, int64_t to) 
     for (int32_t d = 0; d < w->plan->n_distinct; d++) md_keys_reset(e->sets[d]->keys);
     for (int64_t p = from; rc == MD_OK && p < to; p++) rc = early_add(w, p);
     if (rc != MD_OK) return rc;
-    md_emission out = {.start = start, .end = start + w->size, .keys = e->keys, .table = &e->table, .sets = e->sets};
+    md_emission out = {.start = start, .end = start + w->size, .keys = e->keys, .table = &e->table, .sets = e->sets,
+                       .first = e->keys->first, .starts = w->positions ? e->starts : NULL};
     return emit_changed(w, out, e->changed);
 }
 

@@ -42,12 +42,12 @@ typedef struct md_pane {
     md_undo undo;
 } md_pane;
 
-/* Rows of one chunk that belong to one pane: ids[at .. at + n); rows themselves are start .. start + n, or
- * the list rows[at .. at + n) (mixed), all in [start, start + MD_CHUNK). */
+/* n <= MD_CHUNK rows that belong to one pane: ids[at .. at + n); the rows themselves are start .. start + n or,
+ * when it is not NULL, rows[0 .. n), ascending. */
 typedef struct md_segment {
     md_pane *pane;
+    const uint32_t *rows;
     int64_t start, at, n;
-    bool mixed;
 } md_segment;
 
 typedef struct md_side { /* of a slide: the suffix or the prefix, per group of the universe */
@@ -92,6 +92,7 @@ struct md_window {
     md_plan *plan;
     int32_t n_keys;
     md_type *key_types;
+    bool positions;
     uint64_t seed;
     int64_t boundary, taken;
 
@@ -137,6 +138,8 @@ typedef struct md_emission {
     md_distinct *const *sets;
     const md_tracker *trackers; /* NULL: count the sets */
     const int32_t *key_order, *table_order;
+    const int64_t *first, *other_first; /* by key_order: the smaller is the first position; the second may be NULL */
+    const int64_t *starts;              /* by key_order: in place of `start`; NULL: `start` */
 } md_emission;
 
 static inline int64_t md_floor_to(int64_t t, int64_t step) {

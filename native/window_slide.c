@@ -346,7 +346,8 @@ static md_rc slide_emit(md_window *w, int64_t start) {
     if (rc == MD_OK) rc = merge_values(w, start, n);
     if (rc != MD_OK) return rc;
     md_emission e = {.start = start, .end = start + w->size, .n = n, .keys = s->universe, .table = &s->merged,
-                     .sets = s->sets, .trackers = w->stage == MD_PARTIAL ? NULL : s->trackers, .key_order = s->order};
+                     .sets = s->sets, .trackers = w->stage == MD_PARTIAL ? NULL : s->trackers, .key_order = s->order,
+                     .first = s->suffix.first, .other_first = s->prefix.first};
     return md_emit(w, e);
 }
 

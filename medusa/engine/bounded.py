@@ -19,7 +19,7 @@ from medusa.engine.rows import as_int64
 from medusa.engine.run import to_table
 from medusa.engine.tell import warn_dead, warn_late
 from medusa.errors import DataError
-from medusa.ports import Tasks
+from medusa.ports import Tasks, Workers
 from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.suggest import did_you_mean
 
@@ -40,12 +40,14 @@ def run_bounded(
     *,
     functions: Mapping[str, object] | None = None,
     tasks: Tasks | None = None,
+    workers: Workers | None = None,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """Feed every source to its end.
 
     Args:
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions.
+        workers: run copies of boxes over disjoint keys.
 
     Returns:
         (sink -> rows, stats).
@@ -63,7 +65,11 @@ def run_bounded(
         if spec.time is not None and spec.slack_us is None:
             measured[spec.id] = measured_slack(spec, inputs[spec.id])
     fragment = Fragment(
-        _without_early(with_slack(graph, measured)), sink_times=False, functions=functions, tasks=tasks
+        _without_early(with_slack(graph, measured)),
+        sink_times=False,
+        functions=functions,
+        tasks=tasks,
+        workers=workers,
     )
     for name, parts in inputs.items():
         fragment.check_rows(name, [part.batch for part in parts])

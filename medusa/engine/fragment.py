@@ -28,7 +28,7 @@ from medusa.engine.scheduler import Scheduler
 from medusa.engine.stats import stats_table
 from medusa.engine.waiting import explain_boxes
 from medusa.errors import DataError, QueryError, StateError
-from medusa.ports import Buffer, Clock, Tasks
+from medusa.ports import Buffer, Clock, Tasks, Workers
 from medusa.query.boxes import Graph, Input
 from medusa.query.graph import UNTIMED_PORTS, check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
@@ -51,6 +51,7 @@ class Fragment:
         train_rows_max: larger batches are cut to this many rows.
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions; without it a query with one is refused.
+        workers: run copies of boxes over disjoint keys; the output is the same.
 
     Raises:
         QueryError: the graph doesn't hold.
@@ -66,6 +67,7 @@ class Fragment:
         train_rows_max: int = TRAIN_ROWS_MAX,
         functions: Mapping[str, object] | None = None,
         tasks: Tasks | None = None,
+        workers: Workers | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r}', code="query.on_error")
@@ -73,10 +75,13 @@ class Fragment:
         self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
         self.boxes: dict[str, Operator] = {}
-        boxes = compile_graph(checked, self.letters, sink_times=sink_times, functions=functions, tasks=tasks)
+        boxes = compile_graph(
+            checked, self.letters, sink_times=sink_times, functions=functions, tasks=tasks, workers=workers
+        )
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self._scheduler = Scheduler(boxes, clock)
-        self._train_rows_max = train_rows_max
+        # Each worker does its part of a train, so several share one of several times the rows.
+        self._train_rows_max = train_rows_max * (min(workers.count, 4) if workers is not None else 1)
         self._failed: BaseException | None = None
         self._now = Now()
         places = {box.id: place for place, box in enumerate(boxes)}
@@ -372,14 +377,15 @@ class Fragment:
         on_error: str = "dead",
         clock: Clock | None = None,
         sink_times: bool = True,
+        workers: Workers | None = None,
     ) -> Fragment:
-        """A fragment that goes on where ``snapshot`` was taken.
+        """A fragment that goes on where ``snapshot`` was taken, with as many workers as you like.
 
         Raises:
             StateError: a file is missing, isn't what ``snapshot`` wrote, or belongs to another graph.
             QueryError: the graph doesn't hold.
         """
-        made = cls(graph, on_error=on_error, clock=clock, sink_times=sink_times)
+        made = cls(graph, on_error=on_error, clock=clock, sink_times=sink_times, workers=workers)
         fragment_state.load(graph, made.boxes, files)
         return made
 

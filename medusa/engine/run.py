@@ -24,7 +24,7 @@ from medusa.errors import (
     MedusaError,
     StateError,
 )
-from medusa.ports import Clock, Lock
+from medusa.ports import Clock, Lock, Turns
 from medusa.units import size_text
 
 __all__ = ["Run", "to_table"]
@@ -33,9 +33,10 @@ __all__ = ["Run", "to_table"]
 class Run:
     """A running query. ``md.start`` and ``md.restore`` make it.
 
-    One thread at a time may push, take and change it; a second one gets ``StateError``. ``taken``,
-    ``positions``, ``stats``, ``explain`` and ``dead`` may be asked from any thread, also from a
-    callback: they wait until what another thread does has ended.
+    One thread at a time may push, take and change it: a second one gets ``StateError`` or, with
+    ``threads=`` of 2 or more, waits for its turn. ``taken``, ``positions``, ``stats``, ``explain`` and
+    ``dead`` may be asked from any thread, also from a callback: they wait until what another thread
+    does has ended.
 
     Leaving a ``with`` block closes it: with checkpoints a last one is written, and windows stay
     open in it. Only ``finish`` ends the input and closes all windows.
@@ -48,7 +49,7 @@ class Run:
         clock: Clock,
         memory_bytes: int,
         settings: dict[str, Any],
-        turn: Lock,
+        turns: Turns,
         state: Lock,
         checkpoints: Checkpoints | None = None,
         checkpoint_every_us: int | None = None,
@@ -65,7 +66,7 @@ class Run:
         self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
         self.output, self.room = Watchers(), Watchers()  # told when there may be some
         self._closed = False
-        self._turns = turn  # not reentrant: a callback that pushes is refused as another thread is
+        self._turns = turns  # not reentrant: a callback that pushes is refused
         self._state = state  # reentrant: a callback may ask
         judged = fragment.sources_read_in_time()
         self._warns_late = {name: name in judged and not box.late for name, box in fragment.sources.items()}
@@ -80,6 +81,7 @@ class Run:
         extra: str = "refuse",
         first: int | None = None,
         arrival: int | str | datetime | None = None,
+        wait: bool = True,
     ) -> None:
         """Take rows and run the query to quiescence.
 
@@ -90,16 +92,18 @@ class Run:
                 already (see ``positions``) are dropped.
             arrival: when these rows arrived, written as the time of a ``boundary``: for a source with
                 ``ahead=`` whose arrival no column tells.
+            wait: with ``threads=`` of 2 or more: wait for other threads that are at work, and for
+                one of them to take output when more than ``memory=`` waits. Without it that raises
+                ``FullError``. A run of one thread never waits.
 
         Raises:
             DataError: the rows don't fit, or ``first`` leaves a gap: nothing of them entered.
             FullError: more output than ``memory=`` waits to be taken: nothing entered.
             StateError: the run is closed.
         """
-        with self._turn(tells=True):
+        with self._turn(tells=True, wait=wait, room=True):
             box = self._fragment.source(source)
             arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
-            self._refuse_full()
             batches = normalise(data, box.spec.schema, extra=extra, source=source)
             if first is not None:
                 batches = from_first(batches, first, box.accepted, source)
@@ -122,11 +126,10 @@ class Run:
             DataError: no time, or below an earlier explicit boundary: nothing changed.
             FullError, StateError: as ``push``.
         """
-        with self._turn(tells=True):
+        with self._turn(tells=True, room=True):
             box = self._fragment.source(source)
             time_us = boundary_time_us(time, source, "a boundary")
             box.check_promise(time_us)
-            self._refuse_full()
             self._fragment.at(self._clock.monotonic_us())
             self._fragment.promise(source, time_us)
             self._settled()
@@ -314,23 +317,37 @@ class Run:
     # Inner workings
 
     @contextmanager
-    def _turn(self, *, tells: bool = False) -> Iterator[None]:
-        """The one that works; ``tells``: afterwards those who wait for output look again."""
+    def _turn(self, *, tells: bool = False, wait: bool = True, room: bool = False) -> Iterator[None]:
+        """The one that works.
+
+        Args:
+            tells: afterwards those who wait for output look again.
+            wait: for other threads, where the run has several.
+            room: there must be room for output.
+        """
         self._refuse_closed()
-        if not self._turns.acquire(blocking=False):
+        if not self._turns.enter(wait):
+            if not wait and self._turns.waits:
+                raise FullError("another thread is at work, and wait=False", code="full.busy")
             raise StateError(
                 "the run is at work: a callback or another thread called it",
                 hint="one thread at a time; in a callback, note what to do and do it after the push",
                 code="run.busy",
             )
         try:
+            while room and wait and self._turns.waits and not self._closed and self._full():
+                self._turns.pause()
             with self._state:  # those who ask hold it briefly
                 self._refuse_closed()
+                if room:
+                    self._refuse_full()
                 yield
         finally:
-            self._turns.release()
+            self._turns.leave()
             if tells:
                 self.output.tell()
+            if self._turns.waits:
+                self.room.tell()  # who was refused because another was at work
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -340,11 +357,14 @@ class Run:
                 code="run.closed",
             )
 
+    def _full(self) -> bool:
+        return self._fragment.held_bytes() > self._memory_bytes
+
     def _refuse_full(self) -> None:
-        held = self._fragment.held_bytes()
-        if held > self._memory_bytes:
+        if self._full():
+            held, allowed = size_text(self._fragment.held_bytes()), size_text(self._memory_bytes)
             raise FullError(
-                f"{size_text(held)} of output wait to be taken, allowed are {size_text(self._memory_bytes)}",
+                f"{held} of output wait to be taken, allowed are {allowed}",
                 hint="take() the sinks, or start with a larger memory=",
                 code="full.memory",
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from medusa.engine.dead import DeadLetters
 from medusa.errors import QueryError
-from medusa.ports import Tasks
+from medusa.ports import Tasks, Workers
 from medusa.query.boxes import Box, Schema
 from medusa.query.registry import resolve
 from medusa.query.shape import Shape
@@ -27,6 +27,7 @@ class Site:
         timed: whether anything below reads the times of the output.
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions; None: nothing does.
+        workers: run copies of a box over disjoint keys; None: there is one copy.
         origins: the boxes from which the inputs come.
     """
 
@@ -36,6 +37,7 @@ class Site:
     timed: bool
     functions: Mapping[str, object] = field(default_factory=dict)
     tasks: Tasks | None = None
+    workers: Workers | None = None
     origins: Sequence[Box] = ()
 
     def function(self, box: Box, *, label: str) -> Any:

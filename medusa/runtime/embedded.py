@@ -22,6 +22,8 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.live import LiveRun
 from medusa.runtime.tasks import LoopTasks
+from medusa.runtime.turns import OneTurn, SharedTurns
+from medusa.runtime.workers import ThreadWorkers
 from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = ["Collected", "collect", "restore", "start"]
+
+
+THREADS_MAX = 64
 
 
 class Collected(Mapping[str, pa.Table]):
@@ -69,12 +74,14 @@ class Collected(Mapping[str, pa.Table]):
         return f"<Collected {self._query!r}: {sinks}>"
 
 
-def collect(q: Query, /, **tables: Any) -> Collected:
+def collect(q: Query, /, *, threads: Any = 1, **tables: Any) -> Collected:
     """Run a query over bounded input, to its end.
 
     All sources are fed merged by time, in slices; ties in the order of their definition.
 
     Args:
+        threads: how many work: windows and joins are split by their keys. The rows, their order and
+            their bits are the same. (The rows of a source that is named ``threads``, where there is one.)
         tables: for each source its rows: anything with the Arrow PyCapsule interface, or a dict of
             columns. The slack of a source that declares none is measured: nothing is late.
 
@@ -86,11 +93,15 @@ def collect(q: Query, /, **tables: Any) -> Collected:
         DataError: rows for an unknown source or none for a known one, or rows that don't fit.
     """
     graph = _graph(q)
+    if "threads" in q.sources:
+        tables["threads"], threads = threads, 1
+    workers = _workers(threads)
     tasks = LoopTasks()
     try:
-        outputs, stats = run_bounded(graph, tables, functions=q.functions, tasks=tasks)
+        outputs, stats = run_bounded(graph, tables, functions=q.functions, tasks=tasks, workers=workers)
     finally:
         tasks.close()
+        _end(workers)
     return Collected(graph.name, outputs, stats)
 
 
@@ -110,11 +121,13 @@ def start(
         checkpoint: a folder for checkpoints, which holds none yet.
         checkpoint_every: write one at the end of a push when the last is so old; None: only by
             ``run.checkpoint()`` and when the run is closed.
-        memory: output not yet taken, beyond which ``push`` raises ``FullError``.
+        memory: output not yet taken, beyond which ``push`` raises ``FullError`` or, with several
+            threads and unless told ``wait=False``, waits until another thread has taken some.
         on_error: ``dead``: leave out rows on which an expression fails, and count them; ``stop``:
             raise ``DataError`` at the push, after which the run takes nothing more.
-        threads: 1; more come in a later version.
-
+        threads: how many work at a push: windows and joins are split by their keys. The rows, their
+            order and their bits are the same. With 2 or more, any thread may call the run; callers
+            wait for each other.
         clock: tells for how long a source has been idle, when a checkpoint is due and how busy boxes
             are; None: that of the machine. ``md.testing.ManualClock`` stands until it is moved.
 
@@ -123,11 +136,7 @@ def start(
         StateError: the folder can't be used, or holds checkpoints already.
     """
     graph = _graph(q)
-    if threads != 1:
-        raise QueryError(
-            f"threads={threads!r}: this version runs a query in one thread; more come later",
-            code="query.later",
-        )
+    workers = _workers(threads)
     every_us = None
     if checkpoint_every is not None:
         every_us = duration_us(checkpoint_every, what="checkpoint_every", minimum_us=1)
@@ -141,9 +150,16 @@ def start(
         refuse_unregistered(graph, "checkpoint=")
         _refuse_unlogged(graph)
     tasks = LoopTasks()
-    fragment = Fragment(graph, on_error=on_error, clock=clock, functions=q.functions, tasks=tasks)
+    fragment = Fragment(
+        graph, on_error=on_error, clock=clock, functions=q.functions, tasks=tasks, workers=workers
+    )
+
+    def close() -> None:
+        tasks.close()
+        _end(workers)
+
     if checkpoint is None:
-        return _run(fragment, clock, settings, on_close=tasks.close)
+        return _run(fragment, clock, settings, workers, on_close=close)
     store = FolderStore(checkpoint)
     try:
         checkpoints = Checkpoints(store)
@@ -153,14 +169,18 @@ def start(
                 hint=f"go on from them with md.restore({os.fspath(checkpoint)!r}), or use another folder",
                 code="state.exists",
             )
-        return _durable(fragment, clock, settings, checkpoints, store)
+        return _durable(fragment, clock, settings, checkpoints, store, workers)
     except BaseException:
         store.close()
         raise
 
 
 def restore(
-    path: str | os.PathLike[str], *, checkpoint: str | None = None, functions: Sequence[object] = ()
+    path: str | os.PathLike[str],
+    *,
+    checkpoint: str | None = None,
+    functions: Sequence[object] = (),
+    threads: int = 1,
 ) -> LiveRun:
     """A run that goes on from its last checkpoint; push rows from its ``positions()``.
 
@@ -168,12 +188,14 @@ def restore(
         path: the folder that ``start`` was given.
         checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
         functions: those that the query names, so that their modules are surely imported.
+        threads: as of ``start``; not necessarily as many as wrote the checkpoint.
 
     Raises:
         QueryError: the query names functions that aren't registered: says which, and of which box.
         StateError: no checkpoint, one that is damaged (names the file, and says whether an earlier
             one is whole), or a folder in use.
     """
+    workers = _workers(threads)
     store = FolderStore(path, create=False)
     try:
         checkpoints = Checkpoints(store)
@@ -181,8 +203,8 @@ def restore(
         graph, settings = _read_manifest(manifest, store.where(""))
         check_functions({label_of(box): box.functions for box in graph.boxes}, functions)
         clock = SystemClock()
-        fragment = Fragment.restore(graph, files, on_error=settings["on_error"], clock=clock)
-        return _durable(fragment, clock, settings, checkpoints, store)
+        fragment = Fragment.restore(graph, files, on_error=settings["on_error"], clock=clock, workers=workers)
+        return _durable(fragment, clock, settings, checkpoints, store, workers)
     except BaseException:
         store.close()
         raise
@@ -194,27 +216,51 @@ def _durable(
     settings: dict[str, Any],
     checkpoints: Checkpoints,
     store: FolderStore,
+    workers: ThreadWorkers | None,
 ) -> LiveRun:
+    def close() -> None:
+        store.close()
+        _end(workers)
+
     return _run(
         fragment,
         clock,
         settings,
+        workers,
         checkpoints=checkpoints,
         checkpoint_every_us=settings["checkpoint_every_us"],
-        on_close=store.close,
+        on_close=close,
     )
 
 
-def _run(fragment: Fragment, clock: Clock, settings: dict[str, Any], **durable: Any) -> LiveRun:
+def _run(
+    fragment: Fragment,
+    clock: Clock,
+    settings: dict[str, Any],
+    workers: ThreadWorkers | None,
+    **durable: Any,
+) -> LiveRun:
     return LiveRun(
         fragment,
         clock=clock,
         memory_bytes=settings["memory_bytes"],
         settings=settings,
-        turn=threading.Lock(),
+        turns=OneTurn() if workers is None else SharedTurns(),
         state=threading.RLock(),
         **durable,
     )
+
+
+def _workers(threads: Any) -> ThreadWorkers | None:
+    """Threads that begin with the first work that is large enough to be split; None: one is enough."""
+    if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
+        raise QueryError(f"threads={threads!r}: 1 to {THREADS_MAX}", code="query.threads")
+    return ThreadWorkers(threads) if threads > 1 else None
+
+
+def _end(workers: ThreadWorkers | None) -> None:
+    if workers is not None:
+        workers.close()
 
 
 def _graph(q: Query) -> Graph:

@@ -34,7 +34,7 @@ class LiveRun(Run):
             while True:
                 event.clear()
                 try:
-                    self.push(source, data, **options)
+                    self.push(source, data, wait=False, **options)
                     break
                 except FullError:
                     await event.wait()

@@ -152,7 +152,7 @@ class TestRefusals:
 
     def test_what_comes_later_is_refused(self) -> None:
         with pytest.raises(md.QueryError, match="threads"):
-            md.start(counting(), threads=2)
+            md.start(counting(), threads=0)
         with pytest.raises(md.QueryError, match="on_error"):
             md.start(counting(), on_error="ignore")
         with pytest.raises(md.QueryError, match="memory"):

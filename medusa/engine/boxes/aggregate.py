@@ -75,8 +75,9 @@ class AggregateBox(Operator):
             )
         self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
         self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
-        several = workers is not None and workers.count > 1 and width > 0
-        make: Any = partial(WindowParts, workers) if several else Window
+        make: Any = Window
+        if workers is not None and workers.count > 1 and width:
+            make = partial(WindowParts, workers)
         self._window: Window | WindowParts = make(
             size_us=spec.size_us,
             advance_us=spec.advance_us,
