@@ -319,3 +319,29 @@ def test_damaged_states_of_users_are_refused() -> None:
         writer.write_table(table.slice(1))
     with pytest.raises(StateError, match="states of users' aggregates for"):
         Fragment.restore(graph, {**files, name: memoryview(sink.getvalue())})
+
+
+def test_equal_times_go_by_place() -> None:
+    """The earlier row is first and the later one last; between nodes the order of the inputs counts."""
+    q = md.Query("q")
+    rows = q.source("e", {"t": "timestamp", "x": "int64", "s": "utf8"}, time="t")
+    made = {f"{which}_{x}": f"{which}({x})" for which in ("first", "last") for x in "xs"}
+    q.sink("o", rows.window("1s").aggregate(**made))
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("x", pa.int64()), ("s", pa.string())])
+    parts = [
+        pa.record_batch([[5, 3, 3, 5], [1, 2, 3, None], ["a", "b", "c", None]], schema=schema),
+        pa.record_batch([[5, 3, 5, 4], [5, 6, 7, 8], ["e", "f", "g", "h"]], schema=schema),
+    ]
+    wanted = {"first_x": 2, "first_s": "b", "last_x": 7, "last_s": "g"}
+    (whole,) = answer(q, pa.Table.from_batches(parts))
+    assert {name: whole[name] for name in wanted} == wanted
+    sender, core = split(q, 2)
+    fragment = Fragment(core)
+    for copy, part in enumerate(parts):
+        edge = Fragment(with_slack(sender, 50_000))
+        edge.feed("e", Train(batch=part))
+        edge.finish()
+        for element in edge.drain("out"):
+            fragment.feed(f"in{copy}", element)
+    (train,) = (t for t in fragment.drain("o") if isinstance(t, Train))
+    assert {name: train.batch.column(name)[0].as_py() for name in wanted} == wanted
