@@ -383,6 +383,28 @@ def test_idle_partitions_let_go_of_the_others() -> None:
     assert fragment.source("cars").late == 2
 
 
+def test_a_listed_partition_is_not_idle_before_anyone_has_waited_for_it() -> None:
+    fragment = Fragment(query(idle=10, partition="p", partitions=["a", "b"]).graph)
+    feed(fragment, "cars", 1_000, (50, "a"))
+    fragment.tick(1_009)
+    assert fragment.source("cars").boundary_us == START_US
+    feed(fragment, "cars", 1_009, (60, "a"))
+    fragment.tick(1_010)
+    assert fragment.source("cars").boundary_us == 60
+
+
+@pytest.mark.parametrize("port", ["late", "ahead"])
+def test_side_streams_of_a_source_end_with_it(port: str) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, ahead=5, arrival="at")
+    q.sink("side", getattr(cars, port))
+    fragment = Fragment(q.graph)
+    fragment.feed("cars", Train(batch=batch(rows((5, "a"), (9, "a"), (4, "a")))))
+    fragment.drain("side")
+    fragment.finish()
+    assert [type(each) for each in fragment.drain("side")] == [Boundary]
+
+
 def test_ticks_without_idle_sources_change_nothing() -> None:
     fragment = Fragment(query().graph)
     feed(fragment, "cars", 1, (50, "a"))

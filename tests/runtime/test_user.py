@@ -266,6 +266,21 @@ class TestProcess:
                 errors = run.take("dead")["error"].to_pylist()
             assert errors == [f"ValueError: {i % 3} at {i}" for i in range(7)]
 
+    def test_a_timer_comes_before_a_row_of_its_time_that_arrived_earlier(self) -> None:
+        class Both:
+            def rows(self, key: Any, batch: Any, state: Any, now: int) -> dict[str, Any]:
+                if key == 2:
+                    state.wake_at(10 * SECOND)
+                return {"what": [f"row of {key}"]}
+
+            def boundary(self, key: Any, time: int, state: Any) -> dict[str, Any]:
+                return {"what": [f"timer of {key}"]}
+
+        q = md.Query("q")
+        q.sink("out", q.source("a", SCHEMA, slack="20s").process(Both, {"what": "utf8"}, by="k"))
+        out = md.collect(q, a=rows((10, 1), (5, 2))).only["what"].to_pylist()
+        assert out == ["row of 2", "timer of 2", "row of 1"]
+
     def test_times_of_output(self) -> None:
         class Times:
             def rows(self, key: Any, batch: Any, state: Any, now: int) -> dict[str, Any]:
