@@ -5,7 +5,7 @@
 #include "program.h"
 
 enum {
-    CHUNK = 512, /* rows: a register is 4 KiB, so that a dozen of them stay in the first cache */
+    CHUNK = 256, /* rows: a register is 2 KiB, so that a dozen of them stay in the first cache */
     WORD = 64,
     WORDS = CHUNK / WORD,
 };

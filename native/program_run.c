@@ -107,8 +107,7 @@ static void set_bits(uint8_t *to, int64_t n) {
 static void append(sink *s, const md_reg *reg, int64_t at, int64_t n) {
     if (reg->kind == MD_R_BOOL) append_bits(s->values, at, reg->values, n);
     else memcpy(s->values + 8 * at, reg->values, 8 * (size_t)n);
-    static const uint64_t ALL[WORDS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-                                        UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    static const uint64_t ALL[WORDS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
     const uint64_t *valid = reg->valid != NULL ? reg->valid : ALL;
     /* Without a null so far nobody reads the bitmap: it is made up when the first one comes. */
     if (reg->valid == NULL && s->nulls == 0) return;
