@@ -2,29 +2,39 @@
 
 A group holds the files of a fragment (``medusa.engine.state``), ``manifest.json`` with the length
 and CRC-32C of each, and ``manifest.crc32c`` with that of the manifest. The store makes a group
-appear whole or not at all; the sums find what goes wrong later.
+appear whole or not at all; the sums find what goes wrong later. A group may be a delta on an earlier
+one (``medusa.engine.delta``), which its manifest names together with the sum of that one's manifest.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from medusa._native import crc32c
+from medusa.engine.delta import Cut, Part, Tables, as_files, cut, is_plan, patch
 from medusa.errors import StateError
 from medusa.ports import Buffer, Store
 
-__all__ = ["KEPT", "MANIFEST", "Checkpoints", "seal", "unseal"]
+__all__ = ["DELTAS_MAX", "FULL_BYTES_MIN", "KEPT", "MANIFEST", "Checkpoints", "read_chain", "seal", "unseal"]
 
 KEPT = 2
 """Checkpoints kept: the last, and the one before in case the last is damaged."""
 
+DELTAS_MAX = 16
+"""Deltas after which a whole checkpoint is written again."""
+
+FULL_BYTES_MIN = 1 << 16
+"""State up to which every checkpoint is whole: a delta would save nothing."""
+
 MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.crc32c"
 FORMAT = "medusa-checkpoint"
-VERSION = 1
+VERSION = 2
+"""A reader takes this one and those before: 1 had no deltas."""
 
 _NAME = re.compile(r"checkpoint-(\d{9,18})")
 
@@ -91,30 +101,105 @@ def _parse(text: bytes, where: str) -> dict[str, Any]:
             isinstance(entry["bytes"], int) and isinstance(entry["crc32c"], str)
             for entry in manifest["files"].values()
         )
+        delta = manifest.get("delta")
+        if delta is not None and not (
+            _NAME.fullmatch(delta["base"]) and isinstance(delta["base_crc32c"], str) and is_plan(delta)
+        ):
+            raise ValueError
+        if type(version) is not int or version < 1 or (not listed and version <= VERSION):
+            raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StateError(
             f"{where}/{MANIFEST}: not the manifest of a checkpoint", code="state.corrupt"
         ) from None
-    if version != VERSION or not listed:
+    if version > VERSION:
         raise StateError(
-            f"{where}/{MANIFEST}: has version {version!r}, this program reads {VERSION}", code="state.version"
+            f"{where}/{MANIFEST}: has version {version}, this program reads up to {VERSION}",
+            hint="a newer Medusa wrote it",
+            code="state.version",
         )
     return manifest  # type: ignore[no-any-return]
 
 
-class Checkpoints:
-    """The checkpoints of one fragment in one store, numbered ascending."""
+def read_chain(
+    name: str, read: Callable[[str], Mapping[str, Buffer]], where: Callable[[str], str]
+) -> tuple[dict[str, Any], dict[str, Buffer], tuple[str, ...]]:
+    """A checkpoint and those that it is a delta on.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        read: the files of a group.
+        where: a group as a person would look for it.
+
+    Returns:
+        Its manifest, its files as if it had been written whole, and the names of all groups it is made
+        of, the first of them whole.
+
+    Raises:
+        StateError: one of them is missing or damaged, or isn't the one that was meant.
+    """
+    links: list[tuple[str, dict[str, Any], dict[str, Buffer]]] = []
+    wanted = None
+    base: str | None = name
+    while base is not None:
+        group = read(base)
+        manifest, files = unseal(group, where(base))
+        if wanted is not None and bytes(group[MANIFEST_SUM]).decode().strip() != wanted:
+            raise StateError(
+                f"{where(base)} is not the one that {where(links[-1][0])} was written after",
+                code="state.corrupt",
+            )
+        delta = manifest.get("delta")
+        links.append((base, manifest, files))
+        # Names ascend, so a chain that comes back to itself can't be.
+        if delta is not None and not delta["base"] < base:
+            raise StateError(f"{where(base)}/{MANIFEST}: a delta on a later one", code="state.corrupt")
+        base, wanted = (None, None) if delta is None else (delta["base"], delta["base_crc32c"])
+    parts: dict[str, Part] = dict(links[-1][2])
+    for link, manifest, files in reversed(links[:-1]):
+        parts = patch(parts, manifest["delta"], files, where(link))
+    return links[0][1], as_files(parts), tuple(link for link, _, _ in reversed(links))
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The checkpoint that the next may be a delta on.
+
+    Attributes:
+        names: of its groups, the first whole.
+        sum: of the last one's manifest.
+        rows: of its tables.
+        delta_bytes: of all its deltas.
+    """
+
+    names: tuple[str, ...] = ()
+    sum: str = ""
+    rows: Tables = field(default_factory=dict)
+    delta_bytes: int = 0
+
+
+class Checkpoints:
+    """The checkpoints of one fragment in one store, numbered ascending.
+
+    Args:
+        secret: two numbers of 64 bits by which changed rows are found; None: no deltas are written.
+    """
+
+    def __init__(self, store: Store, *, secret: tuple[int, int] | None = None) -> None:
         self._store = store
-        self._good: list[str] = []
+        self._secret = secret
+        self._good: dict[str, tuple[str, ...]] = {}
+        """Of each checkpoint that we wrote or read: the groups it is made of."""
+        self._chain = _Chain()
 
     def names(self) -> list[str]:
         """Of all checkpoints, the oldest first."""
         return [name for name in self._store.names() if _NAME.fullmatch(name)]
 
     def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any]) -> str:
-        """Store a checkpoint durably, then forget all but the last two good ones.
+        """Store a checkpoint durably, then forget all but the last two good ones and what they need.
+
+        It is a delta where that is much smaller; every ``DELTAS_MAX``, or when the deltas have grown to
+        half of the state, it is whole.
 
         Returns:
             Its name.
@@ -125,13 +210,44 @@ class Checkpoints:
         names = self.names()
         last = _NAME.fullmatch(names[-1]) if names else None
         name = f"checkpoint-{int(last[1]) + 1 if last else 1:09d}"
-        self._store.write(name, seal(files, facts))
-        self._good = [*self._good, name][-KEPT:]
+        made = self._cut(files)
+        chain = self._chain
+        after = chain.delta_bytes + (made.nbytes if made else 0)
+        if made is None or not chain.names or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2:
+            group = seal(files, facts)
+            chain = _Chain((name,))
+        else:
+            base = {"base": chain.names[-1], "base_crc32c": chain.sum}
+            group = seal(made.files, {**facts, "delta": {**base, **made.plan()}})
+            chain = _Chain((*chain.names, name), delta_bytes=after)
+        self._store.write(name, group)
+        chain.sum = bytes(group[MANIFEST_SUM]).decode().strip()
+        # What the next is compared with is what lies there now, never one that couldn't be written.
+        chain.rows = made.rows if made else {}
+        self._chain = chain if made else _Chain()
+        self._good[name] = chain.names
+        self._forget(names)
+        return name
+
+    def _cut(self, files: Mapping[str, Buffer]) -> Cut | None:
+        total = sum(len(memoryview(data).cast("B")) for data in files.values())
+        if self._secret is None or total < FULL_BYTES_MIN:
+            return None
+        return cut(files, self._chain.rows, self._secret)
+
+    def _forget(self, names: list[str]) -> None:
+        good = list(self._good)
+        kept = good[-KEPT:]
+        base = self._good[kept[-1]][0]
+        if all(self._good[each][0] == base for each in kept):
+            # One damaged file must not take all with it: the last that doesn't need it stays too.
+            kept += [each for each in good if self._good[each][0] != base][-1:]
+        needed = {part for each in kept for part in self._good[each]}
+        self._good = {each: parts for each, parts in self._good.items() if each in kept or each in needed}
         for other in names:
             # What we neither wrote nor read: damaged, or ahead of the one we went back to.
-            if other not in self._good:
+            if other not in needed:
                 self._store.delete(other)
-        return name
 
     def load(self, name: str | None = None) -> tuple[dict[str, Any], dict[str, Buffer]]:
         """The manifest and the files of a checkpoint, by default the last.
@@ -150,14 +266,15 @@ class Checkpoints:
                 code="state.none",
             )
         try:
-            found = self._read(wanted)
+            manifest, files, parts = self._read(wanted)
         except StateError as error:
             raise StateError(error.message, hint=self._offer(wanted, names), code=error.code) from None
-        self._good = [wanted]
-        return found
+        self._good = {wanted: parts}
+        self._chain = _Chain()
+        return manifest, files
 
-    def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Buffer]]:
-        return unseal(self._store.read(name), self._store.where(name))
+    def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Buffer], tuple[str, ...]]:
+        return read_chain(name, self._store.read, self._store.where)
 
     def _offer(self, wanted: str, names: list[str]) -> str:
         for other in reversed(names):

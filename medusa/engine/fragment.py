@@ -23,6 +23,7 @@ from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.stats import stats_table
@@ -71,7 +72,7 @@ class Fragment:
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r}', code="query.on_error")
-        checked = check_graph(graph)
+        checked = self._checked = check_graph(graph)
         self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
         self.boxes: dict[str, Operator] = {}
@@ -366,7 +367,7 @@ class Fragment:
         self._refuse_after_failure()
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
-        return fragment_state.save(self.graph, self.boxes)
+        return fragment_state.save(self._checked, self.boxes)
 
     @classmethod
     def restore(
@@ -378,15 +379,23 @@ class Fragment:
         clock: Clock | None = None,
         sink_times: bool = True,
         workers: Workers | None = None,
+        plan: Plan | None = None,
     ) -> Fragment:
         """A fragment that goes on where ``snapshot`` was taken, with as many workers as you like.
+
+        Args:
+            plan: what becomes of each box, where the graph isn't the one that was running.
 
         Raises:
             StateError: a file is missing, isn't what ``snapshot`` wrote, or belongs to another graph.
             QueryError: the graph doesn't hold.
         """
         made = cls(graph, on_error=on_error, clock=clock, sink_times=sink_times, workers=workers)
-        fragment_state.load(graph, made.boxes, files)
+        fragment_state.load(made._checked, made.boxes, files, kept=None if plan is None else plan.kept)
+        if plan is not None:
+            for id in made.boxes:
+                catch_up(graph, made.boxes, plan.fresh, id)
+                made._settle()
         return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,10 @@ import pyarrow as pa
 
 from medusa.engine.bounded import run_bounded
 from medusa.engine.checkpoint import Checkpoints
+from medusa.engine.evolve import Plan, plan
 from medusa.engine.fragment import Fragment
-from medusa.errors import DataError, QueryError, StateError
+from medusa.engine.tell import warn_user
+from medusa.errors import CheckpointWarning, DataError, QueryError, StateError
 from medusa.query.boxes import Apply, Graph, Source
 from medusa.query.codec import graph_from_json, refuse_unregistered
 from medusa.query.graph import check_graph, label_of, order_dependent
@@ -162,7 +165,7 @@ def start(
         return _run(fragment, clock, settings, workers, on_close=close)
     store = FolderStore(checkpoint)
     try:
-        checkpoints = Checkpoints(store)
+        checkpoints = _checkpoints(store)
         if checkpoints.names():
             raise StateError(
                 f"{store.where('')}: holds checkpoints already",
@@ -178,6 +181,9 @@ def start(
 def restore(
     path: str | os.PathLike[str],
     *,
+    q: Query | None = None,
+    reset: Sequence[str] = (),
+    strict: bool = False,
     checkpoint: str | None = None,
     functions: Sequence[object] = (),
     threads: int = 1,
@@ -186,28 +192,60 @@ def restore(
 
     Args:
         path: the folder that ``start`` was given.
+        q: a changed form of the query, which takes over the state of every box that is still the same:
+            same id, parameters and input columns. The others begin empty at the boundaries of this
+            moment, and state that nobody takes is dropped: a ``CheckpointWarning`` names all of them.
+        reset: boxes of ``q`` that begin empty although there is state of that name.
+        strict: refuse where a box would begin empty or state be dropped, but for ``reset``.
         checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
         functions: those that the query names, so that their modules are surely imported.
         threads: as of ``start``; not necessarily as many as wrote the checkpoint.
 
     Raises:
-        QueryError: the query names functions that aren't registered: says which, and of which box.
+        QueryError: the query names functions that aren't registered (says which, and of which box), or
+            ``q`` can't run with checkpoints.
         StateError: no checkpoint, one that is damaged (names the file, and says whether an earlier
-            one is whole), or a folder in use.
+            one is whole), a folder in use, or a box of ``q`` that isn't what it was (says what changed).
     """
     workers = _workers(threads)
+    changed = None if q is None else _graph(q)
+    if changed is not None:
+        refuse_unregistered(changed, "checkpoint=")
+        _refuse_unlogged(changed)
     store = FolderStore(path, create=False)
     try:
-        checkpoints = Checkpoints(store)
+        checkpoints = _checkpoints(store)
         manifest, files = checkpoints.load(checkpoint)
-        graph, settings = _read_manifest(manifest, store.where(""))
+        before, settings = _read_manifest(manifest, store.where(""))
+        graph = changed or before
         check_functions({label_of(box): box.functions for box in graph.boxes}, functions)
+        made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
+        _tell(made, reset, strict=strict or changed is None)
         clock = SystemClock()
-        fragment = Fragment.restore(graph, files, on_error=settings["on_error"], clock=clock, workers=workers)
+        fragment = Fragment.restore(
+            graph, files, on_error=settings["on_error"], clock=clock, workers=workers, plan=made
+        )
         return _durable(fragment, clock, settings, checkpoints, store, workers)
     except BaseException:
         store.close()
         raise
+
+
+def _tell(made: Plan, reset: Sequence[str], *, strict: bool) -> None:
+    """Say which boxes don't go on as they were; ``strict``: refuse unless that was asked for."""
+    asked = set(reset)
+    if strict and not asked.issuperset([*made.fresh, *made.dropped]):
+        raise StateError(
+            f"the query isn't the one that left this state: {made}",
+            hint="restore(..., strict=False) lets it; reset=[...] names boxes that may begin empty",
+            code="state.graph",
+        )
+    if made.fresh or made.dropped:
+        warn_user(f"the query has changed since the checkpoint: {made}", CheckpointWarning)
+
+
+def _checkpoints(store: FolderStore) -> Checkpoints:
+    return Checkpoints(store, secret=(secrets.randbits(64), secrets.randbits(64)))
 
 
 def _durable(

@@ -165,7 +165,7 @@ class TestState:
         fragment.feed("in", train([1], [5]))
         files = fragment.snapshot()
         good = json.loads(bytes(files["fragment.json"]))
-        lies: list[Any] = [[], None, {}, {**good, "version": 2}, {**good, "boxes": {}}, {**good, "boxes": 1}]
+        lies: list[Any] = [[], None, {}, {**good, "version": 3}, {**good, "boxes": {}}, {**good, "boxes": 1}]
         for id, key, value in [
             ("in", "accepted", "1"),
             ("in", "inputs_us", [1, 2]),

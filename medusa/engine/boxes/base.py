@@ -48,11 +48,13 @@ class Operator(ABC):
         dropped: rows that the box was told to leave out.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
+        state_format: of what ``save`` gives; one more whenever that changes. ``upgrade`` knows the others.
     """
 
     kind: str = ""
     boundary_ports: tuple[str, ...] = ("",)
     takes_tentative: bool = False
+    state_format: int = 1
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id
@@ -185,6 +187,14 @@ class Operator(ABC):
         self.inputs_us, self.boundary_us = inputs, boundary
         self.rows_in, self.rows_out, self.late, self.dead = counts
         self.dropped = dropped
+
+    def upgrade(self, state: BoxState, format: int) -> None:
+        """Make of state of an earlier format what ``load`` takes.
+
+        Raises:
+            ValueError, KeyError, TypeError: it can't be, or no program wrote that format.
+        """
+        raise ValueError(f"nothing wrote format {format}")
 
     def save_more(self, state: BoxState) -> None:  # noqa: B027  most boxes hold nothing more
         """Add what this kind of box holds besides."""

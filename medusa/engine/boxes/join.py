@@ -8,13 +8,16 @@ partner can come any more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa._native import Batch, Join
+from medusa._native import Join
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.join_parts import JoinParts
 from medusa.engine.boxes.join_where import PairCondition, SideCondition
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
@@ -22,6 +25,7 @@ from medusa.engine.kept_rows import KeptRows
 from medusa.engine.rows import TIME, as_int64, on_time_rows
 from medusa.engine.site import Site
 from medusa.engine.widen import native_arrow, native_type, widen
+from medusa.ports import Workers
 from medusa.query import boxes as query
 from medusa.query.boxes import Schema
 from medusa.query.expression import Column, Named
@@ -121,7 +125,10 @@ class JoinBox(Operator):
         within_us: None, of an as-of join only: however old the right row is.
         sides: schemas of the inputs.
         schema: columns of the output.
+        workers: run copies over disjoint keys, unless a condition looks at pairs.
     """
+
+    state_format = 2
 
     def __init__(
         self,
@@ -132,6 +139,7 @@ class JoinBox(Operator):
         sides: tuple[Schema, Schema],
         schema: Schema,
         letters: DeadLetters,
+        workers: Workers | None = None,
     ) -> None:
         super().__init__(spec.id, inputs=2)
         self._asof = isinstance(spec, query.AsofJoin)
@@ -164,7 +172,10 @@ class JoinBox(Operator):
         if spec.where is not None and alone is None:
             self._pair_condition = PairCondition(self, letters, spec.where, sides)
         how = spec.how if not self._asof else "asof_left" if spec.how == "left" else "asof"
-        self._join = Join(
+        make: Any = Join
+        if workers is not None and workers.count > 1 and self._pair_condition is None:
+            make = partial(JoinParts, workers)
+        self._join: Join | JoinParts = make(
             keys=[native_type(type) for type in types],
             how=how,
             within_us=-1 if within_us is None else within_us,
@@ -190,16 +201,12 @@ class JoinBox(Operator):
 
     def on_boundary(self, time_us: int) -> None:
         ended = time_us >= END_US
-        join = self._join
-        join.advance(_FOREVER_US if ended else time_us)
-        more = True
-        while more:
-            more = join.step(PAIRS_MAX)
-            if self._pair_condition is not None:
-                self._judge(self._pair_condition, pa.record_batch(join.pairs()))
-            results = join.results()
-            if results is not None:
-                self._emit_results(results)
+        join, to_us = self._join, _FOREVER_US if ended else time_us
+        if isinstance(join, JoinParts):
+            for train in join.run(to_us, self._train):
+                self.emit_train(train)
+        else:
+            self._run(join, to_us)
         if ended:
             for side in self._sides:
                 side.kept.clear()
@@ -207,18 +214,29 @@ class JoinBox(Operator):
             self._forget(time_us)
         self.advance(time_us if ended else time_us - self._delay_us)
 
-    def _judge(self, condition: PairCondition, pairs: pa.RecordBatch) -> None:
+    def _run(self, join: Join, boundary_us: int) -> None:
+        join.advance(boundary_us)
+        more = True
+        while more:
+            more = join.step(PAIRS_MAX)
+            if self._pair_condition is not None:
+                self._judge(join, self._pair_condition, pa.record_batch(join.pairs()))
+            results = join.results()
+            if results is not None:
+                self.emit_train(self._train(pa.record_batch(results)))
+
+    def _judge(self, join: Join, condition: PairCondition, pairs: pa.RecordBatch) -> None:
         if not pairs.num_rows:
-            self._join.judge(pa.nulls(0, pa.bool_()))
+            join.judge(pa.nulls(0, pa.bool_()))
             return
         columns = [
             self._sides[side].kept.take(pairs.column(side), indexes)
             for side, indexes in enumerate(condition.columns)
         ]
-        self._join.judge(condition.keep([*columns[_LEFT], *columns[_RIGHT]], pairs.num_rows))
+        join.judge(condition.keep([*columns[_LEFT], *columns[_RIGHT]], pairs.num_rows))
 
-    def _emit_results(self, results: Batch) -> None:
-        rows = pa.record_batch(results)
+    def _train(self, rows: pa.RecordBatch) -> Train:
+        """The columns of results."""
         _, times, left, right = rows.columns
         sides = self._sides
         if self._how in ("semi", "anti"):
@@ -235,7 +253,7 @@ class JoinBox(Operator):
             else:
                 theirs = sides[_RIGHT].kept.take(right, self._others[_RIGHT])
             columns = [*head, *ours[width:], *theirs]
-        self.emit_train(Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times))
+        return Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times)
 
     def _forget(self, time_us: int) -> None:
         for number, side in enumerate(self._sides):
@@ -294,6 +312,15 @@ class JoinBox(Operator):
             batch = pa.RecordBatch.from_arrays([*columns, *rows.columns[1:]], schema=side.state_schema())
             state.tables[name] = pa.Table.from_batches([batch])
 
+    def upgrade(self, state: BoxState, format: int) -> None:
+        """Format 1 had the keys apart, the rows in no order, and inner joins only."""
+        for name, side in zip(("left", "right"), self._sides, strict=True):
+            table = state.tables[name].sort_by("@position")
+            marks = pa.array([False] * table.num_rows, pa.bool_())
+            columns = [table.column(field.name).cast(field.type) for field in side.kept.schema]
+            made = [*columns, table.column("@time"), marks]
+            state.tables[name] = pa.Table.from_arrays(made, schema=side.state_schema())
+
     def load_more(self, state: BoxState) -> None:
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
             table = expect_table(state.tables, name, side.state_schema()).combine_chunks()
@@ -333,6 +360,7 @@ def make_join(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site) -
         sides=(left.schema, right.schema),
         schema=site.output.schema,
         letters=site.letters,
+        workers=site.workers,
     )
 
 

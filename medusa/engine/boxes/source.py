@@ -42,6 +42,7 @@ class SourceBox(Operator):
     """
 
     kind = "source"
+    state_format = 2
 
     def __init__(self, spec: Source, *, timed: bool = True) -> None:
         super().__init__(spec.id, inputs=1)
@@ -257,6 +258,10 @@ class SourceBox(Operator):
         state.meta["worst_late_us"] = self.worst_late_us
         state.meta["promised_us"] = self._promised_us
         self._judge.save(state)
+
+    def upgrade(self, state: BoxState, format: int) -> None:
+        """Format 1 knew no ``ahead`` and no idle sources."""
+        state.meta |= {"ahead": 0, "lifted_us": int(START_US)}
 
     def load_more(self, state: BoxState) -> None:
         for key in ("accepted", "ahead", "worst_late_us"):

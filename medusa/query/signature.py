@@ -1,0 +1,94 @@
+"""What a box is, as far as its state depends on it: kind, parameters and the columns that come in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from medusa.query.boxes import Box, Table
+from medusa.query.graph import CheckedGraph
+from medusa.query.ids import kind_of
+
+__all__ = ["differences", "signatures"]
+
+SHOWN_MAX = 60
+
+
+def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
+    """Of each box, by id: ``kind``, ``parameters`` and ``inputs``, as JSON values.
+
+    Parameters that have their default are left out, so a parameter that a later version adds changes
+    nothing. Where a box reads its rows from isn't part of it; their columns are.
+    """
+    boxes = checked.boxes
+    made: dict[str, dict[str, Any]] = {}
+    for box in checked.graph.boxes:
+        inputs = []
+        for arc in box.inputs:
+            shape = checked.shapes[arc]
+            entry: dict[str, Any] = {"columns": {field.name: field.type for field in shape.schema}}
+            entry["timed"] = shape.timed
+            origin = boxes[arc.box]
+            if isinstance(origin, Table):  # a look-up has a copy of it
+                entry["table"] = {**_parameters(origin), "updates": bool(origin.updates)}
+            inputs.append(entry)
+        made[box.id] = {"kind": kind_of(box), "parameters": _parameters(box), "inputs": inputs}
+    return made
+
+
+def _parameters(box: Box) -> dict[str, Any]:
+    plain = _plain(box)
+    return {name: value for name, value in plain.items() if name not in ("id", "inputs")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        config = type(value).__struct_config__
+        made = {} if config.tag is None else {str(config.tag_field): config.tag}
+        for field in msgspec.structs.fields(value):
+            part = getattr(value, field.name)
+            if (
+                field.default is msgspec.NODEFAULT
+                or type(part) is not type(field.default)
+                or part != field.default
+            ):
+                made[field.encode_name] = _plain(part)
+        return made
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return msgspec.to_builtins(value)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two signatures, as people say it: ``size_us: 600000000 -> 300000000``."""
+    if before["kind"] != now["kind"]:
+        return [f"it was a {before['kind']} and is a {now['kind']}"]
+    found = _changed("", before["parameters"], now["parameters"])
+    if len(before["inputs"]) != len(now["inputs"]):
+        return [*found, f"it had {len(before['inputs'])} inputs and has {len(now['inputs'])}"]
+    for number, (old, new) in enumerate(zip(before["inputs"], now["inputs"], strict=True)):
+        head = f"input {number}, " if len(now["inputs"]) > 1 else "input, "
+        found += _changed(f"{head}column ", old["columns"], new["columns"])
+        if not found and list(old["columns"]) != list(new["columns"]):
+            found.append(f"{head}order of the columns")
+        found += _changed(f"{head}table ", old.get("table", {}), new.get("table", {}))
+        if old["timed"] != new["timed"]:
+            found.append(f"{head}it has a time now" if new["timed"] else f"{head}it has no time any more")
+    return found
+
+
+def _changed(head: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{head}{name}: {_shown(old, name)} -> {_shown(new, name)}"
+        for name in [*old, *(name for name in new if name not in old)]
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    if name not in values:
+        return "not set"
+    text = msgspec.json.encode(values[name]).decode()
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
