@@ -37,7 +37,7 @@ cdef extern from "join.h" nogil:
     md_rc md_join_judge(md_join *j, const ArrowSchema *schema, const ArrowArray *mask, md_error *err)
     md_rc md_join_results(md_join *j, ArrowSchema *schema, ArrowArray *array, md_error *err)
     md_rc md_join_rows(const md_join *j, int side, ArrowSchema *schema, ArrowArray *array, md_error *err)
-    md_rc md_join_renumber(md_join *j, int side, md_error *err)
+    md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n, md_error *err)
     md_rc md_join_resume(md_join *j, int64_t boundary, md_error *err)
     int64_t md_join_held(const md_join *j, int side)
     int64_t md_join_waiting(const md_join *j, int side)
@@ -169,10 +169,17 @@ cdef class Join:
         check(md_join_rows(self._j, _side(side), &schema, &array, &err), &err)
         return own(&schema, &array)
 
-    def renumber(self, int side):
+    def renumber(self, int side, numbers=None):
+        cdef Borrowed given = None
+        cdef md_column column
         cdef md_error err
+        cdef const int64_t *at = NULL
         refuse_busy(self._busy)
-        check(md_join_renumber(self._j, _side(side), &err), &err)
+        column.length = 0
+        if numbers is not None:
+            given = borrow(numbers)
+            at = _numbers(given, &column)
+        check(md_join_renumber(self._j, _side(side), at, column.length, &err), &err)
 
     def resume(self, int64_t boundary_us):
         cdef md_error err

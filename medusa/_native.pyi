@@ -356,8 +356,8 @@ class Join:
     def rows(self, side: int) -> Batch:
         """The rows held, by number: row, time (timestamp[us, UTC]), matched."""
 
-    def renumber(self, side: int) -> None:
-        """Number the rows held anew, 0, 1, 2 ... in the order of ``rows``."""
+    def renumber(self, side: int, numbers: Any = None) -> None:
+        """Number the rows held anew, in the order of ``rows``: 0, 1, 2 ... or by these, which ascend."""
 
     def resume(self, boundary_us: int) -> None:
         """After rows of a state were added to a fresh join: go on from that boundary.

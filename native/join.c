@@ -201,17 +201,19 @@ md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struc
     return rc == MD_OK ? MD_OK : md_fail(err, rc, "out of memory");
 }
 
-md_rc md_join_renumber(md_join *j, int side, md_error *err) {
+md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n_numbers, md_error *err) {
     join_side *s = &j->sides[side];
     const join_row **found;
     int64_t n;
     if (j->stepped) return md_fail(err, MD_BADARG, "results of a step are still to be taken");
     if (wanted(s, &found, &n) != MD_OK) return md_nomem(err);
     join_row *rows = join_at(s, s->base);
-    for (int64_t i = 0; i < n; i++) rows[found[i] - rows].row = i;
-    s->last_number = n - 1;
+    bool fit = numbers == NULL || n == n_numbers;
+    for (int64_t i = 0; fit && numbers != NULL && i < n; i++) fit = numbers[i] > (i > 0 ? numbers[i - 1] : -1);
+    for (int64_t i = 0; fit && i < n; i++) rows[found[i] - rows].row = numbers != NULL ? numbers[i] : i;
+    if (fit) s->last_number = n == 0 ? -1 : numbers != NULL ? numbers[n - 1] : n - 1;
     md_free(found);
-    return MD_OK;
+    return fit ? MD_OK : md_fail(err, MD_BADARG, "one number for each row held, ascending");
 }
 
 /* Whether a row can have been held at that boundary. */

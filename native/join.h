@@ -87,8 +87,9 @@ md_rc md_join_results(md_join *j, struct ArrowSchema *schema, struct ArrowArray 
 md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struct ArrowArray *array,
                    md_error *err);
 
-/* Number the rows that a side holds anew, 0, 1, 2 ... in the order of md_join_rows. */
-md_rc md_join_renumber(md_join *j, int side, md_error *err);
+/* Number the rows that a side holds anew, in the order of md_join_rows: 0, 1, 2 ... or, where that isn't NULL, by
+ * the n numbers, which ascend from 0 on. MD_BADARG: others, or another n. */
+md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n, md_error *err);
 
 /* After rows of a state were added to a fresh join: go on from that boundary. The rows are not trusted:
  * MD_BADDATA when they can't have been held then. */

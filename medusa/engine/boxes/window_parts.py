@@ -8,6 +8,7 @@ by (window_end, first position of the group), so the rows, their order and their
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -152,35 +153,53 @@ def split_rows(split: Split, rows: pa.RecordBatch, workers: Workers | None, *, f
 
 
 def merge_batches(
-    batches: Sequence[Any], keys: Sequence[tuple[int, bool]], width: int, workers: Workers | None = None
-) -> list[pa.RecordBatch]:
+    batches: Sequence[Any],
+    keys: Sequence[tuple[int, bool]],
+    width: int,
+    workers: Workers | None = None,
+    made_of: Callable[[pa.RecordBatch], Any] = lambda batch: batch,
+) -> list[Any]:
     """Batches in order of some columns as one sequence; at most one batch for each worker.
 
     Args:
         batches: at least one, of native code or of pyarrow.
         keys: (column, whether -1 is the last) of each key.
         width: so many columns, from the first on, has the result.
+        made_of: what to give in place of a batch; called where it was merged.
     """
     columns = range(width)
-    if len(batches) == 1:
-        return [pa.record_batch(batches[0]).select(columns)]
     total = sum(batch.num_rows for batch in batches)
-    merge = Merge(batches, keys)
-    cuts = [[0] * len(batches), [batch.num_rows for batch in batches]]
-    if workers is not None and total >= PARALLEL_ROWS:
+    parallel = workers if workers is not None and total >= PARALLEL_ROWS else None
+    if len(batches) == 1:
+        only = pa.record_batch(batches[0]).select(columns)
+        edges = _edges(total, parallel)
+        pieces = [only.slice(start, stop - start) for start, stop in pairwise(edges)]
+        merged: Callable[[int], pa.RecordBatch] = pieces.__getitem__
+    else:
+        merge = Merge(batches, keys)
         largest = max(range(len(batches)), key=lambda place: batches[place].num_rows)
-        rows = batches[largest].num_rows
-        cuts[1:1] = [merge.cut(largest, rows * place // workers.count) for place in range(1, workers.count)]
-    made: list[pa.RecordBatch | None] = [None] * (len(cuts) - 1)
+        edges = _edges(batches[largest].num_rows, parallel)
+        cuts = [[0] * len(batches), [batch.num_rows for batch in batches]]
+        cuts[1:1] = [merge.cut(largest, row) for row in edges[1:-1]]
+
+        def merged(place: int) -> pa.RecordBatch:
+            return pa.record_batch(merge.rows(cuts[place], cuts[place + 1], columns))
+
+    made: list[Any] = [None] * (len(edges) - 1)
 
     def run(place: int) -> None:
-        made[place] = pa.record_batch(merge.rows(cuts[place], cuts[place + 1], columns))
+        made[place] = made_of(merged(place))
 
-    if workers is not None and len(made) > 1:
-        workers.map(run, range(len(made)))
+    if parallel is not None:
+        parallel.map(run, range(len(made)))
     else:
         run(0)
-    return [batch for batch in made if batch is not None]
+    return made
+
+
+def _edges(rows: int, workers: Workers | None) -> list[int]:
+    count = 1 if workers is None else workers.count
+    return [rows * place // count for place in range(count + 1)]
 
 
 def _aligned(parts: list[list[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
