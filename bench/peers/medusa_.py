@@ -40,8 +40,7 @@ class Engine:
     supports = frozenset({"W1", "W2", "W3", "W4", "W5"})
 
     def __init__(self, table: pa.Table, threads: int) -> None:
-        if threads != 1:  # one thread all the same, which the tables then say
-            self.version = f"{md.__version__}, one thread"
+        self.threads = threads
         self.table = table
         self.inputs: dict[str, dict[str, pa.Table]] = {
             "W4": dict(zip(("left", "right"), data.sides(table), strict=True))
@@ -49,7 +48,7 @@ class Engine:
 
     def run(self, workload: str) -> pa.Table:
         inputs = self.inputs.get(workload, {"events": self.table})
-        return md.collect(query(workload, self.table.schema), **inputs)["out"]
+        return md.collect(query(workload, self.table.schema), threads=self.threads, **inputs)["out"]
 
     def answer(self, workload: str, result: pa.Table) -> pa.Table:
         if workload == "W4":

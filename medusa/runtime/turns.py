@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 __all__ = ["OneTurn", "SharedTurns"]
 
@@ -26,25 +27,35 @@ class OneTurn:
 
 
 class SharedTurns:
-    """For runs of several threads: callers wait for each other."""
+    """For runs of several threads: callers wait for each other, first come, first served."""
 
     waits = True
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._owner: int | None = None
+        self._line: deque[object] = deque()
 
     def enter(self, wait: bool) -> bool:
         me = threading.get_ident()
         with self._changed:
             if self._owner == me:
                 return False  # from its own callback: waiting would be for ever
-            while self._owner is not None:
-                if not wait:
-                    return False
-                self._changed.wait()
+            if not wait and (self._owner is not None or self._line):
+                return False
+            self._stand_in_line()
             self._owner = me
         return True
+
+    def _stand_in_line(self) -> None:
+        place = object()
+        self._line.append(place)
+        try:
+            while self._owner is not None or self._line[0] is not place:
+                self._changed.wait()
+        finally:  # also when an interrupt ends the wait
+            self._line.remove(place)
+            self._changed.notify_all()
 
     def leave(self) -> None:
         with self._changed:
@@ -54,11 +65,9 @@ class SharedTurns:
 
     def pause(self) -> None:
         """Let others work; returns, with the turn again, after one of them has had his."""
-        me = threading.get_ident()
         with self._changed:
             self._owner = None
             self._changed.notify_all()
             self._changed.wait()
-            while self._owner is not None:
-                self._changed.wait()
-            self._owner = me
+            self._stand_in_line()
+            self._owner = threading.get_ident()
