@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def from_first(batches: list[pa.RecordBatch], first: int, accepted: int, source: str) -> list[pa.RecordBatch]:
     if isinstance(first, bool) or not isinstance(first, int) or first < 0:
         raise DataError(
-            f"source {source!r}: first is the number of a row, got {first!r}", code="data.argument"
+            f"source {source!r}: first is the number of a row, got {first!r:.80}", code="data.argument"
         )
     if first > accepted:
         raise DataError(
@@ -52,7 +52,7 @@ def boundary_time_us(time: object, source: str, what: str = "a boundary") -> int
         found = read_timestamp(time)
     if found is None or not START_US < found < END_US:
         raise DataError(
-            f"source {source!r}: {time!r} is no time for {what}",
+            f"source {source!r}: {time!r:.80} is no time for {what}",
             hint='microseconds since 1970, a datetime, or text such as "2026-03-01 12:00:00"',
             code="data.time",
         )

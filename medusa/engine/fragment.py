@@ -71,7 +71,7 @@ class Fragment:
         workers: Workers | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
-            raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r}', code="query.on_error")
+            raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
         checked = self._checked = check_graph(graph)
         self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
@@ -111,7 +111,7 @@ class Fragment:
         Raises:
             DataError: there is none; says which there are.
         """
-        found = self.sources.get(name)
+        found = self.sources.get(name) if isinstance(name, str) else None
         if found is None:
             raise _unknown("source", name, self.sources, self.graph.name)
         return found
@@ -122,7 +122,7 @@ class Fragment:
         Raises:
             DataError: there is none; says which there are.
         """
-        found = self.sinks.get(name)
+        found = self.sinks.get(name) if isinstance(name, str) else None
         if found is None:
             raise _unknown("sink", name, self.sinks, self.graph.name)
         return found
@@ -406,5 +406,5 @@ def _refuse_ended(box: SourceBox) -> None:
 
 def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:
     return DataError(
-        f"query {query!r} has no {kind} {name!r}", hint=did_you_mean(str(name), known), code=f"data.{kind}"
+        f"query {query!r} has no {kind} {name!r:.80}", hint=did_you_mean(str(name), known), code=f"data.{kind}"
     )

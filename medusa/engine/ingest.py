@@ -51,7 +51,7 @@ def normalise(data: Any, schema: Schema, *, extra: str = "refuse", source: str =
             converted without loss; names source, column, expected type, and what came.
     """
     if extra not in ("refuse", "ignore"):
-        raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r}", code="data.argument")
+        raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
     target = _arrow_schema(schema)
     if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
         _validate(data, source)

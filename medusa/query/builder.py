@@ -192,6 +192,7 @@ class Query:
 
     @property
     def name(self) -> str:
+        """The name that the query was given."""
         return self._name
 
     @property
@@ -288,7 +289,7 @@ class Query:
         Raises:
             QueryError: there is no such box.
         """
-        if name in self._boxes and not isinstance(self._boxes[name], Sink):
+        if isinstance(name, str) and name in self._boxes and not isinstance(self._boxes[name], Sink):
             return Stream(self, Input(name))
         from medusa.query.suggest import did_you_mean
 

@@ -113,7 +113,7 @@ def check_reference(function: Function, *, what: str) -> None:
         )
     if type(version) is not int or not 1 <= version <= VERSION_MAX:
         raise QueryError(
-            f"{what}: the version of {name!r} is a whole number from 1, got {version!r}",
+            f"{what}: the version of {name!r} is a whole number from 1, got {version!r:.80}",
             code="query.function",
         )
 

@@ -122,7 +122,7 @@ def _check_time(box: Source, name: str, types: Mapping[str, str], label: str, *,
     type = types[name]
     if is_integer(type):
         if box.unit not in SOURCE_UNITS:
-            came = f", got {box.unit!r}" if box.unit is not None else ""
+            came = f", got {box.unit!r:.60}" if box.unit is not None else ""
             raise QueryError(
                 f'{label}: the {what} column {name!r} is {type} and needs unit="s", "ms", "us" or "ns"{came}',
                 code="query.unit",

@@ -292,7 +292,7 @@ def _run(
 def _workers(threads: Any) -> ThreadWorkers | None:
     """Threads that begin with the first work that is large enough to be split; None: one is enough."""
     if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
-        raise QueryError(f"threads={threads!r}: 1 to {THREADS_MAX}", code="query.threads")
+        raise QueryError(f"threads={threads!r:.80}: 1 to {THREADS_MAX}", code="query.threads")
     return ThreadWorkers(threads) if threads > 1 else None
 
 
