@@ -261,7 +261,7 @@ md_rc md_row_runs(const uint64_t *old_rows, int64_t n_old, const uint64_t *new_r
         /* A fresh row most often replaces the one that stood there. */
         guess = start < 0 ? guess + 1 : start + 1;
         if (start < 0) start = n_old + fresh++;
-        if (count > 0 && made[2 * count - 2] + made[2 * count - 1] == start) {
+        if (count > 0 && start != n_old && made[2 * count - 2] + made[2 * count - 1] == start) {
             made[2 * count - 1]++;
             continue;
         }

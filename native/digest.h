@@ -24,7 +24,7 @@ md_rc md_row_digests(const struct ArrowSchema *schema, const struct ArrowArray *
  *
  * *runs becomes *n_runs pairs (start, length), to be ended by md_free: the new table is, run by run, the
  * rows start .. start + length of [ the old rows | the fresh rows ], where the fresh rows are those new
- * ones that stand nowhere in the old table, in their order:
+ * ones that stand nowhere in the old table, in their order; no run has rows of both:
  *
  *     old  A B C D      new  B C x D      runs (1, 2) (4, 1) (3, 1)      fresh  x
  *

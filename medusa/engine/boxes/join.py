@@ -313,9 +313,12 @@ class JoinBox(Operator):
             state.tables[name] = pa.Table.from_batches([batch])
 
     def upgrade(self, state: BoxState, format: int) -> None:
-        """Format 1 had the keys apart, the rows in no order, and inner joins only."""
+        """Format 1 had the keys apart, the rows in no order (some were gone already), and inner joins only."""
+        oldest_us = min(state.meta["inputs_us"]) - (self._within_us or 0)
         for name, side in zip(("left", "right"), self._sides, strict=True):
             table = state.tables[name].sort_by("@position")
+            times = as_int64(table.column("@time").combine_chunks().cast(TIME))
+            table = table.filter(pa.array(times >= oldest_us))
             marks = pa.array([False] * table.num_rows, pa.bool_())
             columns = [table.column(field.name).cast(field.type) for field in side.kept.schema]
             made = [*columns, table.column("@time"), marks]
