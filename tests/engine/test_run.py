@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,17 @@ class TestPush:
         assert [e.first_seq for e in elements if isinstance(e, Train)] == [0, 2]
         assert [e.time_us for e in elements if isinstance(e, Boundary)] == [2_000_000, 3_000_000]
         assert elements[2].times.to_pylist()[0].second == 3
+
+    def test_rows_not_yet_taken_keep_their_numbers_in_a_checkpoint(self, tmp_path: Path) -> None:
+        with md.start(counting(slack=0), checkpoint=tmp_path / "c") as run:
+            run.push("cars", rows(1))
+            assert run.take("fast").num_rows == 1
+            run.push("cars", rows(2))
+            run.push("cars", rows(3))
+        with md.restore(tmp_path / "c") as run:
+            assert run.taken("fast") == 1
+            held = [e for e in run.take("fast", changes=True) if isinstance(e, Train)]
+        assert [(e.first_seq, len(e)) for e in held] == [(1, 1), (2, 1)]
 
     def test_large_batches_are_cut_and_small_tables_joined(self) -> None:
         with md.start(counting()) as run:

@@ -116,6 +116,23 @@ def test_numbers_too(name: str, value: Any) -> None:
         Fragment.restore(q.graph, files)
 
 
+def test_a_row_expires_after_its_time_and_not_at_it() -> None:
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, slack=0) for name in "ab")
+    acc = q.table("acc", key="k", schema=ACCOUNT, expire=100)
+    q.sink("u", a.update(acc, set={"n": "n"}))
+    q.sink("found", b.lookup(acc, name="l"))
+    fragment = Fragment(q.graph)
+    fragment.feed("a", Train(batch=rows(3)))
+    for boundary in (103, 104):  # whatever is forgotten by now
+        for source in "ab":
+            fragment.promise(source, boundary)
+        fragment.feed("b", Train(batch=rows(boundary).set_column(1, "k", pa.array([0], pa.int64()))))
+    fragment.finish()
+    found = [e.batch for e in fragment.drain("found") if isinstance(e, Train)]
+    assert pa.Table.from_batches(found)["n_right"].to_pylist() == [3, None]
+
+
 def test_expired_rows_leave_nothing() -> None:
     q = md.Query("q")
     a = q.source("a", SCHEMA, slack=5)
