@@ -1,4 +1,4 @@
-"""``make docs``: the pages of docs/ and the reference of every module, as HTML in one folder.
+"""``make docs``: the pages of docs/ and the reference, as HTML in one folder.
 
 Usage: python docs/make.py OUTPUT
 """
@@ -12,14 +12,24 @@ import sys
 from pathlib import Path
 
 import markdown2
-import pdoc
+from reference import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ["fenced-code-blocks", "tables", "header-ids", "cuddled-lists"]
+NAV = {
+    "Medusa": "index.html",
+    "Guide": "guide.html",
+    "Windows": "guide-windows.html",
+    "Streams": "guide-streams.html",
+    "Running": "guide-running.html",
+    "All pages": "contents.html",
+    "Reference": "reference.html",
+}
 STYLE = (
     "body{max-width:54rem;margin:2rem auto;padding:0 1rem;font:16px/1.55 system-ui,sans-serif;color:#1b1f24}"
     "pre,code{background:#f4f5f7;font:14px/1.45 ui-monospace,monospace}pre{padding:.8rem;overflow:auto}"
     "table{border-collapse:collapse}td,th{border:1px solid #d5d9de;padding:.25rem .6rem;text-align:left}"
+    "img{max-width:100%}h3{border-top:1px solid #d5d9de;padding-top:.8rem}"
     "nav{border-bottom:1px solid #d5d9de;padding-bottom:.5rem}nav a{margin-right:1rem}"
 )
 
@@ -34,24 +44,53 @@ def title_of(markdown: str, path: Path) -> str:
     return found[1] if found else path.stem
 
 
-def main(out: Path) -> None:
+def built(out: Path, page_path: Path, link: str, names: dict[Path, str]) -> str:
+    """Where a link of a page leads in what is built; files that aren't pages are copied there."""
+    target, hash_, anchor = link.partition("#")
+    if "://" in link or not target:
+        return link
+    path = (page_path.parent / target).resolve()
+    if path in names:
+        return names[path] + hash_ + anchor
+    docs = ROOT / "docs"
+    where = path.relative_to(docs) if path.is_relative_to(docs) else Path("files") / path.relative_to(ROOT)
+    if path.is_dir():
+        shutil.copytree(path, out / where, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        (out / where).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, out / where)
+    return where.as_posix()
+
+
+def main(out: Path, *, modules: bool = True) -> None:
+    """Make all pages; ``modules``: and those of every module, by pdoc."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    pages = {ROOT / "README.md": "index.html"}
-    pages |= {path: f"{path.stem}.html" for path in sorted((ROOT / "docs").glob("*.md"))}
-    texts = {path: path.read_text(encoding="utf-8") for path in pages}
-    nav = " ".join(
-        f'<a href="{pages[path]}">{html.escape(title_of(text, path))}</a>' for path, text in texts.items()
-    )
-    nav += ' <a href="reference/medusa.html">Reference</a>'
+    names = {ROOT / "README.md": "index.html"}
+    names |= {path: f"{path.stem}.html" for path in sorted((ROOT / "docs").glob("*.md"))}
+    texts = {path: path.read_text(encoding="utf-8") for path in names}
+    names[ROOT / "docs" / "reference.md"] = "reference.html"
+    texts[ROOT / "docs" / "reference.md"] = reference()
+    nav = " ".join(f'<a href="{target}">{title}</a>' for title, target in NAV.items())
+    if modules:
+        nav += ' <a href="reference/medusa.html">Modules</a>'
     for path, text in texts.items():
         body = str(markdown2.markdown(text, extras=EXTRAS))
-        # Links between the pages: docs/x.md and x.md are both x.html here.
-        body = re.sub(r'href="(?:docs/)?([\w-]+)\.md(#[^"]*)?"', r'href="\1.html\2"', body)
-        (out / pages[path]).write_text(page(title_of(text, path), nav, body), encoding="utf-8")
-    pdoc.render.configure(docformat="google")
-    pdoc.pdoc("medusa", "!medusa._native", output_directory=out / "reference")
-    print(f"{len(pages)} pages and the reference: {out / 'index.html'}")
+        body = re.sub(
+            r'(href|src)="([^"]*)"',
+            lambda found, path=path: f'{found[1]}="{built(out, path, found[2], names)}"',
+            body,
+        )
+        body = body.replace(
+            "the reference (<code>make docs</code>)", 'the <a href="reference.html">reference</a>'
+        )
+        (out / names[path]).write_text(page(title_of(text, path), nav, body), encoding="utf-8")
+    if modules:
+        import pdoc
+
+        pdoc.render.configure(docformat="google")
+        pdoc.pdoc("medusa", "!medusa._native", output_directory=out / "reference")
+    print(f"{len(names)} pages, the reference among them: {out / 'index.html'}")
 
 
 if __name__ == "__main__":
