@@ -203,18 +203,27 @@ cdef Batch own_flat(const char *format, ArrowArray *array):
     return own(&schema, array)
 
 
-cdef int pick(Borrowed rows, Borrowed times, const int *positions, int count, ArrowSchema **fields,
-              ArrowArray **columns) except -1:
-    """Some columns of a batch, by their positions, and its times (-1); nothing is copied."""
+cdef struct Picked:
+    ArrowSchema schema
+    ArrowArray array
+    ArrowSchema *fields[256]
+    ArrowArray *columns[256]
+
+
+cdef int pick(Borrowed rows, Borrowed times, const int *positions, int count, Picked *out) except -1:
+    """Some columns of a batch, by their positions, and its times (-1), as a struct; nothing is copied."""
     if rows.array.offset != 0:
         raise ValueError("a batch whose struct has an offset")
     for i in range(count):
         if positions[i] < 0:
             if times is None or times.array.length != rows.array.length:
                 raise ValueError("as many times as rows are wanted")
-            fields[i], columns[i] = times.schema, times.array
+            out.fields[i], out.columns[i] = times.schema, times.array
         elif positions[i] < rows.array.n_children and rows.schema.n_children == rows.array.n_children:
-            fields[i], columns[i] = rows.schema.children[positions[i]], rows.array.children[positions[i]]
+            out.fields[i], out.columns[i] = rows.schema.children[positions[i]], rows.array.children[positions[i]]
         else:
             raise ValueError(f"no column {positions[i]}")
+    out.schema, out.array = rows.schema[0], rows.array[0]
+    out.schema.children, out.schema.n_children = out.fields, count
+    out.array.children, out.array.n_children = out.columns, count
     return 0

@@ -109,10 +109,9 @@ cdef class Program:
         """(Batch of the outputs, rows behind each filter); None where a row failed."""
         cdef Borrowed source, hidden = None
         cdef md_error err
-        cdef ArrowSchema schema, picked_schema
-        cdef ArrowArray array, picked
-        cdef ArrowSchema *fields[256]
-        cdef ArrowArray *columns[256]
+        cdef ArrowSchema schema
+        cdef ArrowArray array
+        cdef Picked picked
         cdef const ArrowSchema *wanted_schema
         cdef const ArrowArray *wanted
         cdef int64_t kept[4096]
@@ -124,11 +123,8 @@ cdef class Program:
                 hidden = borrow(times)
             wanted_schema, wanted = source.schema, source.array
             if self._picks:
-                pick(source, hidden, self._positions, self._count, fields, columns)
-                picked_schema, picked = source.schema[0], source.array[0]
-                picked_schema.children, picked_schema.n_children = fields, self._count
-                picked.children, picked.n_children = columns, self._count
-                wanted_schema, wanted = &picked_schema, &picked
+                pick(source, hidden, self._positions, self._count, &picked)
+                wanted_schema, wanted = &picked.schema, &picked.array
             if wanted.length < MANY_ROWS:
                 rc = md_program_run(self._p, wanted_schema, wanted, &schema, &array, kept, &err)
             else:

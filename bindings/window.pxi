@@ -94,6 +94,8 @@ cdef class Window:
     """Groups and accumulators of a tumbling or sliding window, in panes."""
 
     cdef md_window *_w
+    cdef int _picked[256]
+    cdef int _count
     cdef bint _busy
 
     def __cinit__(self, *, int64_t size_us, int64_t advance_us, keys, inputs, aggregates, stage="whole",
@@ -127,18 +129,33 @@ cdef class Window:
     def __dealloc__(self):
         md_window_free(self._w)
 
-    def add(self, rows):
+    def read_from(self, positions):
+        if len(positions) > 256:
+            raise ValueError("at most 256 columns")
+        for i, position in enumerate(positions):
+            self._picked[i] = position
+        self._count = len(positions)
+
+    def add(self, rows, times=None):
         cdef Borrowed source
         cdef md_error err
         cdef md_rc rc
+        cdef Picked picked
+        cdef const ArrowSchema *schema
+        cdef const ArrowArray *array
         enter(&self._busy)
         try:
             source = borrow(rows)
-            if source.array.length < 256:
-                rc = md_window_add(self._w, source.schema, source.array, &err)
+            schema, array = source.schema, source.array
+            if times is not None:
+                hidden = borrow(times)
+                pick(source, hidden, self._picked, self._count, &picked)
+                schema, array = &picked.schema, &picked.array
+            if array.length < 256:
+                rc = md_window_add(self._w, schema, array, &err)
             else:
                 with nogil:
-                    rc = md_window_add(self._w, source.schema, source.array, &err)
+                    rc = md_window_add(self._w, schema, array, &err)
             check(rc, &err)
         finally:
             self._busy = False

@@ -102,7 +102,10 @@ class Window:
     def add_part(self, split: Split, part: int) -> None:
         """``add`` of the rows of one part of a split that has run over its whole batch."""
 
-    def add(self, rows: Any) -> None:
+    def read_from(self, positions: Sequence[int]) -> None:
+        """Where the columns of ``add(rows, times)`` stand in a batch; -1: its times."""
+
+    def add(self, rows: Any, times: Any = None) -> None:
         """Take rows.
 
         ``whole`` and ``partial``: columns time (int64 or timestamp[us]; no nulls), keys, inputs,

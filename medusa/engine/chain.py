@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from medusa._native import Batch
 from medusa.elements import Kind, Train
 from medusa.engine.boxes.aggregate import AggregateBox
 from medusa.engine.boxes.base import Operator
@@ -60,7 +61,7 @@ class Chain:
                 return
         self._one_by_one(train)
 
-    def _hand_on(self, train: Train, batch: pa.RecordBatch, kept: list[int]) -> None:
+    def _hand_on(self, train: Train, batch: Batch, kept: list[int]) -> None:
         rows, passed = len(train), 0
         for box, filters in zip(self._rows, self._filters, strict=True):
             if box is not self._rows[0]:
@@ -76,7 +77,7 @@ class Chain:
             self._window.rows_in += rows
             self._window.add(batch)
             return
-        columns = batch.columns
+        columns = pa.record_batch(batch).columns
         times = columns.pop(0) if self._timed else None
         arrays = [narrow(column, type) for column, type in zip(columns, self._types, strict=True)]
         self._rows[-1].emit_train(

@@ -73,6 +73,10 @@ class Columns:
 
     _single: Callable[..., object] | None = None
 
+    def positions(self) -> list[int] | None:
+        """Where the columns stand in the input, if all of them are taken as they are."""
+        return self._plain
+
     def compute(self, train: Train) -> tuple[Train, list[pa.Array]]:
         """The train without rows that failed, and one array per expression for the others."""
         whole, arrays, _ = self.compute_indexed(train)

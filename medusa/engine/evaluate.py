@@ -289,7 +289,7 @@ class Evaluator:
         if self._native is not None and batch.num_rows >= NATIVE_ROWS:
             native = self._native.run(batch, times)
             if native is not None:
-                return Evaluated(native[0].column(0), None, _no_error)
+                return Evaluated(pa.record_batch(native[0]).column(0), None, _no_error)
         values, failures = self._program.run(batch, times)
         made = as_array(values[self._root], batch.num_rows)
         failed = failures.get(self._root)
@@ -381,7 +381,7 @@ def compile_projection(
         made = None if native is None else native.run(batch, times)
         if made is None:
             return None
-        fresh = iter(made[0].columns)
+        fresh = iter(pa.record_batch(made[0]).columns)
         arrays = [batch.column(taken[at]) if at in taken else next(fresh) for at in range(len(names))]
         return Projection(arrays, None, _no_error)
 

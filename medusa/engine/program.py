@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from medusa._native import Program
+from medusa._native import Batch, Program
 from medusa.query.check import Analysis, Step, analyse
 from medusa.query.convert import float_of
 from medusa.query.expression import Expression, Literal, Named
@@ -153,15 +153,11 @@ class Part:
     program: Program
     timed: bool
 
-    def run(self, batch: pa.RecordBatch, times: pa.Array | None) -> tuple[pa.RecordBatch, list[int]] | None:
+    def run(self, batch: pa.RecordBatch, times: pa.Array | None) -> tuple[Batch, list[int]] | None:
         """Outputs and the rows behind each filter; None: a row failed, or there is no time to read."""
-        if self.timed:
-            if times is None:
-                return None
-            made = self.program.run(batch, times)
-        else:
-            made = self.program.run(batch)
-        return None if made is None else (pa.record_batch(made[0]), made[1])
+        if not self.timed:
+            return self.program.run(batch)
+        return None if times is None else self.program.run(batch, times)
 
 
 class _Translation:

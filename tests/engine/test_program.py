@@ -145,7 +145,7 @@ def test_a_program_gives_what_the_kernels_give(
     if made is None:
         return
     assert expected.failed is None or expected.failed.true_count == 0
-    got = made[0].column(0)
+    got = pa.record_batch(made[0]).column(0)
     got.validate(full=True)
     assert same_bits(got, expected.values)
 

@@ -275,9 +275,14 @@ def test_columns_reach_native_code_without_a_copy(monkeypatch: pytest.MonkeyPatc
         def __init__(self, **options: Any) -> None:
             self._window = real(**options)
 
-        def add(self, rows: pa.RecordBatch) -> None:
-            seen.append(tuple(column.buffers()[1].address for column in rows.columns))
-            self._window.add(rows)
+        def read_from(self, positions: list[int]) -> None:
+            self._positions = positions
+            self._window.read_from(positions)
+
+        def add(self, rows: pa.RecordBatch, times: pa.Array) -> None:
+            columns = [times if place < 0 else rows.column(place) for place in self._positions]
+            seen.append(tuple(column.buffers()[1].address for column in columns))
+            self._window.add(rows, times)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._window, name)

@@ -25,7 +25,7 @@ from medusa.ports import Workers
 from medusa.query.boxes import Aggregate, AggregateCall, Schema
 from medusa.query.expression import Expression, Named
 from medusa.query.shape import types_of
-from medusa.query.types import is_decimal, schema_to_arrow
+from medusa.query.types import is_decimal, schema_to_arrow, to_arrow
 
 __all__ = ["AggregateBox", "CombineBox"]
 
@@ -86,8 +86,18 @@ class AggregateBox(Operator):
             aggregates=calls.native,
             stage=spec.stage,
         )
+        # Columns that are as the window wants them go there without a batch made of them.
+        self._direct: Window | None = None
+        plain = self._columns.positions()
+        same = all(native_arrow(type) == to_arrow(type) for type in self._types)
+        if isinstance(self._window, Window) and plain is not None and same and not users:
+            self._direct = self._window
+            self._direct.read_from([-1, *plain])
 
     def on_train(self, input: int, train: Train) -> None:
+        if self._direct is not None and train.late is None:
+            self._direct.add(train.batch, train.times)
+            return
         kept = on_time_rows(train)
         self.late += len(train) - len(kept)
         whole, arrays = self._columns.compute(kept)
@@ -103,7 +113,7 @@ class AggregateBox(Operator):
         """What ``add`` wants behind the times; None where aggregates of users want more."""
         return None if self._users is not None else self._named
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch | Batch) -> None:
         """Take rows that are in time: their times, then the native columns, widened."""
         self._window.add(rows)
 
