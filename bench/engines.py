@@ -15,8 +15,11 @@ events came one by one (they would have to run again); more than one machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -25,22 +28,32 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, machine, report
+from bench.peers import install
 from bench.worker import MODULES
 from bench.workloads import WORKLOADS, Workload, difference, reference
 
 BATCH_PEERS = ("polars", "polars-streaming", "duckdb", "datafusion")
-STREAMING_PEERS = ("streamz", "bytewax", "ubik-sql")
+STREAMING_PEERS = tuple(install.NEEDS)
+LIMIT_S = 120.0  # for one answer of a worker
 
 
 class Contestant:
     """A worker process; every method blocks until it has answered."""
 
-    def __init__(self, engine: str, workload: str, path: Path, threads: int) -> None:
+    def __init__(
+        self, engine: str, workload: str, path: Path, threads: int, limit_s: float = LIMIT_S
+    ) -> None:
         self.engine = engine
+        self.limit_s = limit_s
         self.runs: list[dict[str, Any]] = []
         self.trouble = ""
+        self.version = "?"
+        python = install.python(engine)
+        if python is None:
+            self.trouble = f"not installed: python -m bench.peers.install {engine}"
+            return
         command = [
-            sys.executable,
+            python,
             "-m",
             "bench.worker",
             engine,
@@ -49,8 +62,14 @@ class Contestant:
             "--threads",
             str(threads),
         ]
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in close()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            start_new_session=True,  # so that what it starts ends with it
         )
         hello = self.hear()
         self.version = hello.get("version", "?")
@@ -59,10 +78,17 @@ class Contestant:
 
     def hear(self) -> dict[str, Any]:
         assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], self.limit_s)
+        if not ready:
+            self.trouble = f"no answer within {self.limit_s:.0f} s"
+            self.kill()
+            return {}
         line = self.process.stdout.readline()
         if not line:
-            _, errors = self.process.communicate()
-            self.trouble = (errors.strip().splitlines() or ["ended without a word"])[-1]
+            self.process.wait()
+            self.errors.seek(0)
+            said = [text for text in self.errors.read().splitlines() if text.strip()]
+            self.trouble = (said or ["ended without a word"])[-1].strip()[:200]
             return {}
         return dict(json.loads(line))
 
@@ -82,16 +108,30 @@ class Contestant:
         """Run once, unrecorded, and compare; an engine that is wrong takes no part in the figures."""
         path = folder / f"{self.engine}.arrow"
         if self.ask("run") and self.ask(f"answer {path}"):
-            self.trouble = difference(workload.name, data.load(path), wanted)
+            got = data.load(path)
+            self.trouble = difference(workload.name, got, wanted)
+            self.trouble = self.trouble and f"inexact: {self.trouble}"
+            if self.trouble and len(got) != len(wanted):
+                self.trouble = f"inexact: {len(got) / len(wanted):.1%} of the rows"
             path.unlink()
 
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        if hasattr(self, "process"):
+            self.kill()
+            for stream in (self.process.stdin, self.process.stdout, self.errors):
+                with contextlib.suppress(BrokenPipeError):
+                    assert stream is not None
+                    stream.close()
 
 
-def contest(workload: Workload, engines: list[str], rows: int, rounds: int, threads: int) -> dict[str, Any]:
+def contest(
+    workload: Workload, engines: list[str], rows: int, rounds: int, threads: int, limit_s: float = LIMIT_S
+) -> dict[str, Any]:
     """All engines on one workload: figures per engine."""
     with tempfile.TemporaryDirectory(prefix="medusa-bench-") as name:
         folder = Path(name)
@@ -104,7 +144,7 @@ def contest(workload: Workload, engines: list[str], rows: int, rounds: int, thre
         contestants: list[Contestant] = []
         try:
             for engine in engines:
-                contestants.append(Contestant(engine, workload.name, path, threads))
+                contestants.append(Contestant(engine, workload.name, path, threads, limit_s))
                 contestants[-1].check(workload, wanted, folder)
                 print(f"  {engine}: {contestants[-1].trouble or 'exact'}", file=sys.stderr, flush=True)
             for number in range(rounds):

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-GOALS = {"W1": 2.0, "W2": 1.5, "W3": 0.3, "W4": 2.0, "W5": 4.0}
+GOALS = {"W1": 3.0, "W2": 2.5, "W3": 1.0, "W4": 1.0, "W5": 4.0}
 """Medusa over the best of polars, DuckDB and DataFusion, events per CPU second, one thread."""
 
 BATCH = ("polars", "polars-streaming", "duckdb", "datafusion")

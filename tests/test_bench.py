@@ -95,7 +95,7 @@ def found(speed: float) -> dict[str, Any]:
 
 def test_the_table_shows_ratio_and_trouble(tmp_path: Path) -> None:
     text = report.engines_table(found(4e6))
-    assert "Medusa / best batch engine (duckdb): **2.00** (goal 2.0)" in text
+    assert "Medusa / best batch engine (duckdb): **2.00** (goal 3.0)" in text
     assert "99 rows instead of 100" in text
     report.engines_plot(found(4e6), tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text().count("<svg") == 1

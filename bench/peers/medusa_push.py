@@ -19,7 +19,7 @@ class Engine(medusa_.Engine):
 
     def run(self, workload: str) -> pa.Table:
         taken = []
-        with md.start(medusa_.query(workload, self.table.schema)) as run:
+        with md.start(medusa_.query(workload, self.table.schema), threads=self.threads) as run:
             for source, batch in self.pairs if workload == "W4" else self.batches:
                 run.push(source, batch)
                 taken.append(run.take("out"))
