@@ -8,6 +8,7 @@ Anything else that escapes from Medusa is a bug of ours.
 from __future__ import annotations
 
 __all__ = [
+    "CheckpointWarning",
     "ConfigError",
     "ContractError",
     "DataError",

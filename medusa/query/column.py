@@ -101,12 +101,15 @@ class Expr:
         return _call("is_distinct_from", self, other)
 
     def is_null(self) -> Expr:
+        """Whether it is null: never null itself."""
         return _call("is_null", self)
 
     def is_not_null(self) -> Expr:
+        """Whether it isn't null: never null itself."""
         return _call("is_not_null", self)
 
     def is_nan(self) -> Expr:
+        """Whether it is NaN; null of null."""
         return _call("is_nan", self)
 
     # -- logic --

@@ -33,6 +33,7 @@ class StreamBase:
 
     @property
     def query(self) -> Query:
+        """The query that it belongs to."""
         return self._query
 
     @property

@@ -38,10 +38,12 @@ class KeyedTable:
 
     @property
     def query(self) -> Query:
+        """The query that it belongs to."""
         return self._query
 
     @property
     def name(self) -> str:
+        """Its name in the query."""
         return self._name
 
     @property

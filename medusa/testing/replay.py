@@ -40,9 +40,11 @@ class ManualClock:
         self._us = start_us
 
     def now_us(self) -> int:
+        """Microseconds since 1970, as far as it has been moved."""
         return self._us
 
     def monotonic_us(self) -> int:
+        """The same: it never goes back."""
         return self._us
 
     def advance(self, length: Duration) -> None:
@@ -127,6 +129,7 @@ class Replay:
             raise Aborted(f"source {self.source!r} broke off after {end} rows, as it was asked to")
 
     def push(self, run: Any, step: _Step) -> None:
+        """Push one step, numbered unless the replay isn't."""
         if self._numbered:
             run.push(self.source, step.rows, first=step.first)
         else:

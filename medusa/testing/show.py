@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,15 +29,13 @@ def show(changes: Iterable[Element] | pa.Table, *, limit: int = 100) -> str:
     and key comes, or a boundary beyond its time), ``-`` a boundary. Times are in UTC; null is empty.
 
     Args:
-        changes: elements, or a table, whose rows are final.
+        changes: elements, or a table, whose rows are final and numbered from 0.
         limit: lines at most; the rest is counted.
 
     Returns:
         The text, without a newline at its end; the same elements give the same text.
     """
-    elements = (
-        [Train(batch=batch) for batch in changes.to_batches()] if isinstance(changes, pa.Table) else changes
-    )
+    elements = _trains(changes) if isinstance(changes, pa.Table) else changes
     header: list[str] = []
     lines: list[tuple[str, str, list[str] | str]] = []
     more = 0
@@ -55,6 +53,13 @@ def show(changes: Iterable[Element] | pa.Table, *, limit: int = 100) -> str:
         more += len(made[room:])
         lines += made[:room]
     return "\n".join(_layout(header, lines) + ([f"... {more:,} more"] if more else []))
+
+
+def _trains(table: pa.Table) -> Iterator[Train]:
+    first = 0
+    for batch in table.to_batches():
+        yield Train(batch=batch, first_seq=first)
+        first += batch.num_rows
 
 
 def _rows(train: Train, limit: int) -> list[tuple[str, str, list[str] | str]]:

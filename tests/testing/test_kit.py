@@ -62,6 +62,8 @@ def test_an_update_stream_as_a_table() -> None:
 def test_values_as_people_read_them() -> None:
     mixed = pa.table({"t": ["x\ny", None], "f": [0.5, float("nan")], "b": [True, None], "z": [b"\0", b""]})
     assert testing.show(mixed) == "  # t    f   b    z\n+ 0 x\\ny 0.5 true b'\\x00'\n+ 1      nan      b''"
+    pieces = pa.concat_tables([mixed.slice(1), mixed.slice(1)]).select(["f"])
+    assert testing.show(pieces) == "  # f\n+ 0 nan\n+ 1 nan"
     assert testing.show([]) == ""
     assert testing.show([Boundary(0), Undo(3)]) == "-   boundary 1970-01-01 00:00:00 UTC\n?   Undo"
     assert testing.show(table(1_000), limit=2).splitlines()[-1] == "... 998 more"
