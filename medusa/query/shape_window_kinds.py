@@ -125,7 +125,8 @@ def _results(calls: Sequence[AggregateCall], row: Shape, label: str, *, lags: bo
         if call.function == LAG:
             made.append(Field(call.name, _lag_type(call, arg_type, what, lags=lags)))
         else:
-            made.append(Field(call.name, result_type(call, arg_type, box=label)))
+            more = tuple(expression_type(each, row, box=what) for each in call.more or ())
+            made.append(Field(call.name, result_type(call, arg_type, box=label, more=more)))
     return made
 
 
@@ -134,6 +135,8 @@ def _lag_type(call: AggregateCall, arg_type: str | None, what: str, *, lags: boo
         raise QueryError(
             f"{what}: lag is for running(...)", hint="md.first or md.last", code="query.aggregate"
         )
+    if call.version is not None or call.more is not None:
+        raise QueryError(f"{what}: lag takes one argument and no version", code="query.aggregate")
     if arg_type is None or arg_type == "null":
         raise QueryError(f"{what}: lag needs a column", hint='md.lag("column")', code="query.aggregate")
     if type(call.parameter) is not int or not 1 <= call.parameter <= LAG_MAX:

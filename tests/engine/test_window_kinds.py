@@ -22,12 +22,11 @@ from tests.engine.test_properties import Driver, close_to
 from tests.oracle.query import Push, answer
 
 EXAMPLES = 60
-OURS = [a for a in AGGREGATES if a not in ("upper", "usual", "near")]
 SIZES = [(1, 1), (2, 2), (3, 1), (4, 2), (5, 3), (3, 3), (7, 2)]
 
 
 def aggregates(draw: st.DrawFn) -> dict[str, str]:
-    names = draw(st.lists(st.sampled_from(sorted(OURS)), min_size=1, max_size=4, unique=True))
+    names = draw(st.lists(st.sampled_from(sorted(AGGREGATES)), min_size=1, max_size=4, unique=True))
     return {name: AGGREGATES[name] for name in names}
 
 
@@ -323,7 +322,7 @@ def test_many_windows_at_once(size: tuple[int, int]) -> None:
         {"ts": 3 * i, "k": rng.randrange(3), "v": rng.randrange(40) / 4, "s": rng.choice("abc"), "n": i // 3}
         for i in range(200)
     ]
-    calls = {name: AGGREGATES[name] for name in OURS}
+    calls = AGGREGATES
     q = md.Query("q")
     source = q.source("a", SCHEMA, time="ts", slack=0)
     q.sink("rows", source.group_by("k").window_rows(*size).aggregate(calls))
