@@ -447,9 +447,10 @@ def heavy_when_loaded(sources: list[Source]) -> list[str]:
 
 
 def unused(sources: list[Source]) -> list[str]:
-    """Modules that nothing in the package names."""
+    """Modules that nothing in the package or in the examples names."""
     graph = import_graph(sources)
-    typed = {found.name for source in sources if source.is_package_code for found in source.imports}
+    users = [each for each in sources if each.is_package_code or each.path.startswith("examples/")]
+    typed = {found.name for source in users if source.path.endswith(".py") for found in source.imports}
     typed |= {name.rpartition(".")[0] for name in typed}
     used = set().union(*graph.values(), typed)
     public = "".join(source.text for source in sources if source.path == "medusa/__init__.py")

@@ -15,7 +15,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from medusa.workloads.linear_road_traffic import traffic
 from tests.blocks import blocks
+from tests.oracle.linear_road import linear_road as oracle
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
@@ -232,3 +234,18 @@ def test_facts_of_environmental_sensors() -> None:
     (low, high) = re.findall(r"01 Jan  fen +([\d.]+) +[\d.]+ +([\d.]+)", said)[0]
     assert min(fen) <= float(low) + 0.05
     assert float(high) - 0.05 <= max(fen)
+
+
+def test_facts_of_linear_road() -> None:
+    """The oracle's answers; that the query gives them all is in tests/workloads."""
+    said = shown()["linear_road"]
+    rows = traffic(seed=0)
+    wanted, _ = oracle(rows.to_pylist())
+    cost = sum(toll > 0 for *_, toll in wanted["tolls"]) / len(wanted["tolls"])
+    assert f"{rows.num_rows:,} rows; {len(wanted['tolls']):,} entries" in said
+    assert f"{cost:.0%} cost a toll" in said
+    near = Counter((row[3], row[4]) for row in wanted["accidents"])
+    lines = re.findall(r"segment (\d+), direction (\d): (\d+) drivers", said)
+    assert {(int(d), int(s)): int(n) for s, d, n in lines} == near
+    assert f"{len(wanted['balances'])} requests answered" in said
+    assert f"the highest: {max(row[3] for row in wanted['balances'])} of car" in said
