@@ -6,6 +6,7 @@ The pieces hold checks, ownership and the GIL; no algorithm and no policy.
 
 include "common.pxi"
 include "gather.pxi"
+include "calls.pxi"
 include "split.pxi"
 include "window.pxi"
 include "keys.pxi"

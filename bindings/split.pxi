@@ -1,11 +1,10 @@
 # Rows of a batch by the copy of a box that takes them: native/split.h.
 
 cdef extern from "split.h" nogil:
-    ctypedef int md_key_type "md_type"
     ctypedef struct md_split:
         pass
 
-    md_rc md_split_new(const md_key_type *keys, int32_t n_keys, int32_t n_parts, md_split **out, md_error *err)
+    md_rc md_split_new(const md_type *keys, int32_t n_keys, int32_t n_parts, md_split **out, md_error *err)
     void md_split_free(md_split *s)
     md_rc md_split_begin(md_split *s, const ArrowSchema *schema, const ArrowArray *array, int32_t first_key,
                          md_error *err)
@@ -24,12 +23,12 @@ cdef class Split:
     cdef int64_t _done
 
     def __cinit__(self, *, keys, int parts):
-        cdef md_key_type types[64]
+        cdef md_type types[64]
         cdef md_error err
         keys = tuple(keys)
         if len(keys) > 64:
             raise ValueError("at most 64 keys")
-        _types(keys, <md_type *>types)
+        _types(keys, types)
         self._parts = parts
         check(md_split_new(types, <int32_t>len(keys), parts, &self._s, &err), &err)
 
