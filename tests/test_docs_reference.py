@@ -13,6 +13,7 @@ import pytest
 
 import medusa
 from medusa.query.stream import Stream
+from medusa.runtime.live import LiveRun
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -79,3 +80,31 @@ def test_links_of_the_built_pages_lead_somewhere(tmp_path: Path) -> None:
 def test_the_list_of_pages_has_all() -> None:
     listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "contents.md").read_text(encoding="utf-8")))
     assert listed == {path.name for path in DOCS.glob("*.md")} - {"contents.md"}
+
+
+ROOMS = (
+    "",
+    "medusa",
+    "medusa/engine",
+    "medusa/engine/boxes",
+    "medusa/query",
+    "native",
+    "docs",
+    "tests",
+    "bench",
+)
+
+
+@pytest.mark.parametrize(
+    "page", [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda p: p.name
+)
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    names = {*medusa.__all__, "testing"}
+    assert {*re.findall(r"\bmd\.(\w+)\b(?!\.md)", text)} <= names
+    assert {*re.findall(r"\bmd\.testing\.(\w+)", text)} <= {*medusa.testing.__all__}
+    # In code only: `run.busy` is the code of an error.
+    assert {name for name in re.findall(r"\brun\.(\w+)\(", text) if not hasattr(LiveRun, name)} == set()
+    for path in re.findall(r"`([\w./*-]+\.(?:py|c|h|pyx|pxi|json))`", text):
+        if "/" in path and not any(list((DOCS.parent / room).glob(path)) for room in ROOMS):
+            raise AssertionError(f"{page.name}: there is no {path}")

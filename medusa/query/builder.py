@@ -59,8 +59,8 @@ class Query:
         Args:
             schema: a ``pyarrow.Schema``, or a mapping of column names to types.
             time: the column that holds the time: a timestamp (without zone: UTC), or an integer
-                with ``unit``. None: a stream without time, which feeds filter, select,
-                with_columns, unions of its kind and sinks only.
+                with ``unit``. None: a stream without time, which feeds boxes that
+                look at one row, windows of rows, running, unions of its kind and sinks only.
             unit: ``s``, ``ms``, ``us`` or ``ns`` of an integer time column.
             slack: how late a row may be; None: measured for bounded input, 0 live.
             idle: after so long without rows (by the clock of the run) the source no longer holds up
