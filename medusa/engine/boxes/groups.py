@@ -302,6 +302,8 @@ class Groups:
 
     def _living(self, slots: Numbers) -> pa.RecordBatch:
         state = pa.record_batch(self._store.state())
+        if state.num_rows == len(slots):  # none of them is waiting to be freed
+            return state
         return state.filter(pc.is_in(state.column(4), value_set=pa.array(slots)))
 
     def nbytes(self) -> int:

@@ -1,0 +1,180 @@
+"""State of every kind of box: back and forth, in another form of the query, from an earlier version."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+import medusa as md
+from medusa.elements import Train
+from medusa.engine.evolve import plan
+from medusa.engine.fragment import Fragment
+from medusa.engine.state import box_sums
+from medusa.query.boxes import Filter, Graph, Input
+from medusa.query.expression import Column
+from medusa.query.graph import check_graph
+from medusa.query.signature import differences, signatures
+from medusa.runtime.workers import ThreadWorkers
+from tests.engine import kinds
+
+KINDS = list(kinds.BUILDS)
+
+
+def test_every_kind_of_box_has_a_query_here() -> None:
+    assert kinds.missing() == set()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_trip_in_the_middle_changes_nothing(kind: str) -> None:
+    graph = kinds.query(kind).graph
+    whole = Fragment(graph)
+    for start in range(0, 90, 15):
+        kinds.push(whole, start, 15)
+    expected = kinds.answer(whole)
+    assert expected
+    workers = ThreadWorkers(2)
+    try:
+        first: Any = workers
+        fragment = Fragment(graph, workers=first)
+        for turn, start in enumerate(range(0, 90, 15)):
+            kinds.push(fragment, start, 15)
+            files = kinds.state_of(fragment)
+            fragment = Fragment.restore(graph, files, workers=first if turn % 2 else None)
+            assert fragment.positions() == {"a": start + 15, "b": start + 15}
+        assert kinds.answer(fragment) == expected
+    finally:
+        workers.close()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_boxes_added_beside_and_below_leave_the_others_their_state(kind: str) -> None:
+    """Rows of the old sink are the same; the new boxes see what comes from now on."""
+    before, after = kinds.query(kind), kinds.query(kind)
+    b = md.Stream(after, Input("b"))
+    after.sink("late", b.late)
+    after.sink("counts", b.window(10).group_by("k").aggregate(c=md.count(), name="added"))
+    after.sink("many", b.filter("n > 2"))
+    running = Fragment(before.graph)
+    kinds.push(running, 0, 45)
+    files = kinds.state_of(running)
+    made = plan(after.graph, files, before=before.graph, raw=None)
+    assert made.dropped == ()
+    assert set(made.kept) == {box.id for box in before.graph.boxes}
+    assert {"late", "counts", "added", "many"} <= set(made.fresh)
+    grown = Fragment.restore(after.graph, files, plan=made)
+    assert grown.positions() == running.positions()
+    assert grown.boxes["added"].inputs_us == [running.boxes["b"].boundary_us]
+    for fragment in (running, grown):
+        kinds.push(fragment, 45, 30)
+    fresh = Fragment(after.graph)
+    kinds.push(fresh, 0, 75)
+    assert kinds.answer(grown) == kinds.answer(running)
+    rows, every = (
+        [repr(row) for t in f.drain("many") if isinstance(t, Train) for row in t.batch.to_pylist()]
+        for f in (grown, fresh)
+    )
+    assert rows
+    assert rows == [row for row in every if row in rows][-len(rows) :]
+
+
+def _evolved(before: md.Query, after: md.Query, **options: Any) -> Fragment:
+    fragment = Fragment(before.graph)
+    kinds.push(fragment, 0, 40)
+    files = kinds.state_of(fragment)
+    made = plan(after.graph, files, before=before.graph, raw=None, **options)
+    return Fragment.restore(after.graph, files, plan=made)
+
+
+def _windowed(size: int, aggregate: str = "sum(v)", name: str | None = "w") -> md.Query:
+    q = md.Query("q")
+    a, b = (q.source(source, kinds.SCHEMA, time="ts", slack=5) for source in "ab")
+    q.sink("o", a.window(size).group_by("k").aggregate(t=aggregate, name=name))
+    q.sink("p", b)
+    return q
+
+
+def test_a_changed_box_is_refused_by_name_with_what_changed() -> None:
+    with pytest.raises(md.StateError, match=r"'w' \(size_us: 10 -> 20; advance_us: 10 -> 20\)") as error:
+        _evolved(_windowed(10), _windowed(20))
+    assert error.value.code == "state.changed"
+    assert "reset=" in str(error.value.hint)
+    with pytest.raises(md.StateError, match=r"sink 'o' \(input, column t: \"float64\" -> \"int64\"\)"):
+        _evolved(_windowed(10), _windowed(10, "sum(n)"), reset=["w"])
+    fragment = _evolved(_windowed(10), _windowed(10, "sum(n)"), reset=["w", "o"])
+    assert fragment.boxes["w"].rows_in == 0
+    assert fragment.positions() == {"a": 40, "b": 40}
+    with pytest.raises(md.QueryError, match="no box 'ww'"):
+        _evolved(_windowed(10), _windowed(20), reset=["ww"])
+
+
+def test_a_box_with_state_below_one_that_promises_less_is_refused() -> None:
+    """The sink was told that nothing before the end of a window of 50 comes; windows of 5 can't say that."""
+    with pytest.raises(md.StateError, match="sink 'o' was promised") as error:
+        _evolved(_windowed(50, name=None), _windowed(5, name=None))
+    assert error.value.code == "state.boundary"
+    fragment = _evolved(_windowed(50, name=None), _windowed(5, name=None), reset=["o"])
+    assert fragment.sinks["o"].next_seq == 0
+    # And one that promises more tells what stands below it at once.
+    grown = _evolved(_windowed(5, name=None), _windowed(50, name=None))
+    assert grown.sinks["o"].inputs_us == [grown.boxes["o"].boundary_us]
+
+
+def test_an_ended_source_ends_what_is_new() -> None:
+    before, after = _windowed(10), _windowed(10)
+    stream = md.Stream(after, Input("a"))
+    after.sink("tail", stream.window(5).aggregate(c=md.count()))
+    after.sink("late", stream.late)
+    fragment = Fragment(before.graph)
+    fragment.finish()
+    files = kinds.state_of(fragment)
+    grown = Fragment.restore(after.graph, files, plan=plan(after.graph, files, before=before.graph, raw=None))
+    assert all(box.input_us >= 1 << 62 for box in grown.boxes.values())
+
+
+def test_a_signature_knows_what_state_depends_on() -> None:
+    """Neither names of functions' defaults nor where rows come from; but every parameter and column."""
+    base = Filter(id="f", inputs=(Input("a"),), predicate=Column("ok"))
+    assert signatures(check_graph(_graph(base)))["f"]["parameters"] == {
+        "kind": "filter",
+        "predicate": {"node": "column", "name": "ok"},
+    }
+    sums = {
+        json.dumps(box_sums(check_graph(graph))["f"])
+        for graph in (
+            _graph(base),
+            _graph(msgspec.structs.replace(base, predicate=Column("no"))),
+            _graph(base, {"ok": "bool", "no": "bool", "z": "int64"}),
+            _graph(base, {"no": "bool", "ok": "bool"}),
+        )
+    }
+    assert len(sums) == 4
+    one, other = (
+        signatures(check_graph(_graph(base, columns)))["f"]
+        for columns in ({"ok": "bool", "no": "bool"}, {"no": "bool", "ok": "bool"})
+    )
+    assert differences(one, other) == ["input, order of the columns"]
+
+
+def _graph(box: Filter, columns: dict[str, str] | None = None) -> Graph:
+    q = md.Query("q")
+    q.source("a", columns or {"ok": "bool", "no": "bool"}, time=None)
+    return Graph(name="q", boxes=(*q.graph.boxes, box))
+
+
+@pytest.mark.parametrize("change", ["version", "format"])
+def test_a_higher_version_is_refused_by_number(change: str) -> None:
+    q = _windowed(10)
+    files = kinds.state_of(Fragment(q.graph))
+    document = json.loads(files["fragment.json"])
+    if change == "version":
+        document["version"] = 3
+    else:
+        document["boxes"]["w"]["format"] = 2
+    with pytest.raises(md.StateError, match=rf"{change} \d, this program reads up to") as error:
+        Fragment.restore(q.graph, {**files, "fragment.json": json.dumps(document).encode()})
+    assert error.value.code == "state.version"
