@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import Boundary, Kind, Train
-from medusa.engine.boxes import window_parts
+from medusa.engine.boxes import join, window_parts
 from medusa.engine.boxes.window_parts import WindowParts, merge_batches
 from medusa.engine.fragment import Fragment
 from medusa.runtime.workers import ThreadWorkers
@@ -295,6 +295,38 @@ def test_merging_sorts(workers: Any, lists: list[list[tuple[int, int]]]) -> None
     for count in (1, 2, 4):
         merged = merge_batches(batches, [(0, False), (1, True)], 4, workers(count))
         assert [row for batch in merged for row in batch.to_pylist()] == wanted
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_as_of_joins_forget_superseded_rows_in_every_copy(
+    workers: Any, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The rows kept are numbered anew, for all copies at once."""
+    monkeypatch.setattr(join, "ROWS_SPARE", 4)
+    q = md.Query("asof")
+    schema = {"ts": "int64", "k": "int64", "v": "int64"}
+    left, right = (q.source(name, schema, time="ts", unit="us", slack=0) for name in "ab")
+    q.sink("out", left.asof_join(right, on="k", how=how))
+    rng = np.random.default_rng(3)
+    results = []
+    for start in range(0, 400, 20):
+        ts = np.sort(rng.integers(start, start + 20, 60))
+        results.append(
+            pa.record_batch({"ts": ts, "k": rng.integers(0, 6, 60), "v": np.arange(60) + start * 3})
+        )
+    seen = []
+    for count in COUNTS:
+        fragment = Fragment(q.graph, workers=workers(count))
+        for place, batch in enumerate(results):
+            for source in ("a", "b"):
+                fragment.push_rows(source, [batch], fragment.check_rows(source, [batch]))
+            if place == 10:
+                fragment = Fragment.restore(q.graph, fragment.snapshot(), workers=workers(6 - count))
+        fragment.finish()
+        trains = [e.batch for e in fragment.drain("out") if isinstance(e, Train)]
+        seen.append(bits(pa.Table.from_batches(trains, fragment.sink("out").schema)))
+    assert len(seen[0]) > 1000
+    assert seen.count(seen[0]) == len(seen)
 
 
 def test_an_error_in_a_thread_comes_out(workers: Any) -> None:
