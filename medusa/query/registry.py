@@ -14,7 +14,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes.base import Function
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["check_functions", "check_reference", "reference", "register", "registered", "resolve"]
+__all__ = ["check_functions", "check_reference", "reference", "register", "registered", "resolve", "versions"]
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -81,6 +81,11 @@ def reference(made: object) -> Function:
 def registered(name: str, version: int = 1) -> Any:
     """What is registered under a name and version; None where nothing is."""
     return _known.get((name, version))
+
+
+def versions(name: str) -> list[int]:
+    """The versions under which a name is registered, ascending."""
+    return sorted(version for known, version in _known if known == name)
 
 
 def resolve(function: Function, *, label: str) -> Any:
@@ -154,9 +159,9 @@ def check_functions(needed: Mapping[str, Iterable[Function]], given: Iterable[ob
 
 
 def _instead(function: Function) -> str:
-    versions = sorted(version for name, version in _known if name == function.name)
-    if versions:
-        return f"there is version {', '.join(map(str, versions))} of it"
+    known = versions(function.name)
+    if known:
+        return f"there is version {', '.join(map(str, known))} of it"
     close = did_you_mean(function.name, sorted({name for name, _ in _known}))
     return close or 'import the module that says @md.register("name", version=1)'
 

@@ -8,10 +8,10 @@ from typing import Any
 from medusa.errors import QueryError
 from medusa.query.boxes import AggregateCall, Field, Schema
 from medusa.query.boxes.base import Function
-from medusa.query.registry import check_reference, resolve
+from medusa.query.registry import check_reference, resolve, versions
 from medusa.query.types import NULL, is_float, is_integer, schema_from
 
-__all__ = ["Declared", "declared_by"]
+__all__ = ["Declared", "declared_by", "registered_aggregate"]
 
 METHODS = ("init", "add", "merge", "finish")
 ARGUMENTS_MAX = 16
@@ -50,6 +50,16 @@ class Declared:
                 code="query.aggregate",
             )
         return self.result
+
+
+def registered_aggregate(name: str) -> Function | None:
+    """The latest version of the aggregate that is registered under a name; None where none is."""
+    version = max(versions(name), default=0)
+    if not version:
+        return None
+    made = resolve(Function(name, version), label=name)
+    whole = isinstance(made, type) and all(callable(getattr(made, method, None)) for method in METHODS)
+    return Function(name, version) if whole else None
 
 
 def declared_by(call: AggregateCall, *, what: str) -> Declared:

@@ -8,12 +8,14 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.query.aggregates import AggregateSpec
-from medusa.query.boxes import AGGREGATE_FUNCTIONS
+from medusa.query.boxes import AGGREGATE_FUNCTIONS, Function
 from medusa.query.column import Expr
 from medusa.query.expression import Call, Case, Expression, Literal
+from medusa.query.names import FUNCTION_NAMES
 from medusa.query.show import show
 from medusa.query.sql.text import Text
 from medusa.query.suggest import did_you_mean
+from medusa.query.user_aggregates import registered_aggregate
 
 __all__ = ["AGGREGATES", "Calls", "is_aggregate"]
 
@@ -39,7 +41,16 @@ def is_aggregate(node: Any) -> bool:
     """Whether a node is the call of an aggregate, with or without FILTER."""
     if isinstance(node, exp.Filter):
         node = node.this
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in AGGREGATES
+    if not isinstance(node, exp.Anonymous):
+        return False
+    return str(node.this).lower() in AGGREGATES or _of_users(node) is not None
+
+
+def _of_users(node: Any) -> Function | None:
+    """The aggregate that a user registered under this name, in its latest version."""
+    name = str(node.this)
+    taken = name.lower() in AGGREGATES or name.lower() in FUNCTION_NAMES
+    return None if taken else registered_aggregate(name)
 
 
 class Calls:
@@ -64,19 +75,20 @@ class Calls:
         Raises:
             QueryError: an argument that the aggregate doesn't take.
         """
-        function, arg, parameter = _call(node, read, text)
-        key = (function, repr(arg), parameter)
+        function, args, parameter = _call(node, read, text)
+        key = (function, repr(args), parameter)
         if key not in self._names:
-            inner = "*" if arg is None else show(arg)
+            inner = ", ".join(map(show, args)) if args else "*"
             inner += f", {parameter}" if parameter is not None else ""
-            name = alias if alias is not None and alias not in self._taken else f"{function}({inner})"
+            called = function.name if isinstance(function, Function) else function
+            name = alias if alias is not None and alias not in self._taken else f"{called}({inner})"
             name, plain, count = name, name, 1
             while name in self._taken:
                 count += 1
                 name = f"{plain}_{count}"
             self._taken.add(name)
             self._names[key] = name
-            self.specs[name] = _spec(function, arg, parameter)
+            self.specs[name] = _spec(function, args, parameter)
         return self._names[key]
 
     def or_count(self) -> dict[str, AggregateSpec]:
@@ -87,8 +99,11 @@ class Calls:
         return self.specs
 
 
-def _spec(function: str, arg: Expression | None, parameter: float | None) -> AggregateSpec:
-    inner = None if arg is None else Expr(arg)
+def _spec(function: str | Function, args: tuple[Expression, ...], parameter: float | None) -> AggregateSpec:
+    given = [Expr(arg) for arg in args]
+    if isinstance(function, Function):
+        return AggregateSpec("user", given[0], function.name, function.version, tuple(given[1:]))
+    inner = given[0] if given else None
     if parameter is None:
         return AggregateSpec(function, inner)
     return AggregateSpec(function, inner, parameter)
@@ -96,10 +111,31 @@ def _spec(function: str, arg: Expression | None, parameter: float | None) -> Agg
 
 def _call(
     node: Any, read: Callable[[Any], Expression], text: Text
-) -> tuple[str, Expression | None, float | None]:
+) -> tuple[str | Function, tuple[Expression, ...], float | None]:
+    """The aggregate, its arguments, and the parameter that it has besides."""
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = read(node.expression.this), node.this
+    function = _of_users(node)
+    if function is None:
+        name, arg, parameter = _known_call(node, condition, read, text)
+        return name, () if arg is None else (arg,), parameter
+    first, *more = _plain(node.expressions, read, text) or [None]
+    if first is None:
+        raise text.error(node, f"{function.name} needs an argument", code="query.aggregate")
+    return function, (first if condition is None else _where(condition, first), *more), None
+
+
+def _plain(args: Sequence[Any], read: Callable[[Any], Expression], text: Text) -> list[Any]:
+    for arg in args:
+        if isinstance(arg, exp.Order | exp.Distinct | exp.Star):
+            raise text.error(arg, "an aggregate of yours takes plain arguments", code="query.aggregate")
+    return [read(arg) for arg in args]
+
+
+def _known_call(
+    node: Any, condition: Expression | None, read: Callable[[Any], Expression], text: Text
+) -> tuple[str, Expression | None, float | None]:
     written = str(node.this).lower()
     function, args = _SYNONYMS.get(written, written), list(node.expressions)
     if args and isinstance(args[0], exp.Distinct):

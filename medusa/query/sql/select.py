@@ -46,6 +46,9 @@ class Tables(Protocol):
     def table(self, node: Any) -> Scope:
         """What an item of FROM or JOIN is: a table, a query in brackets, a table function."""
 
+    def opened(self, node: Any) -> Any:
+        """A SELECT, with the named part that it reads in place of its name where that ranks its rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Item:
@@ -69,7 +72,7 @@ def build_select(node: Any, tables: Tables, name: str | None) -> Scope:
     source = node.args.get("from_")
     if source is None:
         raise text.error(node, "SELECT needs FROM", code="query.sql")
-    node = with_inner_rank(node)
+    node = with_inner_rank(tables.opened(node))
     items = [_item(each, text) for each in node.expressions]
     if not items:
         raise text.error(source, "SELECT names no columns", hint="SELECT * FROM ...", code="query.sql")

@@ -18,6 +18,7 @@ from medusa.query.sql.scope import Relation, Scope, times_of_source
 from medusa.query.sql.select import build_select
 from medusa.query.sql.sources import add_source, time_columns
 from medusa.query.sql.text import BOX, Text
+from medusa.query.sql.top import with_inner_rank
 from medusa.query.sql.windows import read_table_function
 from medusa.query.stream import Stream
 from medusa.query.suggest import did_you_mean
@@ -61,6 +62,10 @@ def sql(text: str, /, *, into: str = "out", name: str = "sql", **sources: Any) -
     return query
 
 
+_OPENED = "medusa.opened"
+"""Mark of a query in brackets: the named part that it is."""
+
+
 class _View:
     """A named part: built where it is first read."""
 
@@ -68,7 +73,7 @@ class _View:
         self.node = node
         self.planner = planner
         self.made: Scope | None = None
-        self.busy = False
+        self.opened = False  # stands in the place of its name
 
 
 class _Planner:
@@ -137,7 +142,7 @@ class _Planner:
     def _check_unread(self, outer: dict[str, _View]) -> None:
         """A part that nothing reads makes no boxes, but has to be right."""
         for name, view in self._views.items():
-            if name not in outer and view.made is None:
+            if name not in outer and view.made is None and not view.opened:
                 check_view(view)
 
     # -- FROM --
@@ -148,7 +153,8 @@ class _Planner:
             refuse_clauses(node, ("this", "alias"), self.text, "a query in brackets")
             alias = self._alias(node)
             inner = _Planner(self.query, self._tables, self._views, self.text, self._depth + 1)
-            made = inner.build(node.this, None)
+            name = node.meta.get(_OPENED)
+            made = inner.build(node.this, None if name in self.query._boxes else name)
             return made.named(alias if alias is not None else made.relations[0].alias)
         if not isinstance(node, exp.Table):
             kind = type(node).__name__.upper()
@@ -169,6 +175,29 @@ class _Planner:
             columns = made.relations[0].columns
             return Scope(made.stream, (Relation(alias, columns),), made.times, made.window)
         raise self.text.error(node, "expected the name of a table", code="query.table")
+
+    def opened(self, node: Any) -> Any:
+        """``SELECT ... FROM x WHERE r <= n`` where a named part x ranks its rows as r: with x in place of
+        its name, and the condition in it. Any other SELECT as it is."""
+        source = node.args["from_"].this
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            return node
+        view = self._views.get(source.this.this)
+        body = view.node if view is not None else None
+        while isinstance(body, exp.Subquery) and not body.args.get("alias"):
+            body = body.this
+        if view is None or not isinstance(body, exp.Select):
+            return node
+        alias = source.args.get("alias") or exp.TableAlias(this=source.this)
+        part = exp.Subquery(this=body.copy(), alias=alias.copy())
+        part.meta[_OPENED] = source.this.this
+        made = node.copy()
+        made.args["from_"].set("this", part)
+        ranked = with_inner_rank(made)
+        if ranked is made:
+            return node
+        view.opened = True
+        return ranked
 
     def _alias(self, node: Any) -> str | None:
         alias = node.args.get("alias")

@@ -311,6 +311,19 @@ TOPS: dict[str, Build] = {
             top_segs(cars).select("seg", "n", r="rank").filter("n > 1 AND seg > 0").select("seg", "r")
         )
     ),
+    f"WITH counts AS ({COUNTS}), ranked AS (SELECT seg, n, ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY n DESC) AS rn"
+    " FROM counts) SELECT seg, n FROM ranked r WHERE r.rn <= 2": (
+        lambda cars, tolls, calls: (
+            cars.window("1 min")
+            .group_by("seg")
+            .aggregate(n=md.count(), name="counts")
+            .select("seg", "n")
+            .window("1 min")
+            .top(2, by="n")
+            .select("seg", "n", rn="rank", name="ranked")
+            .select("seg", "n")
+        )
+    ),
 }
 
 OTHER_JOINS: dict[str, Build] = {
