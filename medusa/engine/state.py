@@ -159,6 +159,10 @@ def _load_box(box: Operator, entry: Entry, files: Mapping[str, Buffer]) -> None:
     try:
         state = BoxState(meta=dict(entry.meta))
         for part, name in entry.tables.items():
+            if name not in files:
+                raise StateError(
+                    f"{name} is missing: {INDEX} names it for box {box.id!r}", code="state.missing"
+                )
             state.tables[part] = _checked(files[name])
         name = ", ".join(entry.tables.values()) or INDEX
         if entry.format < box.state_format:
