@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
+import medusa as md
 from tests.differential.predicates import family, quoted
+from tests.engine.user_functions import Total
 
-ORDERLESS = ("count", "sum", "min", "max", "count_distinct")
+ORDERLESS = ("user", "count", "sum", "min", "max", "count_distinct")
 ANY = ("count", "min", "max", "first", "last", "count_distinct", "approx_count_distinct")
 NUMBERS = ("sum", "avg", "variance", "stddev", "quantile", "approx_quantile", "median")
 INEXACT = ("avg", "variance", "stddev", "quantile", "approx_quantile", "median")
@@ -22,9 +25,9 @@ def draw(
     drawn: Counter[str],
     *,
     orderless: bool = False,
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """One to four, by name; ``orderless``: those that don't depend on the order of the rows."""
-    made: dict[str, str] = {}
+    made: dict[str, Any] = {}
     for _ in range(rng.randint(1, 4)):
         drawn["_aggregates"] += 1
         number = drawn["_aggregates"]  # so that no name comes twice in a query
@@ -47,7 +50,9 @@ def fitting(name: str, type: str) -> list[str]:
         return list(EXTREMES)
     if name.startswith("r_"):
         return ["sum", "avg", "variance", "stddev", "quantile", "min", "max", "first", "last", "count"]
-    if family(type) in ("int", "uint64", "float", "decimal"):
+    if family(type) == "int":
+        return [*ANY, *NUMBERS, "user"]
+    if family(type) in ("uint64", "float", "decimal"):
         return [*ANY, *NUMBERS]
     if type == "bool":
         return [*ANY, "sum", "avg"]
@@ -64,7 +69,9 @@ def result_name(function: str, name: str, number: int) -> str:
     return f"{start}{NAMES.get(function, function)}{number}"
 
 
-def text(rng: random.Random, function: str, x: str) -> str:
+def text(rng: random.Random, function: str, x: str) -> Any:
+    if function == "user":
+        return md.user(Total, f"CAST({x} AS BIGINT)")
     if function in ("quantile", "approx_quantile"):
         return f"{function}({x}, {rng.choice([0.0, 0.25, 0.3, 0.75, 1.0])})"
     return f"{function}({x})"

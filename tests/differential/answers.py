@@ -47,13 +47,6 @@ def same_bits(case: Case, base: Tables, found: Tables, what: str) -> None:
         compare(ours, theirs, f"{what}: sink {sink}")
 
 
-def close(value: Any) -> Any:
-    """Floats to ten digits, so that sums in another order are the same; -0.0 is 0.0."""
-    if isinstance(value, Decimal):
-        return float(value)
-    return value
-
-
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, Decimal | float) and isinstance(b, Decimal | float | int):
         a, b = float(a), float(b)
@@ -75,7 +68,7 @@ def same_answer(case: Case, found: Tables, oracle: Answer, what: str) -> None:
 
 
 def same_rows(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], what: str, *, loose: bool) -> None:
-    """As sequences; ``loose``: as multisets, sorted by what is exact in them first."""
+    """As sequences; ``loose``: as multisets."""
     if loose:
         ours, theirs = (sorted(each, key=sorting) for each in (ours, theirs))
     for number in range(max(len(ours), len(theirs))):
@@ -88,14 +81,15 @@ def same_rows(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], what: 
         compare(ours, theirs, what, min(len(ours), len(theirs)))
 
 
-def sorting(row: tuple[Any, ...]) -> Any:
-    exact = [repr(v) for v in row if not isinstance(v, float | Decimal)]
-    numbers = [
-        ("nan" if math.isnan(v) else f"{round(float(v), 6) + 0.0:.6f}")
-        for v in row
-        if isinstance(v, float | Decimal)
-    ]
-    return exact, numbers
+def sorting(row: tuple[Any, ...]) -> list[tuple[int, str]]:
+    """DuckDB's sums of integers are decimals, so numbers of any type are alike."""
+    return [cell(v) for v in row]
+
+
+def cell(v: Any) -> tuple[int, str]:
+    if isinstance(v, int | float | Decimal) and not isinstance(v, bool):
+        return 1, "nan" if math.isnan(v) else f"{round(float(v), 6) + 0.0:.6f}"
+    return (0, "") if v is None else (2, repr(v))
 
 
 def compare(ours: list[Any], theirs: list[Any], what: str, at: int | None = None) -> None:

@@ -37,7 +37,7 @@ def table(box: b.Source, schema: Schema, events: list[Event]) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for name, type in schema.types.items():
         columns[name] = pa.array([row[name] for row in rows], wide(type))
-    columns["_t"] = columns[str(box.time)]
+    columns["_t"] = columns["ts"]
     columns["_pos"] = pa.array(range(len(rows)), pa.int64())
     columns["_promised"] = pa.array([row["_promised"] for row in rows], pa.int64())
     return pa.table(columns)

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 
 import duckdb
 
+from medusa.query.boxes import Box
 from medusa.query.graph import order_dependent
 from tests.differential import asking, runner
 from tests.differential.answers import Difference, expected, same_answer, same_bits, same_rows
@@ -105,13 +106,23 @@ def main(seeds: list[str]) -> None:
         drawn = case(int(seed))
         print(f"seed {seed}")
         for box in drawn.query.graph.boxes:
-            arcs = " ".join(f"{arc.box}.{arc.port}" for arc in box.inputs)
-            print(f"  {type(box).__name__} {box.id} <- {arcs}: {box}")
+            print(f"  {shown(box)}")
         for event in drawn.events:
             print(f"  {event}")
         if drawn.text:
             print(f"  DuckDB: {drawn.text}")
         print(dict(sorted(many([int(seed)]).items())))
+
+
+def shown(box: Box) -> str:
+    """What a box is and reads, with the parameters that it was given."""
+    arcs = ", ".join(f"{arc.box}.{arc.port}".removesuffix(".") for arc in box.inputs)
+    given = [
+        f"{name}={getattr(box, name)}"
+        for name in box.__struct_fields__
+        if name not in ("id", "inputs") and getattr(box, name) is not None
+    ]
+    return f"{type(box).__name__} {box.id} <- {arcs}: {', '.join(given)}"
 
 
 if __name__ == "__main__":

@@ -100,6 +100,8 @@ def rows(rng: random.Random, schema: Schema, around: int, most: int) -> Rows:
             continue
         row = {name: value(rng, name, type) for name, type in schema.types.items()}
         row["ts"] = around + rng.randint(-6, spread)
+        if "arrival" in row:
+            row["arrival"] = around + rng.randint(-10, 20)
         made.append(row)
     return made
 

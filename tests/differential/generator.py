@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import medusa as md
+from medusa.query.boxes import Source
 from tests.differential import growers, growers_joins, growers_windows, sqltext
 from tests.differential.data import Event, Schema, events, schema
 from tests.differential.pool import KINDS, Pool, Stream
@@ -63,7 +65,7 @@ def text_case(seed: int, rng: random.Random) -> Case:
 
 
 def built_case(seed: int, rng: random.Random) -> Case:
-    """One or two sources and one to seven boxes; every stream that nothing reads has a sink."""
+    """One or two sources and two to nine boxes; every stream that nothing reads has a sink."""
     query = md.Query("random")
     pool = Pool(query)
     schemas = {}
@@ -73,14 +75,15 @@ def built_case(seed: int, rng: random.Random) -> Case:
     kinds = list(KINDS)
     # The kinds take turns, so that few seeds draw all of them.
     wanted = [kinds[seed * 7 // SQL_EVERY % len(kinds)], kinds[seed * 3 % len(kinds)]]
-    wanted += [rng.choice([*kinds, *OFTEN]) for _ in range(rng.randint(0, 5))]
+    wanted += [rng.choice([*kinds, *OFTEN]) for _ in range(rng.randint(0, 7))]
     rng.shuffle(wanted)
     for kind in wanted:
         if KINDS[kind](rng, pool):
             pool.drawn[f"box.{kind}"] += 1
     made = Case(seed, query, schemas, [], drawn=pool.drawn)
     sinks(rng, pool, made)
-    promises = rng.random() < 0.4
+    timed = all(box.timed for box in query.graph.boxes if isinstance(box, Source))
+    promises = timed and rng.random() < 0.4
     made.events = events(rng, schemas, promises=promises)
     made.drawn["data.promises"] += promises
     for each in schemas.values():
@@ -89,18 +92,28 @@ def built_case(seed: int, rng: random.Random) -> Case:
 
 
 def source(rng: random.Random, pool: Pool, name: str, schema: Schema) -> None:
-    slack = rng.choice([0, 3, 10, 40])
-    types = schema.types
-    partition = None
-    if rng.random() < 0.15:
-        partition = rng.choice(["k", "s", "n"])
-        pool.drawn["source.partition"] += 1
-    unit = "us" if types["ts"] == "int64" else None
-    made = pool.query.source(name, types, time="ts", unit=unit, slack=slack, partition=partition)
+    """In one of the ways in which a source tells time; now and then its late rows and those ahead too."""
+    types, given = schema.types, dict[str, Any](slack=rng.choice([0, 3, 10, 40]))
+    if types["ts"] == "int64":
+        given["unit"] = "us"
+    way = rng.choice(["", "", "", "", "", "partition", "partitions", "ahead", "untimed"])
+    if way == "partition":
+        given["partition"] = rng.choice(["k", "s", "n"])
+    elif way == "partitions":
+        given |= {"partition": "n", "partitions": list(range(10))}
+    elif way == "ahead":
+        schema.types["arrival"] = types["ts"]
+        given |= {"ahead": rng.choice([0, 5, 20]), "arrival": "arrival"}
+    elif way == "untimed" and name == "b":
+        given = {}
+    pool.drawn[f"source.{way}"] += 1
+    made = pool.query.source(name, types, time="ts" if given else None, **given)
     pool.streams.append(Stream(made))
-    if rng.random() < 0.35:
+    if given and rng.random() < 0.35:
         pool.streams.append(Stream(made.late))
         pool.drawn["tap.late"] += 1
+    if way == "ahead" and rng.random() < 0.7:
+        pool.streams.append(Stream(made.ahead))
 
 
 def sinks(rng: random.Random, pool: Pool, case: Case) -> None:

@@ -112,7 +112,7 @@ def union(rng: random.Random, pool: Pool) -> bool:
     if other is at:
         other = at.then(at.stream.filter(predicate(rng, at.types)), window=True)
     window = at.window if at.window == other.window else None
-    return pool.add(Stream(at.stream.union(other.stream), loose=True, window=window))
+    return pool.add(Stream(at.stream.union(other.stream), loose=True, window=window, untold=at.untold))
 
 
 @grows
@@ -133,6 +133,7 @@ def compatible(one: Stream, other: Stream) -> bool:
         list(one.types.items()) == list(other.types.items())
         and one.stream.timed == other.stream.timed
         and not other.dead
+        and one.untold == other.untold
     )
 
 

@@ -82,7 +82,7 @@ def window_values(rng: random.Random, pool: Pool) -> bool:
     sizes = (size / 4, advance / 4) if family(at.types[name]) == "float" else (size, advance)
     grouped: Any = at.stream.group_by(*by) if by else at.stream
     values = aggregates.draw(rng, at.types, pool.drawn)
-    return pool.add(at.then(grouped.window_values(name, *sizes).aggregate(values)))
+    return pool.add(Stream(grouped.window_values(name, *sizes).aggregate(values), untold=True))
 
 
 @grows
@@ -101,7 +101,7 @@ def running(rng: random.Random, pool: Pool) -> bool:
         pool.drawn["_aggregates"] += 1
         values[f"{start}lag{pool.drawn['_aggregates']}"] = md.lag(quoted(lagged), rng.randint(1, 3))
         pool.drawn["aggregate.lag"] += 1
-    expire = rng.choice([None, 1, 5, 20]) if at.stream.timed else None
+    expire = rng.choice([None, 1, 5, 20]) if at.stream.timed and not at.untold else None
     return pool.add(at.then(grouped.running(values, expire=expire)))
 
 

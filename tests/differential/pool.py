@@ -23,19 +23,23 @@ class Stream:
         loose: the order of its rows is that of arrival.
         window: (size, advance, keys) of the windows of which it holds results.
         dead: failed rows; the oracle knows their box only.
+        untold: the oracle doesn't know the times of its rows (what value windows hold at the end leaves with
+            the last boundary), so boxes that go by time don't read it.
     """
 
     stream: md.Stream
     loose: bool = False
     window: Any = None
     dead: bool = False
+    untold: bool = False
 
     @property
     def types(self) -> dict[str, str]:
         return self.stream.schema
 
     def then(self, stream: md.Stream, *, window: bool = False) -> Stream:
-        return Stream(stream, loose=self.loose, window=self.window if window else None)
+        kept = self.window if window else None
+        return Stream(stream, loose=self.loose, window=kept, untold=self.untold)
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Pool:
             for each in self.streams
             if not each.dead
             and set(needs) <= set(each.types)
-            and (each.stream.timed or not timed)
+            and (each.stream.timed and not each.untold if timed else True)
             and not (ordered and each.loose)
             and len(each.types) <= COLUMNS_MOST
         ]

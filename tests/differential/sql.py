@@ -68,8 +68,8 @@ def floored(x: str, step: int) -> str:
 
 @rule(b.Source)
 def source(t: Translation, box: b.Source, port: str) -> str:
-    if box.partition is not None:
-        raise Unsupported("partitions")
+    if box.partition is not None or box.ahead_us is not None or box.time is None:
+        raise Unsupported("lateness of partitions, rows ahead, rows without time")
     before = "max(_t) OVER (ORDER BY _pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     late = f"coalesce(_t < greatest({before} - {box.slack_us or 0}, _promised), false)"
     if not port:

@@ -115,7 +115,7 @@ def aggregate(call: AggregateCall, *, over: str = "", order: str = "_t, _pos") -
     match call.function:
         case "count" | "min" | "max":
             return f"{call.function}({x}) {over}"
-        case "sum":
+        case "sum" | "user":
             return f"sum({x}) {over}"
         case "avg":
             return f"avg({number}) {over}"

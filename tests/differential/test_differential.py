@@ -40,13 +40,21 @@ def test_everything_is_drawn() -> None:
     least = {
         **dict.fromkeys([f"box.{kind}" for kind in KINDS], 8),
         **dict.fromkeys([f"sql.{kind.__name__}" for kind in sqltext.KINDS], 4),
-        **dict.fromkeys([f"aggregate.{name}" for name in (*ANY, *NUMBERS, "lag")], 8),
+        **dict.fromkeys([f"aggregate.{name}" for name in (*ANY, *NUMBERS, "lag", "user")], 8),
         **dict.fromkeys([f"join.{how}" for how in HOWS], 3),
         **dict.fromkeys([f"type.{type}" for type in (*MORE, *BASE.values())], 15),
         **dict.fromkeys([f"mode.threads={number}" for number in THREADS], 60),
         **{"mode.restored": CASES, "mode.collected": 50, "mode.saved": CASES // SAVED_EVERY},
         **{"duckdb.text": CASES // 4, "duckdb.sinks": CASES, "data.promises": 40, "data.late": 80},
-        **{"tap.late": 40, "window.early": 10, "window.sliding": 10, "source.partition": 15},
+        **{
+            "tap.late": 40,
+            "window.early": 10,
+            "window.sliding": 10,
+            "source.partition": 10,
+            "source.partitions": 10,
+            "source.ahead": 10,
+            "source.untimed": 8,
+        },
         **{"drop.where": 3, "drop.rate": 3, "drop.window": 3, "data.rows": 20 * CASES},
     }
     short = {name: drawn[name] for name, count in least.items() if drawn[name] < count}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -88,3 +88,28 @@ class Alarms:
     def boundary(self, key: Any, time: int, state: Any) -> pa.Table:
         state.n = (state.n or 0) + 1
         return pa.table({"key": pa.array([key], pa.int64()), "n": [state.n], "what": ["alarm"]})
+
+
+@md.register("test.Total")
+class Total:
+    """The sum of integers, null where there is none: an aggregate of a user."""
+
+    inputs: ClassVar = ["int64"]
+    state: ClassVar = {"total": "int64", "rows": "int64"}
+    result = "int64"
+
+    def init(self, groups: int) -> dict[str, Any]:
+        return {"total": np.zeros(groups, np.int64), "rows": np.zeros(groups, np.int64)}
+
+    def add(self, state: Any, groups: Any, values: Any) -> Any:
+        np.add.at(state["total"], groups, values)
+        np.add.at(state["rows"], groups, 1)
+        return state
+
+    def merge(self, state: Any, other: Any, groups: Any) -> Any:
+        state["total"][groups] += other["total"]
+        state["rows"][groups] += other["rows"]
+        return state
+
+    def finish(self, state: Any) -> Any:
+        return pa.array(state["total"], mask=state["rows"] == 0)

@@ -238,7 +238,9 @@ def aggregate(function: str, args: list[Any], parameter: Any = None) -> Any:
         return quantile([float(a) for a in args], parameter, exact=function == "quantile")
     if function == "stddev":
         return math.sqrt(aggregate("variance", args))
-    if function == "sum":
+    if function == "user":
+        assert parameter == "test.Total"
+    if function in ("sum", "user"):
         return sum(args)
     if function == "avg":
         return float(sum(args)) / len(args)
