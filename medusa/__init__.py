@@ -120,7 +120,10 @@ if not TYPE_CHECKING:  # or type checkers would take any name
         if home is None:
             from medusa.query.suggest import did_you_mean
 
-            hint = did_you_mean(name, _HOMES) if not name.startswith("_") else ""
+            other = {"mean": "avg", "std": "stddev", "var": "variance", "nunique": "count_distinct"}.get(
+                name, name
+            )
+            hint = did_you_mean(other, _HOMES) if not name.startswith("_") else ""
             raise AttributeError(
                 f"module 'medusa' has no attribute {name!r}"
                 + (f" ({hint})" if hint.startswith("did") else "")

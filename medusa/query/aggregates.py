@@ -212,7 +212,7 @@ def aggregate_call(name: str, value: object, *, box: str) -> AggregateCall:
     if not isinstance(value, AggregateSpec):
         raise QueryError(
             f"{what}: expected an aggregate, got {type(value).__name__}",
-            hint='md.count(), md.sum("bytes") or the text "sum(bytes)"',
+            hint='md.count(), md.sum("bytes") or the text "sum(bytes)"; md.lag is for running(...)',
             code="query.aggregate",
         )
     arg = None if value.arg is None else as_tree(value.arg, box=what)

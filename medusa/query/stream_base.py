@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from medusa.query.attributes import Suggests
 from medusa.query.boxes import Box, Input
 from medusa.query.shape import Shape, types_of
 
@@ -22,7 +23,7 @@ def label_after(kind: str, name: object, inputs: Iterable[StreamBase]) -> str:
     return f"{kind} after " + " and ".join(repr(stream.name) for stream in inputs)
 
 
-class StreamBase:
+class StreamBase(Suggests):
     """The output of a box; immutable."""
 
     __slots__ = ("_arc", "_query")

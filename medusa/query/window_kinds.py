@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from medusa.errors import QueryError
 from medusa.query.aggregates import AggregateSpec, aggregate_call
+from medusa.query.attributes import Suggests
 from medusa.query.boxes import AggregateCall, Box, RowWindow, Running, Session, Top, ValueWindow
 from medusa.query.boxes.running import LAG
 from medusa.query.column import as_tree
@@ -48,7 +51,7 @@ def lag(arg: Expr | str, offset: int = 1) -> LagSpec:
     return LagSpec(arg, offset)
 
 
-class KindStream:
+class KindStream(Suggests):
     """A stream cut into windows; ``aggregate`` makes it a stream again."""
 
     def __init__(
@@ -107,7 +110,7 @@ class SessionStream(KindStream):
         return KindStream(self._stream, self._what, self._make, group_keys(self._stream, keys, named))
 
 
-class KeyedStream:
+class KeyedStream(Suggests):
     """The groups of a stream: ``window_rows``, ``window_values`` or ``running`` makes it a stream again."""
 
     def __init__(self, stream: StreamBase, keys: tuple[Named, ...]) -> None:
@@ -192,7 +195,7 @@ class KeyedStream:
         return f"<{self._stream.name!r} by {keys}: .window_rows, .window_values or .running is missing>"
 
 
-class TopMethods:
+class TopMethods(Suggests):
     """The largest rows of windows, with or without groups."""
 
     _stream: StreamBase
@@ -229,7 +232,10 @@ class TopMethods:
 
 def _running_call(name: str, value: object, label: str) -> AggregateCall:
     if not isinstance(value, LagSpec):
-        return aggregate_call(name, value, box=label)
+        call = aggregate_call(name, value, box=label)
+        if call.function == LAG and call.parameter is None:  # "lag(x)"
+            return msgspec.structs.replace(call, parameter=1)
+        return call
     what = f"{label}: aggregate {name!r}"
     return AggregateCall(
         name, LAG, as_tree(value.arg, box=what), parameter=_whole(value.offset, f"{what}: offset")

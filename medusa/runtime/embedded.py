@@ -21,6 +21,7 @@ from medusa.query.boxes import Apply, Graph, Source
 from medusa.query.codec import graph_from_json, refuse_unregistered
 from medusa.query.graph import check_graph, label_of, order_dependent
 from medusa.query.registry import check_functions
+from medusa.query.suggest import did_you_mean
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.live import LiveRun
@@ -64,6 +65,8 @@ class Collected(Mapping[str, pa.Table]):
         return next(iter(self._tables.values()))
 
     def __getitem__(self, sink: str) -> pa.Table:
+        if sink not in self._tables:
+            raise KeyError(f"no sink {sink!r} ({did_you_mean(str(sink), self._tables)})")
         return self._tables[sink]
 
     def __iter__(self) -> Iterator[str]:
