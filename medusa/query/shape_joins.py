@@ -40,8 +40,8 @@ def window_join_shape(box: WindowJoin, left: Shape, right: Shape, label: str) ->
     if left.window is None or right.window is None or left.window != right.window:
         raise QueryError(
             f'{label}: on="window" needs results of equal windows: {_origin(left)}, {_origin(right)}',
-            hint="the same size and advance; between window and join only filter, select, with_columns and"
-            ' union, which keep window_start and window_end, and joins on="window"',
+            hint="the same size and advance; between window and join only boxes that keep its rows with"
+            ' window_start and window_end, such as filter, select and union, and joins on="window"',
             code="query.window_join",
         )
     for key in (*box.left_keys, *box.right_keys):
