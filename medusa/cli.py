@@ -252,6 +252,9 @@ def checkpoint_show(path: Path, as_json: bool) -> None:
         return
     for each in found:
         click.echo(f"{each['name']}  query {each['query']}  {each['verdict']}")
+        if each.get("delta_on"):
+            bases = f"{each['delta_on'][0]} and {len(each['delta_on']) - 1} deltas since"
+            click.echo(f"  a delta of {each['stored_bytes']:,} bytes on {bases}")
         for source, rows in each["positions"].items():
             click.echo(f"  source {source}: {rows:,} rows")
         for file in each["files"]:
@@ -275,11 +278,14 @@ def _checkpoint(group: Path) -> dict[str, Any]:
     """One checkpoint, every byte checked; read without its lock, as a run may be writing others."""
     import pyarrow as pa
 
-    from medusa.engine.checkpoint import unseal
+    from medusa.engine.checkpoint import read_chain
+
+    def read(name: str) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in sorted((group.parent / name).iterdir())}
 
     try:
-        files = {file.name: file.read_bytes() for file in sorted(group.iterdir())}
-        manifest, data = unseal(files, str(group))
+        stored = sum(map(len, read(group.name).values()))
+        manifest, data, parts = read_chain(group.name, read, lambda name: str(group.parent / name))
     except (StateError, OSError) as error:
         verdict = f"damaged: {error}"
         return {"name": group.name, "query": "?", "positions": {}, "files": [], "verdict": verdict}
@@ -291,7 +297,15 @@ def _checkpoint(group: Path) -> dict[str, Any]:
         listed.append({"name": name, "bytes": len(content), "rows": rows})
     query = manifest["query"]["name"]
     positions = manifest["positions"]
-    return {"name": group.name, "query": query, "positions": positions, "files": listed, "verdict": "whole"}
+    return {
+        "name": group.name,
+        "query": query,
+        "positions": positions,
+        "files": listed,
+        "verdict": "whole",
+        "stored_bytes": stored,
+        "delta_on": list(parts[:-1]),
+    }
 
 
 def _row_text(row: dict[str, Any], as_json: bool) -> str:

@@ -169,6 +169,30 @@ def test_checkpoints_are_shown_and_checked(query: md.Query, tmp_path: Path) -> N
     assert damaged.name in shown
 
 
+def test_a_delta_is_shown_as_the_whole_it_stands_for(tmp_path: Path) -> None:
+    q = md.Query("sums")
+    rows = q.source("rows", {"ts": "int64", "k": "int64"}, time="ts", unit="s", slack=0)
+    q.sink("o", rows.group_by("k").running(n=md.count(), name="sum"))
+    state = tmp_path / "state"
+    with md.start(q, checkpoint=state, checkpoint_every=None) as running:
+        for keys in (range(5000), [7]):
+            running.push("rows", {"ts": [0 for _ in keys], "k": list(keys)})
+            running.take("o")
+            running.checkpoint()
+    base, delta, _ = json.loads(run("checkpoint", "show", state, "--json").output)
+    assert base["delta_on"] == []
+    assert delta["delta_on"] == [base["name"]]
+    assert delta["stored_bytes"] < base["stored_bytes"] / 5
+    assert [file["rows"] for file in delta["files"] if file["name"] == "sum.keys.arrow"] == [5000]
+    text = run("checkpoint", "show", state).output
+    assert f"a delta of {delta['stored_bytes']:,} bytes on {base['name']}" in text
+    shown = json.loads(run("checkpoint", "show", state / delta["name"], "--json").output)
+    assert shown == [delta]
+    (state / base["name"] / "sum.keys.arrow").unlink()
+    verdicts = [each["verdict"] for each in json.loads(run("checkpoint", "show", state, "--json").output)]
+    assert all("sum.keys.arrow is missing" in verdict for verdict in verdicts)
+
+
 def test_a_folder_without_checkpoints_is_an_error(tmp_path: Path) -> None:
     shown = run("checkpoint", "show", tmp_path)
     assert shown.exit_code == 1
