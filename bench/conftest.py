@@ -19,6 +19,7 @@ TRAIN_ROWS = 65_536
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("medusa bench")
     group.addoption("--quick", action="store_true", help="engines: 1,000,000 events instead of 10,000,000")
+    group.addoption("--full-size", action="store_true", help="growth and latency: the real sizes")
     group.addoption("--peers", default="", help="engines: streaming peers too, e.g. streamz,bytewax")
     group.addoption("--results", type=Path, default=RESULTS, help="folder for tables and plots")
 

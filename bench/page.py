@@ -47,6 +47,13 @@ def ratios(found: Mapping[str, Any]) -> str:
     return "Medusa (`medusa`) over the best batch engine, per CPU second: " + ", ".join(cells) + "."
 
 
+def shown(path: Path) -> str:
+    """A growth bench: its plot and its table."""
+    title = path.stem.partition("-")[2]
+    plot = f"![{title}](../bench/results/{path.stem}.svg)"
+    return f"### {title.capitalize()}\n\n{plot}\n\n{path.read_text().strip()}"
+
+
 def main() -> None:
     text = PAGE.read_text()
     one = json.loads((RESULTS / "engines.json").read_text())
@@ -57,14 +64,23 @@ def main() -> None:
         engines(one, "peak_beyond_input_bytes", "MB beyond the input"),
     ]
     text = fill(text, "one thread", "\n\n".join(parts))
-    for name, stem, value, unit in (
-        ("two threads", "engines-2threads", "events_per_s", "M events per second of wall clock"),
-        ("streaming", "engines-1000000", "events_per_cpu_s", "M events per CPU second, 1,000,000 events"),
+    path = RESULTS / "engines-2threads.json"
+    if path.exists():
+        found = json.loads(path.read_text())
+        unit = "M events per second of wall clock"
+        parts = [report.machine_line(found), engines(found, "events_per_s", unit)]
+        text = fill(text, "two threads", "\n\n".join(parts))
+    for name, stem in (
+        ("streaming peers", "streaming"),
+        ("cores", "cores"),
+        ("latency", "latency"),
+        ("footprint", "footprint"),
     ):
-        path = RESULTS / f"{stem}.json"
+        path = RESULTS / f"{stem}.md"
         if path.exists():
-            found = json.loads(path.read_text())
-            text = fill(text, name, f"{report.machine_line(found)}\n\n{engines(found, value, unit)}")
+            text = fill(text, name, path.read_text())
+    if growth := sorted(RESULTS.glob("growth-*.md")):
+        text = fill(text, "growth", "\n\n".join(shown(path) for path in growth))
     micro = RESULTS / "micro.json"
     if micro.exists():
         text = fill(text, "parts", report.micro_table(json.loads(micro.read_text())).partition("\n\n")[2])

@@ -71,9 +71,9 @@ def best_ratio(engines: Mapping[str, Any]) -> tuple[float, str] | None:
 
 def engines_plot(found: Mapping[str, Any], path: Path) -> None:
     """One panel per workload; scales start at 0, so lengths are ratios."""
-    pyplot = _pyplot()
+    plots = pyplot()
     workloads = found["workloads"]
-    figure, axes = pyplot.subplots(1, len(workloads), figsize=(3.4 * len(workloads), 3.2), squeeze=False)
+    figure, axes = plots.subplots(1, len(workloads), figsize=(3.4 * len(workloads), 3.2), squeeze=False)
     for axis, (name, engines) in zip(axes[0], workloads.items(), strict=True):
         exact = {engine: f["events_per_cpu_s"] / 1e6 for engine, f in engines.items() if "exact" in f}
         _bars(axis, list(exact), list(exact.values()), [engine.startswith("medusa") for engine in exact])
@@ -81,7 +81,7 @@ def engines_plot(found: Mapping[str, Any], path: Path) -> None:
         axis.set_xlabel("M events / CPU s")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    plots.close(figure)
 
 
 def micro_table(found: Mapping[str, Any]) -> str:
@@ -102,11 +102,11 @@ def micro_table(found: Mapping[str, Any]) -> str:
 
 def micro_plot(found: Mapping[str, Any], path: Path) -> None:
     """One panel per question: ns per row, shorter is better."""
-    pyplot = _pyplot()
+    plots = pyplot()
     groups = _by_group(found)
     across = min(3, len(groups))
     down = -(-len(groups) // across)
-    figure, axes = pyplot.subplots(down, across, figsize=(5 * across, 2.8 * down), squeeze=False)
+    figure, axes = plots.subplots(down, across, figsize=(5 * across, 2.8 * down), squeeze=False)
     for axis in axes.flat[len(groups) :]:
         axis.set_visible(False)
     for axis, (group, benches) in zip(axes.flat, groups.items(), strict=False):
@@ -117,7 +117,7 @@ def micro_plot(found: Mapping[str, Any], path: Path) -> None:
         axis.set_xlabel("ns a row")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    plots.close(figure)
 
 
 def _by_group(found: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -131,7 +131,7 @@ def _label(bench: Mapping[str, Any]) -> str:
     return str(bench["name"]).removeprefix("test_")
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("svg")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench import compare, data, report
-from bench.peers import duckdb_, medusa_, medusa_push
+import medusa as md
+from bench import compare, cores, data, engines, footprint, latency, report, streaming
+from bench.growth import boxes, common, keys, overlap, queries, slack
+from bench.peers import duckdb_, install, medusa_, medusa_push
 from bench.workloads import WORKLOADS, difference, reference
 
 ROWS = 20_000
@@ -109,3 +113,95 @@ def test_comparing_two_runs_lists_the_largest_loss_first() -> None:
     assert lines[2].startswith("| W1 duckdb | 0.50 |")
     assert lines[3].startswith("| W1 medusa | 1.00 |")
     assert lines[4:] == ["only in the new file: W1 datafusion"]
+
+
+GROWTH: dict[str, tuple[ModuleType, int, tuple[int, ...]]] = {
+    "keys": (keys, 2_000, (1, 2)),
+    "overlap": (overlap, 2_000, (1, 10)),
+    "slack": (slack, 2_000, (0, 100_000)),
+    "boxes": (boxes, 500, (1, 3)),
+    "queries": (queries, 500, (1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", GROWTH)
+def test_growth_gives_a_figure_for_each_size(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "ROUNDS", 1)
+    question, rows, sizes = GROWTH[name]
+    result = question.measure(False, rows, sizes)
+    assert {len(points) for points in result["series"].values()} == {len(sizes)}
+    text = common.write(result, tmp_path)
+    assert text.count("\n| ") == 1 + len(sizes)
+    assert (tmp_path / f"growth-{name}.svg").read_text().count("<svg") == 1
+
+
+def test_overlapping_windows_are_counted_as_the_fit_takes_them() -> None:
+    events = data.events(20_000, overlap.KEYS)
+    for times in (1, 10):
+        rows = md.collect(overlap.query(events.schema, times), events=events)["out"]
+        assert sum(rows["n"].to_pylist()) == times * len(events)
+
+
+def test_fit_finds_a_and_b() -> None:
+    outputs = {(1, 1): 10, (1, 3): 10, (100, 1): 1_000, (100, 3): 1_000}
+    spent = {case: [5e-9 * 500 * case[1] + 7e-9 * out] for case, out in outputs.items()}
+    a, b, off = overlap.fit(spent, outputs, 500)
+    assert (a, b) == pytest.approx((5, 7))
+    assert off < 1e-9
+
+
+def test_latency_and_footprint_give_their_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "by_csp", lambda count: {"trouble": "not asked"})
+    monkeypatch.setattr(footprint, "CALLS", 20)
+    monkeypatch.setattr(footprint, "STARTS", {"python alone": ""})
+    text = latency.write(latency.measure(60, ("filter", "all")), tmp_path)
+    assert "| medusa, all |" in text
+    assert "csp: not asked." in text
+    text = footprint.write(footprint.measure((2_000,)), tmp_path)
+    assert "| 2,000 |" in text
+    assert "| push, 1 row |" in text
+
+
+def test_trains_that_wait_count_from_when_they_were_due() -> None:
+    class Slow:
+        batches: tuple[()] = ()
+
+        def between(self, number: int) -> None: ...
+
+        def step(self, number: int) -> None:
+            until = time.perf_counter_ns() + 200_000
+            while time.perf_counter_ns() < until:
+                pass
+
+    took = latency.on_a_clock(Slow(), 20, gap_us=50.0)  # type: ignore[arg-type]
+    assert took[-1] > took[0] + 10 * 150
+
+
+def test_streaming_peers_that_are_absent_or_silent_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "PLACES", tmp_path)
+    result = streaming.measure(["csp"], ["W3"], 1, scale=0.01)
+    assert result["workloads"]["W3"]["csp"]["trouble"] == "not installed: python -m bench.peers.install csp"
+    assert "python -m bench.peers.install csp" in streaming.table(result)
+    table = data.events(1_000, 10)
+    data.save(table, tmp_path / "events.arrow")
+    silent = engines.Contestant("duckdb", "W1", tmp_path / "events.arrow", 1, limit_s=0.001)
+    silent.close()
+    assert silent.trouble == "no answer within 0 s"
+
+
+def test_two_threads_are_measured_beside_one() -> None:
+    figures = cores.contest("W1", 20_000, 1)
+    assert figures["rows"] == 20_000
+    assert figures["median"] > 0
+    assert "| W1 | 20,000 |" in cores.table({**found(1.0), "workloads": {"W1": figures}})
+
+
+def test_ratio_is_of_the_slower_way() -> None:
+    ours = [{"events_per_cpu_s": 30.0}, {"events_per_cpu_s": 20.0}]
+    assert streaming.ratios({"events_per_cpu_s": 2.0}, ours)["ratio"] == 10.0
+    assert "ratio" not in streaming.ratios({"trouble": "inexact: 5.0% of the rows"}, ours)
+    assert streaming.ratios({}, [ours[0], {"trouble": "no"}])["trouble"] == "medusa: no"
