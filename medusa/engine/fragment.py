@@ -71,7 +71,7 @@ class Fragment:
         workers: Workers | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
-            raise QueryError(f'on_error must be "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
+            raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
         checked = self._checked = check_graph(graph)
         self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
@@ -405,6 +405,5 @@ def _refuse_ended(box: SourceBox) -> None:
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:
-    return DataError(
-        f"query {query!r} has no {kind} {name!r:.80}", hint=did_you_mean(str(name), known), code=f"data.{kind}"
-    )
+    hint = did_you_mean(str(name), known)
+    return DataError(f"query {query!r} has no {kind} {name!r:.80}", hint=hint, code=f"data.{kind}")

@@ -81,6 +81,15 @@ class Outputs:
             return
         if self._simple and made.__class__ is dict and self._add_plain(made, times, positions, kind):
             return
+        if made.__class__ is pa.RecordBatch and made.schema.equals(self._arrow):
+            made.validate()
+            count = made.num_rows
+            if count:
+                self._flush()
+                self._batches.append(made)
+                called_at = [times[-1]] * count
+                self._note(called_at, called_at, [positions[-1]] * count, kind)
+            return
         rows = len(times) if kind == ROWS else 0
         output = read_output(made, self._schema, rows=rows, timed=True)
         count = output.batch.num_rows

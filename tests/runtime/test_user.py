@@ -266,6 +266,35 @@ class TestProcess:
                 errors = run.take("dead")["error"].to_pylist()
             assert errors == [f"ValueError: {i % 3} at {i}" for i in range(7)]
 
+    def test_lists_and_batches_and_tables_are_the_same(self) -> None:
+        def made(give: Any) -> list[dict[str, Any]]:
+            class Each:
+                wake_after = "1s"
+
+                def rows(self, key: Any, batch: Any, state: Any, now: int) -> Any:
+                    state.wake_at(now + 2 * SECOND)
+                    return give({"k": [key] * key, "what": ["row"] * key})
+
+                def boundary(self, key: Any, time: int, state: Any) -> Any:
+                    return give({"k": [key], "what": ["timer"]})
+
+            q = md.Query("q")
+            schema = {"k": "int64", "what": "utf8"}
+            q.sink("out", q.source("a", SCHEMA, slack="20s").process(Each, schema, by="k"))
+            table = rows((1, 2), (1, 0), (1, 1), (3, 1), (4, 2), (6, 0), (6, 3))
+            found = md.collect(q, a=table).only.to_pylist()
+            assert isinstance(found, list)
+            return found
+
+        arrow = pa.schema([("k", pa.int64()), ("what", pa.string())])
+        turn = iter(range(1000))
+        lists = made(lambda columns: columns)
+        assert len(lists) > 12
+        assert made(lambda columns: pa.record_batch(columns, schema=arrow)) == lists
+        assert made(lambda columns: pa.table(columns)) == lists
+        mixed = [lambda columns: columns, lambda columns: pa.record_batch(columns, schema=arrow)]
+        assert made(lambda columns: mixed[next(turn) % 2](columns)) == lists
+
     def test_a_timer_comes_before_a_row_of_its_time_that_arrived_earlier(self) -> None:
         class Both:
             def rows(self, key: Any, batch: Any, state: Any, now: int) -> dict[str, Any]:
