@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -68,6 +68,7 @@ class Run:
         self._closed = False
         self._turns = turns  # not reentrant: a callback that pushes is refused
         self._state = state  # reentrant: a callback may ask
+        self._idles = any(box.spec.idle_us is not None for box in fragment.sources.values())
         judged = fragment.sources_read_in_time()
         self._warns_late = {name: name in judged and not box.late for name, box in fragment.sources.items()}
 
@@ -316,8 +317,7 @@ class Run:
 
     # Inner workings
 
-    @contextmanager
-    def _turn(self, *, tells: bool = False, wait: bool = True, room: bool = False) -> Iterator[None]:
+    def _turn(self, *, tells: bool = False, wait: bool = True, room: bool = False) -> _Turn:
         """The one that works.
 
         Args:
@@ -325,6 +325,9 @@ class Run:
             wait: for other threads, where the run has several.
             room: there must be room for output.
         """
+        return _Turn(self, tells, wait, room)
+
+    def _begin(self, wait: bool, room: bool) -> None:
         self._refuse_closed()
         if not self._turns.enter(wait):
             if not wait and self._turns.waits:
@@ -337,17 +340,16 @@ class Run:
         try:
             while room and wait and self._turns.waits and not self._closed and self._full():
                 self._turns.pause()
-            with self._state:  # those who ask hold it briefly
-                self._refuse_closed()
-                if room:
-                    self._refuse_full()
-                yield
-        finally:
+        except BaseException:
             self._turns.leave()
-            if tells:
-                self.output.tell()
-            if self._turns.waits:
-                self.room.tell()  # who was refused because another was at work
+            raise
+
+    def _leave(self, tells: bool) -> None:
+        self._turns.leave()
+        if tells:
+            self.output.tell()
+        if self._turns.waits:
+            self.room.tell()  # who was refused because another was at work
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -371,7 +373,7 @@ class Run:
 
     def _pass_time(self) -> None:
         """See which sources are idle by now."""
-        if any(box.spec.idle_us is not None for box in self._fragment.sources.values()):
+        if self._idles:
             self._fragment.tick(self._clock.monotonic_us())
 
     def _settled(self) -> None:
@@ -403,7 +405,43 @@ class Run:
             warn_dead(dead)
 
 
+class _Turn:
+    """While it is open one thread works on a run; no generator, since every push opens one."""
+
+    __slots__ = ("_room", "_run", "_tells", "_wait")
+
+    def __init__(self, run: Run, tells: bool, wait: bool, room: bool) -> None:
+        self._run = run
+        self._tells = tells
+        self._wait = wait
+        self._room = room
+
+    def __enter__(self) -> None:
+        run = self._run
+        run._begin(self._wait, self._room)
+        run._state.acquire()  # those who ask hold it briefly
+        try:
+            run._refuse_closed()
+            if self._room:
+                run._refuse_full()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._run._state.release()
+        self._run._leave(self._tells)
+
+
 def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:
     """The final rows among elements."""
     final = [each for each in elements if isinstance(each, Train) and each.kind is Kind.STABLE]
+    if not final:
+        return _empty(schema)
     return pa.Table.from_batches([each.batch for each in final], schema)
+
+
+@lru_cache(maxsize=256)
+def _empty(schema: pa.Schema) -> pa.Table:
+    # Tables don't change, so all who take nothing may have the same one.
+    return schema.empty_table()
