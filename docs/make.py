@@ -6,6 +6,7 @@ Usage: python docs/make.py OUTPUT
 from __future__ import annotations
 
 import html
+import pkgutil
 import re
 import shutil
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import markdown2
 from reference import reference
+
+import medusa
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ["fenced-code-blocks", "tables", "header-ids", "cuddled-lists"]
@@ -89,7 +92,9 @@ def main(out: Path, *, modules: bool = True) -> None:
         import pdoc
 
         pdoc.render.configure(docformat="google")
-        pdoc.pdoc("medusa", "!medusa._native", output_directory=out / "reference")
+        found = pkgutil.walk_packages(medusa.__path__, "medusa.")
+        inside = sorted(module.name for module in found if "_native" not in module.name)
+        pdoc.pdoc("medusa", *inside, output_directory=out / "reference")
     print(f"{len(names)} pages, the reference among them: {out / 'index.html'}")
 
 

@@ -56,6 +56,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     ),
 }
 SHOWN_AS = {LiveRun: "Run"}
+LINE = 88
 CODE = re.compile(r"[a-z]+(\.[a-z_]+)+")
 
 
@@ -68,7 +69,7 @@ def title_of(thing: object) -> str:
 
 
 def signature_of(thing: object, name: str) -> str:
-    """As it stands in the source, on one line."""
+    """As it stands in the source, on one line where it fits."""
     try:
         found = inspect.signature(thing)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -81,7 +82,22 @@ def signature_of(thing: object, name: str) -> str:
     back = found.return_annotation
     gives = "" if back in (found.empty, None, "None") else f" -> {back}"
     text = str(found.replace(parameters=kept, return_annotation=found.empty)) + gives
-    return name + re.sub(r"\b(?:[a-z_]+\.)+([A-Z]\w*)", r"\1", text)
+    text = name + short(text)
+    if len(text) <= LINE:
+        return text
+    lines: list[str] = []
+    starred = False
+    for parameter in kept:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            lines.append("*")
+        starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        lines.append(short(str(parameter)))
+    return f"{name}(\n" + "".join(f"    {line},\n" for line in lines) + f"){gives}"
+
+
+def short(text: str) -> str:
+    """Types without their modules."""
+    return re.sub(r"\b(?:[a-z_]+\.)+([A-Z]\w*)", r"\1", text)
 
 
 class _Plain:
