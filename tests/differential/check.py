@@ -32,7 +32,7 @@ def check(seed: int, con: duckdb.DuckDBPyConnection) -> Counter[str]:
     except Exception as error:
         raise Difference(
             f"seed {seed}: {type(error).__name__}: {error}\n"
-            f"replay: PYTHONPATH=. python -m tests.differential.check {seed}"
+            f"replay: python -m tests.differential.check {seed}"
         ) from error
 
 

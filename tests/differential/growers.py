@@ -59,13 +59,14 @@ def dead(rng: random.Random, pool: Pool) -> bool:
     condition = None if at is None else failing(rng, at.types)
     if at is None or condition is None:
         return False
+    name = f"failed{pool.drawn['box.dead']}"
     kind = rng.choice(["filter", "select", "with", "route"])
     if kind == "filter":
         made = at.stream.filter(condition)
     elif kind == "select":
-        made = at.stream.select(*at.types, failed=condition)
+        made = at.stream.select(*at.types, **{name: condition})
     elif kind == "with":
-        made = at.stream.with_columns(failed=condition)
+        made = at.stream.with_columns({name: condition})
     else:
         made = at.stream.route(predicate(rng, at.types, 0), condition)[0]
     if rng.random() < 0.7:
