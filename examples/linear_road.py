@@ -26,9 +26,8 @@ def main() -> None:
     tolls = out["tolls"].to_pylist()
     slow = sum(row["lav"] is not None and row["lav"] < 40 for row in tolls) / len(tolls)
     cost = sum(row["toll"] > 0 for row in tolls) / len(tolls)
-    print(
-        f"{rows.num_rows:,} rows; {len(tolls):,} entries, {slow:.0%} into slow segments, {cost:.0%} cost a toll"
-    )
+    print(f"{rows.num_rows:,} rows; {len(tolls):,} entries, {slow:.0%} into slow segments, ", end="")
+    print(f"{cost:.0%} cost a toll")
     near = Counter((row["dir"], row["seg"]) for row in out["accidents"].to_pylist())
     for (direction, segment), count in sorted(near.items()):
         print(f"accident in segment {segment}, direction {direction}: {count} drivers told")
