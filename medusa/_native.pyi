@@ -204,7 +204,7 @@ class Program:
         """
 
 class Store(Window):
-    """A ``Window`` of one int64 key (a slot) and one pane, whose groups leave one by one. Nobody closes it."""
+    """A ``Window`` of one int64 key (a slot) and one pane, whose groups leave one by one; never closed."""
 
     def pick(self, slots: Any, *, states: bool = False) -> list[Batch]:
         """window_start, window_end, slot and the aggregates (``states``: their state columns) of these slots
@@ -446,8 +446,8 @@ class PartLateness:
         """Raise the limit of one partition to at least this."""
 
     def rest(self, active_us: Any, since_us: int) -> bool:
-        """Lift partitions whose number in active_us (int64, one each) is at most since_us to the least limit of
-        the others. True: there are no others.
+        """Lift partitions whose number in active_us (int64, one each) is at most since_us to the least limit
+        of the others. True: there are no others.
         """
 
     def limit_us(self, part: int) -> int:
@@ -466,7 +466,7 @@ class PartLateness:
         """The partition that has it; None without any."""
 
 class BoundedSort:
-    """Which rows leave a bounded-pass sort, and when: of the ``slack + 1`` rows of a group the smallest does."""
+    """Which rows leave a bounded-pass sort, and when: of ``slack + 1`` rows of a group the smallest."""
 
     def __init__(self, slack: int) -> None: ...
     def add(self, keys: Any, groups: Any, position: int) -> Any:

@@ -105,9 +105,7 @@ RULES: Mapping[type, _Rule] = {
     ValueWindow: _Rule(lambda box, inputs, label, port: value_window_shape(box, inputs[0], label)),
     Running: _Rule(lambda box, inputs, label, port: running_shape(box, inputs[0], label)),
     Top: _Rule(lambda box, inputs, label, port: top_shape(box, inputs[0], label)),
-    AsofJoin: _Rule(
-        lambda box, inputs, label, port: asof_join_shape(box, inputs[0], inputs[1], label), 2, 2
-    ),
+    AsofJoin: _Rule(lambda box, inputs, label, port: asof_join_shape(box, inputs[0], inputs[1], label), 2, 2),
     Join: _Rule(lambda box, inputs, label, port: join_shape(box, inputs[0], inputs[1], label), 2, 2),
     WindowJoin: _Rule(
         lambda box, inputs, label, port: window_join_shape(box, inputs[0], inputs[1], label), 2, 2

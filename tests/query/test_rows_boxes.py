@@ -135,8 +135,8 @@ def test_what_is_refused(q: Query, cars: Stream, make: Callable[[Query, Stream],
     with pytest.raises(md.QueryError) as caught:
         make(q, cars)
     assert says in str(caught.value)
-    made = q.graph.boxes[len(before.boxes) :]
-    assert all(kind_of(box) in ("with_columns", "select", "random_drop") for box in made)  # those written before
+    made = q.graph.boxes[len(before.boxes) :]  # those written before the one that is wrong
+    assert all(kind_of(box) in ("with_columns", "select", "random_drop") for box in made)
 
 
 IN = (Input("cars"),)

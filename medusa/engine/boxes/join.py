@@ -313,7 +313,7 @@ class JoinBox(Operator):
             state.tables[name] = pa.Table.from_batches([batch])
 
     def upgrade(self, state: BoxState, format: int) -> None:
-        """Format 1 had the keys apart, the rows in no order (some were gone already), and inner joins only."""
+        """Format 1 had the keys apart, the rows in no order (some gone already), and inner joins only."""
         oldest_us = min(state.meta["inputs_us"]) - (self._within_us or 0)
         for name, side in zip(("left", "right"), self._sides, strict=True):
             table = state.tables[name].sort_by("@position")
