@@ -21,13 +21,13 @@ from medusa.query.boxes import AggregateCall, Schema
 from medusa.query.types import to_arrow
 from medusa.query.user_aggregates import Declared, declared_by
 
-__all__ = ["UserAggregates"]
+__all__ = ["Kept", "UserAggregates"]
 
 State = dict[str, npt.NDArray[Any]]
 Index = npt.NDArray[np.int64]
 
 
-class _Kept:
+class Kept:
     """One aggregate: its object, and its state arrays as the class gives them, checked."""
 
     def __init__(self, call: AggregateCall, *, label: str) -> None:
@@ -130,7 +130,7 @@ class UserAggregates:
         combine: bool = False,
         label: str,
     ) -> None:
-        self._kept = {place: _Kept(call, label=label) for place, call in calls.items()}
+        self._kept = {place: Kept(call, label=label) for place, call in calls.items()}
         self._key_types = list(keys)
         self._size, self._advance = size_us, advance_us
         self._combine = combine
@@ -170,7 +170,7 @@ class UserAggregates:
         for kept in self._kept.values():
             self._read(kept, states.__getitem__)
 
-    def _read(self, kept: _Kept, column: Any) -> State:
+    def _read(self, kept: Kept, column: Any) -> State:
         made = {}
         for name, dtype in kept.dtypes.items():
             array = column(f"{kept.call.name}.{name}")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa.engine.boxes.aggregate_user import _Kept as Kept
+from medusa.engine.boxes.aggregate_user import Kept
 from medusa.engine.boxes.base import BoxState, expect_table
 from medusa.query.boxes import AggregateCall
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 from medusa._native import Expiry
 from medusa.elements import END_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
-from medusa.engine.boxes.groups import Groups, Numbers, expect_integers
+from medusa.engine.boxes.groups import Groups, expect_integers
 from medusa.engine.boxes.lag import Lags
+from medusa.engine.boxes.slot_results import Numbers
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import as_int64, on_time_rows, take, take_array
 from medusa.engine.widen import narrow

@@ -10,7 +10,8 @@ import pyarrow as pa
 from medusa._native import Sessions
 from medusa.elements import END_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
-from medusa.engine.boxes.groups import Groups, Numbers, Results, expect_integers
+from medusa.engine.boxes.groups import Groups, expect_integers
+from medusa.engine.boxes.slot_results import Numbers, Results
 from medusa.engine.dead import DeadLetters
 from medusa.engine.rows import as_int64, on_time_rows
 from medusa.query.boxes import Schema, Session

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from medusa._native import Spans
 from medusa.elements import END_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
-from medusa.engine.boxes.groups import Groups, Numbers, Results, expect_integers
+from medusa.engine.boxes.groups import Groups, expect_integers
+from medusa.engine.boxes.slot_results import Numbers, Results
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import as_int64, on_time_rows, take, take_array
 from medusa.engine.widen import native_type, widen

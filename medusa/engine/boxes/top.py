@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
-from medusa.engine.boxes.groups import KeyIndex, Numbers, expect_integers
+from medusa.engine.boxes.groups import KeyIndex, expect_integers
+from medusa.engine.boxes.slot_results import Numbers
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
 from medusa.engine.rows import as_int64, as_times, on_time_rows
