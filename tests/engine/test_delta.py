@@ -137,6 +137,18 @@ def test_a_write_that_fails_leaves_the_chain_as_it_was() -> None:
             assert delta.read_table(files["x.arrow"]).equals(table(grown(last)))
 
 
+def test_the_next_delta_is_on_what_lies_there_not_on_what_failed() -> None:
+    disk = Disk("here")
+    checkpoints = Checkpoints(disk, secret=SECRET)
+    checkpoints.save(state(grown(0)), {})
+    disk.fail_next = 1
+    with pytest.raises(StateError):
+        checkpoints.save(state(grown(5)), {})
+    name = checkpoints.save(state(grown(6)), {})
+    assert "x.fresh.arrow" in disk.read(name)
+    assert delta.read_table(Checkpoints(disk).load()[1]["x.arrow"]).equals(table(grown(6)))
+
+
 def chain() -> tuple[Disk, list[str]]:
     disk = Disk("here")
     checkpoints = Checkpoints(disk, secret=SECRET)
