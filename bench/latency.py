@@ -190,11 +190,11 @@ def write(found: dict[str, Any], folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--full", action="store_true", help="100,000 trains instead of 10,000")
+    parser.add_argument("--full", action="store_true", help="100,000 trains instead of 4,000")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     os.chdir(Path(__file__).resolve().parent.parent)
-    sys.stdout.write(write(measure(100_000 if options.full else 10_000), options.out))
+    sys.stdout.write(write(measure(100_000 if options.full else 4_000), options.out))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,11 @@ def ratios(found: Mapping[str, Any]) -> str:
     return "Medusa (`medusa`) over the best batch engine, per CPU second: " + ", ".join(cells) + "."
 
 
+def newest(paths: Iterable[Path]) -> dict[str, Any]:
+    """The figures measured last."""
+    return max((json.loads(path.read_text()) for path in paths), key=lambda found: found["measured"])
+
+
 def shown(path: Path) -> str:
     """A growth bench: its plot and its table."""
     title = path.stem.partition("-")[2]
@@ -56,8 +61,9 @@ def shown(path: Path) -> str:
 
 def main() -> None:
     text = PAGE.read_text()
-    one = json.loads((RESULTS / "engines.json").read_text())
+    one = newest(path for path in RESULTS.glob("engines*.json") if "threads" not in path.stem)
     parts = [
+        f"{one['rows']:,} events, the median of {one['rounds']} alternating runs.",
         report.machine_line(one),
         ratios(one),
         engines(one, "events_per_cpu_s", "M events per CPU second, one thread"),

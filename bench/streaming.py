@@ -40,9 +40,14 @@ LIMIT_S = 60.0
 
 
 def measure(
-    peers: list[str], workloads: list[str], rounds: int, scale: float = 1.0, limit_s: float = LIMIT_S
+    peers: list[str],
+    workloads: list[str],
+    rounds: int,
+    scale: float = 1.0,
+    limit_s: float = LIMIT_S,
+    folder: Path | None = None,
 ) -> dict[str, Any]:
-    """One contest per workload and number of rows."""
+    """One contest per workload and number of rows; ``folder`` gets what there is after each workload."""
     found: dict[str, Any] = {"rounds": rounds, **machine.describe(), "workloads": {}}
     for name in workloads:
         results: dict[str, Any] = {}
@@ -54,6 +59,8 @@ def measure(
             for peer in group:
                 results[peer] = {"rows": rows, **answers[peer], **ratios(answers[peer], ours)}
         found["workloads"][name] = results
+        if folder:
+            write(found, folder)
     return found
 
 
@@ -121,7 +128,7 @@ def main() -> None:
     if unknown := [peer for peer in peers if peer not in ROWS]:
         parser.error(f"unknown peer {', '.join(unknown)}; there are {', '.join(ROWS)}")
     scale, limit_s = (10.0, 600.0) if options.full else (1.0, LIMIT_S)
-    found = measure(peers, options.workloads.split(","), options.rounds, scale, limit_s)
+    found = measure(peers, options.workloads.split(","), options.rounds, scale, limit_s, options.out)
     sys.stdout.write(write(found, options.out))
 
 

@@ -19,6 +19,6 @@ def test_footprint(request: pytest.FixtureRequest) -> None:
 
 
 def test_percentiles(request: pytest.FixtureRequest) -> None:
-    found = latency.measure(100_000 if request.config.getoption("--full-size") else 10_000)
+    found = latency.measure(100_000 if request.config.getoption("--full-size") else 4_000)
     print(latency.write(found, request.config.getoption("--results")))
     assert found["shapes"]

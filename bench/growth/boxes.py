@@ -16,6 +16,7 @@ from bench import data
 from bench.growth import common
 
 PUSHES = 200
+BOXES = 998  # with source and sink as many as a query may have
 
 
 def query(schema: pa.Schema, boxes: int) -> md.Query:
@@ -41,7 +42,7 @@ def pushed(asked: md.Query, batch: pa.RecordBatch) -> Any:
 
 def measure(full: bool, rows: int | None = None, counts: tuple[int, ...] | None = None) -> dict[str, Any]:
     rows = rows or (1_000_000 if full else 200_000)
-    counts = counts or (1, 3, 10, 30, 100, 300, 1000)
+    counts = counts or (1, 3, 10, 30, 100, 300, BOXES)
     events = data.events(rows, 1_000)
     batch = events.slice(0, 64).combine_chunks().to_batches()[0]
     queries = {count: query(events.schema, count) for count in counts}
