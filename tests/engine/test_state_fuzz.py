@@ -182,3 +182,17 @@ def test_a_delta_on_itself_is_refused() -> None:
     disk._groups[name] = {file: bytes(data) for file, data in seal(files, {"delta": delta}).items()}
     with pytest.raises(StateError, match="a delta on a later one"):
         Checkpoints(disk).load()
+
+
+def test_offsets_that_lead_out_of_a_column_are_refused() -> None:
+    """What only a full check of a table's values finds, before anything reads them."""
+    graph, files = state("filter")
+    held = read_table(files["o.held.arrow"])
+    rows = held.num_rows
+    place = held.schema.get_field_index("s")
+    text = pa.array(["abcdefg", *[""] * (rows - 1)])
+    data = bytes(write_table(held.set_column(place, held.schema.field(place), text)))
+    good, bad = ((end.to_bytes(4, "little")) * rows for end in (7, 1 << 20))
+    assert data.count(good) == 1
+    with pytest.raises(StateError, match=r"o\.held\.arrow"):
+        Fragment.restore(graph, {**files, "o.held.arrow": data.replace(good, bad)})
