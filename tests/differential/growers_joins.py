@@ -52,7 +52,9 @@ def key_pair(rng: random.Random, at: Stream, other: Stream) -> dict[str, str] | 
         (left, right)
         for left in plain_names(at.types)
         for right in plain_names(other.types)
-        if at.types[left] == other.types[right] and not is_decimal(at.types[left]) and not left.startswith("failed")
+        if at.types[left] == other.types[right]
+        and not is_decimal(at.types[left])
+        and not left.startswith("failed")
     ]
     return dict([rng.choice(pairs)]) if pairs else None
 
