@@ -31,8 +31,7 @@ def check(seed: int, con: duckdb.DuckDBPyConnection) -> Counter[str]:
         return compare(drawn, con)
     except Exception as error:
         raise Difference(
-            f"seed {seed}: {type(error).__name__}: {error}\n"
-            f"replay: python -m tests.differential.check {seed}"
+            f"seed {seed}: {type(error).__name__}: {error}\nreplay: python -m tests.differential.check {seed}"
         ) from error
 
 
