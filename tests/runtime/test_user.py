@@ -269,10 +269,10 @@ class TestProcess:
     def test_lists_and_batches_and_tables_are_the_same(self) -> None:
         def made(give: Any) -> list[dict[str, Any]]:
             class Each:
-                wake_after = "1s"
+                wake_after = "3s"
 
                 def rows(self, key: Any, batch: Any, state: Any, now: int) -> Any:
-                    state.wake_at(now + 2 * SECOND)
+                    state.wake_at(now + 4 * SECOND)
                     return give({"k": [key] * key, "what": ["row"] * key})
 
                 def boundary(self, key: Any, time: int, state: Any) -> Any:
@@ -280,8 +280,9 @@ class TestProcess:
 
             q = md.Query("q")
             schema = {"k": "int64", "what": "utf8"}
-            q.sink("out", q.source("a", SCHEMA, slack="20s").process(Each, schema, by="k"))
-            table = rows((1, 2), (1, 0), (1, 1), (3, 1), (4, 2), (6, 0), (6, 3))
+            made = q.source("a", SCHEMA, slack="20s").process(Each, schema, by="k")
+            q.sink("out", made.with_columns(at="tuple_time"))
+            table = rows((1, 2), (1, 0), (1, 1), (3, 1), (2, 0), (4, 2), (6, 1), (6, 3), (6, 1))
             found = md.collect(q, a=table).only.to_pylist()
             assert isinstance(found, list)
             return found
