@@ -15,7 +15,7 @@ import medusa as md
 from bench import data
 from bench.growth import common
 
-PUSHES = 200
+PUSHES = 30
 BOXES = 998  # with source and sink as many as a query may have
 
 
@@ -41,7 +41,7 @@ def pushed(asked: md.Query, batch: pa.RecordBatch) -> Any:
 
 
 def measure(full: bool, rows: int | None = None, counts: tuple[int, ...] | None = None) -> dict[str, Any]:
-    rows = rows or (1_000_000 if full else 200_000)
+    rows = rows or (1_000_000 if full else 100_000)
     counts = counts or (1, 3, 10, 30, 100, 300, BOXES)
     events = data.events(rows, 1_000)
     batch = events.slice(0, 64).combine_chunks().to_batches()[0]
