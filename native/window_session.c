@@ -56,13 +56,16 @@ void md_sessions_free(md_sessions *s) {
 
 /* ---- heap ---- */
 
+/* By end, then number: so what leaves after a call that failed and was undone leaves in the same order. */
+static inline bool before(entry a, entry b) { return a.end < b.end || (a.end == b.end && a.session < b.session); }
+
 static void sift_down(md_sessions *s, int64_t at) {
     entry moved = s->heap[at];
     for (;;) {
         int64_t child = 2 * at + 1;
         if (child >= s->n_heap) break;
-        if (child + 1 < s->n_heap && s->heap[child + 1].end < s->heap[child].end) child++;
-        if (s->heap[child].end >= moved.end) break;
+        if (child + 1 < s->n_heap && before(s->heap[child + 1], s->heap[child])) child++;
+        if (!before(s->heap[child], moved)) break;
         s->heap[at] = s->heap[child];
         at = child;
     }
@@ -71,7 +74,7 @@ static void sift_down(md_sessions *s, int64_t at) {
 
 static void heap_push(md_sessions *s, entry e) {
     int64_t at = s->n_heap++;
-    while (at > 0 && s->heap[(at - 1) / 2].end > e.end) {
+    while (at > 0 && before(e, s->heap[(at - 1) / 2])) {
         s->heap[at] = s->heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }

@@ -90,7 +90,7 @@ static md_rc close_and_print(md_window *window, int64_t boundary_us, md_error *e
 
 int main(void) {
     const md_type keys[] = {MD_UTF8}, inputs[] = {MD_F64};
-    const md_aggregate aggregates[] = {{MD_COUNT, -1}, {MD_AVG, 0}};
+    const md_aggregate aggregates[] = {{.function = MD_COUNT, .input = -1}, {.function = MD_AVG, .input = 0}};
     const md_window_config config = {.size_us = 60 * SECOND, .advance_us = 60 * SECOND, .keys = keys, .n_keys = 1,
                                      .inputs = inputs, .n_inputs = 1, .aggregates = aggregates,
                                      .n_aggregates = 2, .stage = MD_WHOLE};
