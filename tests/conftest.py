@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -21,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs behind a prompt
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.load_profile("fresh" if config.getoption("--full") else "fixed")
     if config.getoption("--resume"):
         config.pluginmanager.register(Resume(Path(config.getoption("--resume"))))
