@@ -315,7 +315,7 @@ static size_t run_of(const uint8_t *bytes, size_t n, size_t at, uint64_t by, int
 
 static size_t union_size(const md_blob *blob, const uint8_t *bytes, size_t m, uint64_t by) {
     size_t n = n_buckets(blob->size), i = 0, j = 0, both = 0;
-    int64_t b;
+    int64_t b = 0;
     uint64_t count;
     while (i < n || j < m) {
         size_t after = j < m ? run_of(bytes, m, j, by, &b, &count) : j;

@@ -97,7 +97,10 @@ class FirstWins:
         self._combines = settings["stage"] == "combine"
         self._seen: set[tuple[object, ...]] = set()
 
-    def add(self, rows: Any) -> None:
+    def add(self, rows: Any, times: Any = None) -> None:
+        if times is not None:
+            self._window.add(rows, times)
+            return
         batch = pa.record_batch(rows)
         if self._combines:
             groups = list(zip(*(batch.column(at).to_pylist() for at in (0, 2)), strict=True))
