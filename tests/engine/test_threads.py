@@ -21,6 +21,7 @@ from medusa.engine.boxes.window_parts import WindowParts, merge_batches
 from medusa.engine.fragment import Fragment
 from medusa.runtime.workers import ThreadWorkers
 from tests.engine.queries import batch_of, inputs, queries
+from tests.engine.user_functions import Total
 from tests.oracle.query import Promise
 
 COUNTS = (1, 2, 3, 5)
@@ -295,6 +296,26 @@ def test_merging_sorts(workers: Any, lists: list[list[tuple[int, int]]]) -> None
     for count in (1, 2, 4):
         merged = merge_batches(batches, [(0, False), (1, True)], 4, workers(count))
         assert [row for batch in merged for row in batch.to_pylist()] == wanted
+
+
+@pytest.mark.parametrize("keys", [[1], [1, 2], [1, 2, 3, 4]])
+def test_no_thread_gets_a_range_without_rows(
+    workers: Any, monkeypatch: pytest.MonkeyPatch, keys: list[int]
+) -> None:
+    """Fewer results than threads, of a user's aggregate, which knows no columns of no rows."""
+    monkeypatch.setattr(window_parts, "PARALLEL_ROWS", 1)
+    q = md.Query("few")
+    window = q.source("rows", {"ts": "int64", "k": "int64"}, time="ts", unit="us").window(10).group_by("k")
+    q.sink("out", window.aggregate(total=md.user(Total, "k"), rows=md.count()))
+    batch = pa.record_batch({"ts": pa.array([1] * len(keys), pa.int64()), "k": pa.array(keys, pa.int64())})
+    for count in COUNTS:
+        fragment = Fragment(q.graph, workers=workers(count))
+        fragment.feed("rows", Train(batch=batch))
+        fragment.finish()
+        trains = [e.batch for e in fragment.drain("out") if isinstance(e, Train)]
+        assert all(len(train) for train in trains)
+        rows = [row for train in trains for row in train.select(["k", "total", "rows"]).to_pylist()]
+        assert rows == [{"k": k, "total": k, "rows": 1} for k in keys]
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])

@@ -198,7 +198,8 @@ def merge_batches(
 
 
 def _edges(rows: int, workers: Workers | None) -> list[int]:
-    count = 1 if workers is None else workers.count
+    """Of pieces that all have rows, unless there are none."""
+    count = 1 if workers is None else max(1, min(workers.count, rows))
     return [rows * place // count for place in range(count + 1)]
 
 
