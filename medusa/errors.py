@@ -104,7 +104,16 @@ class RemoteProtocolError(LinkError):
 
 
 class LateWarning(UserWarning):
-    """The first late row of a live source: names the source, how late, and the slack that keeps it."""
+    """The first late row of a live source: names the source, how late, and the slack that keeps it.
+
+    Attributes:
+        source, slack: those two as they stand in the message, such as ``cars`` and ``2s``.
+    """
+
+    def __init__(self, message: str, *, source: str = "", slack: str = "") -> None:
+        super().__init__(message)
+        self.source = source
+        self.slack = slack
 
 
 class DeadRowWarning(UserWarning):

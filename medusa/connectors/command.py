@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa.connectors.places import FORMATS, Place, place_of, split_named
-from medusa.errors import DataError, QueryError
+from medusa.connectors.places import FORMATS, Place, check_apart, place_of, split_named
+from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
 from medusa.query.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -97,20 +97,33 @@ def run(
 
     asked, inputs = _prepared(query, given, follow)
     try:
-        outputs = _outputs(asked, given["outputs"], given["format"])
         if explain:
             click.echo(asked.explain())
             return
+        outputs = _outputs(asked, given["outputs"], given["format"])
+        check_apart({name: each.place for name, each in inputs.items()}, outputs)
         to_standard = any(place.standard for place in outputs.values())
         with warnings.catch_warnings(), _interruptible():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: click.echo(f"warning: {message}", err=True)
+            warnings.showwarning = lambda message, *_, **__: click.echo(
+                f"warning: {_warned(message)}", err=True
+            )
             job = Job(asked, inputs, outputs, follow=follow, on_error=on_error)
             told = job.run(progress=not quiet and not (to_standard and sys.stdout.isatty()))
     finally:
         for each in inputs.values():
             each.reader.close()
     _tell(told, as_json=as_json, quiet=quiet, to_standard=to_standard)
+
+
+def _warned(message: Warning | str) -> str:
+    """A warning in the words of the command line, which has no ``stats()`` and no ``dead()``."""
+    text = str(message)
+    if isinstance(message, LateWarning):
+        return f"{text.rpartition('; slack=')[0]}; --slack {message.source}={message.slack} keeps it"
+    if isinstance(message, DeadRowWarning):
+        return f"{text.rpartition(' (stats()')[0]} (--json counts them, --on-error stop ends the run)"
+    return text
 
 
 @contextlib.contextmanager
@@ -219,12 +232,37 @@ def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[st
     sources: dict[str, Any] = {
         each: SourceSpec(one.reader.schema, options[each]) for each, one in inputs.items()
     }
-    made = sql(text, name=name, **sources)
+    try:
+        made = sql(text, name=name, **sources)
+    except QueryError as error:
+        if error.code == "query.untimed":
+            error.hint = _time_hint(text, inputs)
+        elif error.code == "query.unit":
+            error.hint = "--unit [NAME=]s, or ms, us, ns"
+        raise
     read = {arc.box for box in made.graph.boxes for arc in box.inputs}
     for each in inputs:
         if each not in read:
             raise QueryError(f"--input {each}: the query doesn't read it", code="query.source")
     return made
+
+
+def _time_hint(text: str, inputs: Mapping[str, Input]) -> str:
+    """How to say the time on the command line, of the first input that has no time."""
+    import pyarrow.types as kinds
+
+    from medusa.query.sql.read import statements
+    from medusa.query.sql.sources import time_columns
+
+    wanted = dict.fromkeys([*time_columns(statements(text)[1]), "ts"])
+    for name, one in inputs.items():
+        for column in (each for each in wanted if each in one.reader.schema.names):
+            type = one.reader.schema.field(column).type
+            if kinds.is_integer(type):
+                return f"--time {name}={column} --unit {name}=s, or ms, us, ns"
+            if kinds.is_string(type):
+                return f'{column!r} came as text; --schema "{name}={column} timestamp" names the line'
+    return " or ".join(f"--time {name}=COLUMN" for name in list(inputs)[:3])
 
 
 def _places(texts: Iterable[str], format: str | None, sources: list[str]) -> dict[str, Place]:

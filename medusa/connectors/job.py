@@ -65,6 +65,9 @@ class Job:
         self._on_error = on_error
         self._writers: dict[str, Writer] = {}
         self._specs = {box.id: box for box in query.graph.boxes if isinstance(box, Source)}
+        for name, spec in self._specs.items():
+            if spec.time is not None:
+                inputs[name].reader.require(spec.time)
 
     def run(self, *, progress: bool) -> dict[str, Any]:
         """To the end of all inputs, or with ``follow`` until Ctrl-C.
@@ -118,6 +121,7 @@ class Job:
         )
         columns = [str(spec.time)]
         reader = open_reader(given.place, types=given.types, known=types_of(spec.schema))
+        reader.require(str(spec.time))
         try:
             for batch in reader.batches(columns if spec.time in reader.schema.names else None):
                 for part in normalise(batch, only.schema, extra="ignore", source=name):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["FORMATS", "Place", "place_of", "split_named"]
+__all__ = ["FORMATS", "Place", "check_apart", "place_of", "split_named"]
 
 FORMATS = ("csv", "jsonl", "parquet", "arrow", "arrows")
 """``arrow`` is the IPC file format, ``arrows`` the IPC stream format."""
@@ -86,3 +87,38 @@ def place_of(text: str, *, format: str | None = None) -> Place:
             f"{path}: there is no format {made[:40]!r}", hint=did_you_mean(made, FORMATS), code="data.format"
         )
     return Place(name, path, made)
+
+
+def check_apart(inputs: Mapping[str, Place], outputs: Mapping[str, Place]) -> None:
+    """No output replaces an input or another output, by whatever name: links are followed.
+
+    Devices and pipes may stand more than once.
+
+    Raises:
+        DataError: two are one file; nothing was opened or written.
+    """
+    files = [(f"--input {name}", place) for name, place in inputs.items() if _is_file(place)]
+    for name, place in outputs.items():
+        if not _is_file(place):
+            continue
+        for other, taken in files:
+            if _same(place.path, taken.path):
+                raise DataError(
+                    f"--output {name}={place.path} is the same file as {other}={taken.path}",
+                    hint="write to another file: one can't hold both",
+                    code="data.file",
+                )
+        files.append((f"--output {name}", place))
+
+
+def _is_file(place: Place) -> bool:
+    """A regular file, or one that isn't there yet."""
+    return not place.standard and (os.path.isfile(place.path) or not os.path.exists(place.path))
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        # One isn't there yet.
+        return os.path.realpath(one) == os.path.realpath(other)

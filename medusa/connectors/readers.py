@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from medusa.connectors.lines import Lines, open_binary
 from medusa.connectors.places import Place
-from medusa.connectors.texts import CsvText, JsonText, Text
+from medusa.connectors.texts import CsvText, JsonText, Text, first_null, null_time
 from medusa.errors import DataError
 
 __all__ = ["Reader", "open_reader"]
@@ -33,6 +33,9 @@ class Reader(Protocol):
 
     @property
     def fraction(self) -> float | None: ...
+
+    def require(self, column: str) -> None:
+        """The time of the rows: a null in it is refused with its line, or its row from 1."""
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows from here on; of one that is followed, those that are there."""
@@ -97,6 +100,9 @@ class _LineReader:
         size = self._lines.size_bytes
         return None if size is None else min(1.0, self._lines.taken_bytes / size)
 
+    def require(self, column: str) -> None:
+        self._text.required = column
+
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         while block := self._lines.next():
             yield from self._text.read(block, columns)
@@ -121,6 +127,7 @@ class _ParquetReader:
     """Parquet; row groups are read in batches."""
 
     lines: Lines | None = None
+    _required: str | None = None
 
     def __init__(self, place: Place) -> None:
         import pyarrow.parquet as pq
@@ -146,9 +153,13 @@ class _ParquetReader:
     def fraction(self) -> float | None:
         return self._rows / self._total if self._total else None
 
+    def require(self, column: str) -> None:
+        self._required = column
+
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._file.iter_batches(BATCH_ROWS, columns=columns):
+                _refuse_null(self._place, batch, self._required, self._rows)
                 self._rows += batch.num_rows
                 yield batch
         except pa.ArrowException as error:
@@ -163,11 +174,13 @@ class _ArrowReader:
     """Arrow IPC, file or stream, told apart by the first bytes."""
 
     lines: Lines | None = None
+    _required: str | None = None
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._source = open_binary(place)
         self._next = 0
+        self._rows = 0
         self._file: Any = None
         self._stream: Any = None
         try:
@@ -185,22 +198,37 @@ class _ArrowReader:
     def fraction(self) -> float | None:
         return None if self._file is None else self._next / max(1, self._file.num_record_batches)
 
+    def require(self, column: str) -> None:
+        self._required = column
+
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         try:
             if self._stream is not None:
                 for batch in self._stream:
+                    self._check(batch)
                     yield batch if columns is None else batch.select(columns)
                 return
             for place in range(self._file.num_record_batches):
                 batch = self._file.get_batch(place)
+                self._check(batch)
                 yield batch if columns is None else batch.select(columns)
                 self._next = place + 1
         except (pa.ArrowException, OSError) as error:
             raise _damaged(self._place, error) from None
 
+    def _check(self, batch: pa.RecordBatch) -> None:
+        _refuse_null(self._place, batch, self._required, self._rows)
+        self._rows += batch.num_rows
+
     def close(self) -> None:
         if not self._place.standard:
             self._source.close()
+
+
+def _refuse_null(place: Place, batch: pa.RecordBatch, required: str | None, before: int) -> None:
+    row = first_null(batch, required)
+    if row is not None:
+        raise null_time(f"{place.label}, row {before + row + 1}", required)
 
 
 def _damaged(place: Place, error: Exception) -> DataError:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from medusa.errors import DataError
 from medusa.query.types import DURATION, TIMESTAMP, schema_from, to_arrow
 
-__all__ = ["CsvText", "JsonText", "Text"]
+__all__ = ["CsvText", "JsonText", "Text", "first_null", "null_time"]
 
 _NAIVE, _AWARE = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _TIME_LIKE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?(\d\d)?)?")
@@ -21,9 +21,14 @@ _JSON_ROW = re.compile(r"in row (\d+)")
 
 
 class Text(Protocol):
-    """How lines are read."""
+    """How lines are read.
+
+    Attributes:
+        required: a column that may hold no null: the time of the rows.
+    """
 
     schema: pa.Schema
+    required: str | None
 
     def enough(self, sample: bytes) -> bool:
         """Whether these lines tell the columns."""
@@ -33,6 +38,22 @@ class Text(Protocol):
 
     def read(self, block: bytes, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of whole lines."""
+
+
+def first_null(table: pa.Table | pa.RecordBatch, column: str | None) -> int | None:
+    """The first row (from 0) in which a column holds null; None: no row, or no such column."""
+    if column is None or column not in table.schema.names or not table[column].null_count:
+        return None
+    return int(table[column].is_null().index(True).as_py())
+
+
+def null_time(where: str, column: str | None) -> DataError:
+    """The time of a row is null."""
+    return DataError(
+        f"{where}: column {column!r} is the time, and holds null",
+        hint="every row needs its time",
+        code="data.time",
+    )
 
 
 def _said(types: Mapping[str, str], label: str) -> dict[str, str]:
@@ -71,6 +92,7 @@ class CsvText:
         self._types: dict[str, pa.DataType] = {}
         self._final: dict[str, pa.DataType] = {}
         self.schema = pa.schema([])
+        self.required: str | None = None
 
     def enough(self, sample: bytes) -> bool:
         return len(sample.rstrip(b"\n").split(b"\n", 1)) > 1
@@ -115,6 +137,9 @@ class CsvText:
 
     def read(self, block: bytes, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         table = self._parse(block, columns, infer=False)
+        row = first_null(table, self.required)
+        if row is not None:
+            raise null_time(f"{self._label}, line {self._line_of(block, row + 1)}", self.required)
         self._line += block.count(b"\n")
         for name in table.column_names:
             if self._final[name] != self._types[name]:
@@ -193,6 +218,7 @@ class JsonText:
         self._final: dict[str, pa.DataType] = {}
         self._ignore = False
         self.schema = pa.schema([])
+        self.required: str | None = None
 
     def enough(self, sample: bytes) -> bool:
         return bool(sample.strip())
@@ -220,6 +246,9 @@ class JsonText:
     def read(self, block: bytes, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         if block.strip():
             table = self._parse(block, infer=False)
+            row = first_null(table, self.required)
+            if row is not None:
+                raise null_time(f"{self._label}, line {self._line_of(block, row)}", self.required)
             names = columns or list(self._types)
             arrays = [self._cast(table[name], name, block) for name in names]
             yield from pa.table(arrays, names=names).to_batches()

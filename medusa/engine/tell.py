@@ -18,11 +18,11 @@ _PACKAGE = __file__.rpartition("engine")[0]
 def warn_late(source: SourceBox) -> None:
     """The first late row of a source."""
     late, slack = duration_text(source.worst_late_us), duration_text(source.slack_that_keeps_us())
-    warn_user(
+    text = (
         f"source {source.id!r}: a row came {late} too late for its windows and joins;"
-        f" slack={slack!r} would have kept it (stats() counts all such rows, .late has them)",
-        LateWarning,
+        f" slack={slack!r} would have kept it (stats() counts all such rows, .late has them)"
     )
+    warn_user(LateWarning(text, source=source.id, slack=slack), LateWarning)
 
 
 def warn_dead(dead: DeadRow) -> None:
@@ -34,7 +34,7 @@ def warn_dead(dead: DeadRow) -> None:
     )
 
 
-def warn_user(text: str, category: type[Warning]) -> None:
+def warn_user(text: str | Warning, category: type[Warning]) -> None:
     """Warn at the innermost caller outside of this package."""
     depth, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
