@@ -93,7 +93,8 @@ def top_shape(box: Top, row: Shape, label: str) -> Shape:
     refuse_twice(
         [field.name for field in columns],
         label=label,
-        hint="top gives window_start, window_end, the keys, the other columns and rank: rename in a select",
+        hint="top gives window_start, window_end, the keys, the other columns and rank: rename columns of"
+        " these names, or leave them out, in a select before",
     )
     return Shape(label, tuple(columns), timed=True, window=WindowKind(box.size_us, box.advance_us))
 

@@ -15,6 +15,7 @@ from medusa.query.sql.text import BOX, Text
 __all__ = ["statements"]
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_WORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "INSERT", "CREATE", "WITH", "JOIN", "UNION")
 
 
 class MedusaStatements(MedusaExpressions):
@@ -83,11 +84,50 @@ _STREAMING = {
 }
 
 
+def _slip(text: Text, start: int) -> tuple[Token, str] | None:
+    """The mistyped keyword shortly before a complaint, and what it should be.
+
+    sqlglot takes such a word for a column or an alias, and complains a word or two later. It is one
+    where the text can be read further with the keyword in its place.
+    """
+    from difflib import get_close_matches
+
+    before = [token for token in text.tokens if token.start <= start]
+    for token in reversed(before[-3:]):
+        if token.token_type == TokenType.VAR and len(token.text) >= 4:
+            close = get_close_matches(token.text.upper(), _WORDS, n=1, cutoff=0.75)
+            if close:
+                mended = text.text[: token.start] + close[0] + text.text[token.end + 1 :]
+                if _readable(mended) > start + len(mended) - len(text.text):
+                    return token, close[0]
+    return None
+
+
+def _readable(text: str) -> int:
+    """The first character that can't be read, or the length of the text."""
+    dialect = MedusaStatements()
+    try:
+        tokens = checked_tokens(dialect, text, box=BOX, what="a query")
+        dialect.parser().parse(_rewritten(tokens), text)
+    except ParseError as error:
+        return error_start(text, error)[2]
+    except Exception:
+        # As above: whatever a foreign parser trips over; then there is no better hint.
+        return 0
+    return len(text)
+
+
 def _refused(text: Text, error: ParseError) -> QueryError:
     why, word, start = error_start(text.text, error)
     why = why.partition(" but got <")[0]
+    slip = _slip(text, start)
+    if slip is not None:
+        word, start = slip[0].text, slip[0].start
+        why = "Unexpected token"
     near = f" near {word!r}" if word else ""
     hint = next((told for name, told in _STREAMING.items() if word.upper() == name), "")
+    if slip is not None:
+        hint = f"did you mean {slip[1]!r}?"
     return text.error_at(
         start,
         start + max(0, len(word) - 1),

@@ -30,7 +30,7 @@ class Text:
 
     def __init__(self, text: str, tokens: list[Any]) -> None:
         self.text = text
-        self._tokens = tokens
+        self.tokens = tokens
 
     def error(self, node: Any, why: str, *, hint: str = "", code: str = "query.sql") -> QueryError:
         """An error about a part of the syntax: message, line and column, the line, a caret below.
@@ -85,7 +85,7 @@ class Text:
     ) -> QueryError:
         """An error about a keyword: the last one before ``node``, else the first one."""
         span = self.span(node)
-        words = [token for token in self._tokens if token.text.upper().startswith(word)]
+        words = [token for token in self.tokens if token.text.upper().startswith(word)]
         before = [token for token in words if span is None or token.start < span[0]]
         chosen = before[-1] if before and span is not None else (words[0] if words else None)
         if chosen is None:

@@ -227,6 +227,13 @@ REFUSED = [
     ("SELECT FROM «WHERE» x", "can't read the query", ""),
     ("SELECT vid\nFROM cars\nWHERE speed > «AND» 3", "can't read the query", ""),
     ("SELECT vid FROM cars EMIT «CHANGES»", "can't read the query", ""),
+    ("«SELCT» vid FROM cars", "Unexpected token near 'SELCT'", "did you mean 'SELECT'?"),
+    ("«selct» vid, speed FROM cars", "Unexpected token near 'selct'", "did you mean 'SELECT'?"),
+    ("SELECT vid «FORM» cars", "Unexpected token near 'FORM'", "did you mean 'FROM'?"),
+    ("SELECT vid, speed «FORM» cars WHERE speed > 1", "near 'FORM'", "did you mean 'FROM'?"),
+    ("SELECT vid FROM cars «WEHRE» speed > 1", "near 'WEHRE'", "did you mean 'WHERE'?"),
+    ("SELECT vid FROM cars\n«GRUOP» BY vid", "near 'GRUOP'", "did you mean 'GROUP'?"),
+    ("SELECT vid FROM orders «)»", "can't read the query", ""),
 ]
 
 
