@@ -87,6 +87,10 @@ REFUSED: list[tuple[Callable[[Query, Stream, Stream], object], str]] = [
     (lambda q, s, w: s.select({7: "vid"}), "7 can't be a column name"),
     (lambda q, s, w: s.select(x="NULL"), "column 'x'"),
     # windows
+    (
+        lambda q, s, w: s.window("1s").aggregate(n=md.count()).window("1s").top(1, by="n"),
+        "or leave them out, in a select before",
+    ),
     (lambda q, s, w: s.window("5 m"), "window: size: '5 m' is no duration (minutes are \"min\""),
     (lambda q, s, w: s.window(0), "window: size: expected a duration of longer than 0, got 0"),
     (
