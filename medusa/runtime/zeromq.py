@@ -166,14 +166,17 @@ class Transport:
         try:
             dealer.connect(address)
         except zmq.ZMQError as error:
-            self._discard(dealer)
+            self._discard(dealer, monitor)
             raise LinkError(f"can't call {address}: {error}", code="link.address") from None
         self._called[peer] = _Called(address, dealer, monitor)
         self._poller.register(dealer, zmq.POLLIN)
         self._poller.register(monitor, zmq.POLLIN)
 
-    def _discard(self, dealer: zmq.Socket[bytes]) -> None:
+    def _discard(self, dealer: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
+        # In this order: an event that finds its reader gone blocks libzmq's thread with the lock held
+        # that disabling wants, and with it everybody who wants the GIL.
         dealer.disable_monitor()
+        monitor.close(linger=0)
         dealer.close(linger=0)
 
     def cut(self, link: str, *, shun: bool = True) -> None:
@@ -187,8 +190,7 @@ class Transport:
             called = self._called.pop(link)
             self._poller.unregister(called.dealer)
             self._poller.unregister(called.monitor)
-            called.monitor.close(linger=0)
-            self._discard(called.dealer)
+            self._discard(called.dealer, called.monitor)
             self._again[link] = (time.monotonic() + CALL_AGAIN_S, called.address)
             return
         route = self._routes.get(link)
@@ -212,8 +214,7 @@ class Transport:
     def close(self) -> None:
         """Close all sockets; what was not sent is lost."""
         for called in self._called.values():
-            called.monitor.close(linger=0)
-            self._discard(called.dealer)
+            self._discard(called.dealer, called.monitor)
         self._called.clear()
         if self._router is not None:
             self._router.close(linger=0)

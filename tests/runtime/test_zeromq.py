@@ -181,3 +181,21 @@ def test_wake_ends_a_wait(open_transport):
     server = open_transport(listen="tcp://127.0.0.1:*")
     server.wake()
     assert server.wait(60_000) == []
+
+
+def test_events_have_a_reader_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that found none would block libzmq's thread for ever, and closing with it."""
+    readers: list[bool] = []
+    honest = zmq.Socket.disable_monitor
+
+    def disable(dealer: zmq.Socket[bytes]) -> None:
+        reader = dealer._monitor_socket
+        assert reader is not None
+        readers.append(reader.closed)
+        honest(dealer)
+
+    monkeypatch.setattr(zmq.Socket, "disable_monitor", disable)
+    made = Transport(listen=None, peers={"a": "tcp://127.0.0.1:9", "b": "tcp://127.0.0.1:9"})
+    made.cut("a")
+    made.close()
+    assert readers == [False, False]
