@@ -218,10 +218,13 @@ md_rc md_program_run(md_program *p, const struct ArrowSchema *rows_schema, const
     md_rc rc = md_columns_view(rows_schema, rows, p->n_columns, p->views, &length, err);
     if (rc == MD_OK) rc = check_views(p, err);
     if (rc != MD_OK) return rc;
-    sink sinks[MD_PROGRAM_REGISTERS] = {0};
+    /* Only what is used is cleared: a train of a few rows would pay for the rest. */
+    sink sinks[MD_PROGRAM_REGISTERS];
+    int64_t counts[MD_PROGRAM_STEPS];
     struct ArrowArray block;
+    memset(sinks, 0, sizeof *sinks * (size_t)p->n_outputs);
+    memset(counts, 0, sizeof *counts * (size_t)p->n_filters);
     if (make_room(p, sinks, length, &block) != MD_OK) return md_nomem(err);
-    int64_t counts[MD_PROGRAM_STEPS] = {0};
     for (int64_t start = 0; rc == MD_OK && start < length; start += CHUNK) {
         int64_t n = run_chunk(p, start, length - start < CHUNK ? length - start : CHUNK, counts);
         if (n < 0) rc = md_fail(err, MD_EMPTY, "a row failed");

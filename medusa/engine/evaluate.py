@@ -30,7 +30,6 @@ from medusa.query.show import show
 from medusa.query.types import is_decimal, is_float, to_arrow
 
 __all__ = [
-    "NATIVE_ROWS",
     "Evaluated",
     "Evaluator",
     "Filtering",
@@ -39,9 +38,6 @@ __all__ = [
     "compile_filter",
     "compile_projection",
 ]
-
-NATIVE_ROWS = 512
-"""From here on a native program is faster than one kernel after the other, getting there included."""
 
 MAKERS: dict[str, Maker] = {**LOGIC, **NUMBERS, **TEXTS, **MOMENTS, "cast": cast}
 """Makers of kernels by the operation of a step; columns, literals and ``tuple_time`` have none."""
@@ -271,7 +267,7 @@ def _no_error(row: int) -> str:
 
 
 class Evaluator:
-    """A compiled expression. Holds no state between calls; may be shared by threads."""
+    """A compiled expression, for one thread at a time; nothing is left over from one call to the next."""
 
     def __init__(self, expression: Expression, schema: Mapping[str, str], *, box: str, timed: bool) -> None:
         analysis = analyse([expression], schema, box=box, timed=timed)
@@ -286,7 +282,7 @@ class Evaluator:
         Args:
             times: the hidden time column; needed where the expression reads ``tuple_time``.
         """
-        if self._native is not None and batch.num_rows >= NATIVE_ROWS:
+        if self._native is not None:
             native = self._native.run(batch, times)
             if native is not None:
                 return Evaluated(pa.record_batch(native[0]).column(0), None, _no_error)
@@ -386,10 +382,9 @@ def compile_projection(
         return Projection(arrays, None, _no_error)
 
     def project(batch: pa.RecordBatch, times: pa.Array | None) -> Projection:
-        if native is not None and batch.num_rows >= NATIVE_ROWS:
-            found = natively(batch, times)
-            if found is not None:
-                return found
+        found = natively(batch, times)
+        if found is not None:
+            return found
         values, failures = program.run(batch, times)
         made = [as_array(values[root], batch.num_rows) for root in analysis.roots]
         if not failures:

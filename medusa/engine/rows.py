@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa._native import filter_rows as native_filter_rows
-from medusa._native import times_extent
 from medusa.elements import Train
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "as_times",
     "filter_rows",
     "invert",
-    "least_and_largest",
     "on_time_rows",
     "take",
     "take_array",
@@ -129,11 +127,6 @@ def as_int64(array: pa.Array) -> npt.NDArray[np.int64]:
     if array.type != _INT64:
         array = array.view(_INT64)
     return array.to_numpy()  # type: ignore[no-any-return]
-
-
-def least_and_largest(times: pa.Array) -> tuple[int, int]:
-    """Of at least one int64 or time without nulls."""
-    return times_extent(times)
 
 
 def as_times(numbers: npt.NDArray[np.int64]) -> pa.Array:

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from medusa._native import times_extent
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
 from medusa.engine.boxes.judging import judge_of
 from medusa.engine.ingest import times_of
-from medusa.engine.rows import as_int64, filter_rows, least_and_largest, on_time_rows
+from medusa.engine.rows import as_int64, filter_rows, on_time_rows
 from medusa.errors import DataError
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
@@ -106,7 +107,7 @@ class SourceBox(Operator):
         if train.times is None or train.times.null_count or len(train.times) != len(train):
             raise DataError(f"source {self.id!r}: rows without their times", code="data.time")
         times = _in_range(on_time_rows(train).times, self.id)
-        if len(times) and least_and_largest(times)[0] < self.boundary_us:
+        if len(times) and times_extent(times)[0] < self.boundary_us:
             raise DataError(
                 f"source {self.id!r}: a row has a time below its boundary {show_time(self.boundary_us)}",
                 code="data.boundary",
@@ -302,7 +303,7 @@ def checked_times(batch: pa.RecordBatch, source: Source) -> pa.Array | None:
 def _in_range(times: pa.Array, source: str) -> pa.Array:
     """Times as such, or a DataError where arithmetic on windows could overflow."""
     if len(times):
-        least, largest = least_and_largest(times)
+        least, largest = times_extent(times)
         if least < -TIME_MAX_US or largest > TIME_MAX_US:
             raise DataError(
                 f"source {source!r}: a time is out of range (about 36,500 years either way)",
