@@ -143,11 +143,9 @@ class AggregateBox(Operator):
     def state_bytes(self) -> int:
         return self._window.nbytes() + (self._users.nbytes() if self._users is not None else 0)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
+    def waits_open(self, names: Sequence[str]) -> str:
         oldest = self._window.oldest_open_us()
-        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+        held = self.held(names)
         if oldest is None:
             return f"waits for rows; no window is open; {held}"
         return (
@@ -305,15 +303,9 @@ class CombineBox(Operator):
     def queue_bytes(self) -> int:
         return sum(int(batch.nbytes) for batches in self._waiting for batch in batches)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
+    def waits_open(self, names: Sequence[str]) -> str:
         waiting = sum(batch.num_rows for batches in self._waiting for batch in batches)
-        return (
-            f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)};"
-            f" {waiting} partial results wait for it"
-        )
+        return f"{self.held(names, waits=True)}; {waiting} partial results wait for it"
 
     def save_more(self, state: BoxState) -> None:
         for input, batches in enumerate(self._waiting):

@@ -154,7 +154,17 @@ class Operator(ABC):
         """What this box waits for, as a sentence; ``names``: of its inputs."""
         if self.input_us >= END_US:
             return "finished"
+        return self.waits_open(names)
+
+    def waits_open(self, names: Sequence[str]) -> str:
+        """The same of a box whose inputs haven't all ended: what most kinds have to say."""
         return "waits for rows"
+
+    def held(self, names: Sequence[str], *, waits: bool = False) -> str:
+        """Which input has the lowest boundary, as part of that sentence; ``waits``: as its beginning."""
+        name = names[self.inputs_us.index(self.input_us)]
+        lead = f"waits for {name}, which" if waits else name
+        return f"{lead} holds its boundary at {show_time(self.input_us)}"
 
     # State
 

@@ -72,9 +72,7 @@ class BSortBox(Operator):
     def state_bytes(self) -> int:
         return self._held.nbytes() + int(self._sort.nbytes())
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
+    def waits_open(self, names: Sequence[str]) -> str:
         groups = f", {len(self._ids)} groups" if self._spec.keys else ""
         return f"waits for rows; holds {len(self._held)} ({self._spec.slack} of each group{groups})"
 

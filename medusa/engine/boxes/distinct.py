@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.elements import Train
+from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
 from medusa.engine.held import Ints, Timed, Waiting
@@ -126,10 +126,8 @@ class DistinctBox(Operator):
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+    def waits_open(self, names: Sequence[str]) -> str:
+        held = self.held(names)
         return f"{len(self._waiting)} rows wait for their time; knows {len(self._ids)} keys; {held}"
 
     # State

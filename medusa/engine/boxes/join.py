@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from medusa._native import Join
 from medusa.elements import END_US, START_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.join_parts import JoinParts
 from medusa.engine.boxes.join_where import PairCondition, SideCondition
 from medusa.engine.columns import Columns
@@ -293,13 +293,10 @@ class JoinBox(Operator):
     def _held(self) -> int:
         return self._join.held(_LEFT) + self._join.held(_RIGHT)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
+    def waits_open(self, names: Sequence[str]) -> str:
         waiting = [self._join.waiting(side) for side in (_LEFT, _RIGHT)]
         held = self._held() - sum(waiting)
-        text = f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)}"
+        text = self.held(names, waits=True)
         text += f"; {waiting[0]} left and {waiting[1]} right rows wait for it"
         return text + (f", {held} more may still find partners" if held else "")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, show_time
+from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
 from medusa.engine.held import Ints, Timed, Waiting
@@ -133,14 +133,8 @@ class LookupBox(Operator):
     def queue_bytes(self) -> int:
         return self._rows.nbytes() + self._changed.nbytes()
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
-        return (
-            f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)};"
-            f" {len(self._rows)} rows wait for it"
-        )
+    def waits_open(self, names: Sequence[str]) -> str:
+        return f"{self.held(names, waits=True)}; {len(self._rows)} rows wait for it"
 
     # State
 

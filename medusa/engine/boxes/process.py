@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, show_time
+from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.boxes.source import TIME_MAX_US
 from medusa.engine.calls import bury, error_text, row_of
 from medusa.engine.columns import Columns
@@ -280,15 +280,9 @@ class ProcessBox(Operator):
     def queue_bytes(self) -> int:
         return sum(waiting.nbytes() for waiting in self._waiting)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
+    def waits_open(self, names: Sequence[str]) -> str:
         rows = sum(map(len, self._waiting))
-        return (
-            f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)};"
-            f" {rows} rows wait for it, {len(self._states)} keys have state"
-        )
+        return f"{self.held(names, waits=True)}; {rows} rows wait for it, {len(self._states)} keys have state"
 
     # State
 

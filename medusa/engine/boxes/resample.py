@@ -125,11 +125,8 @@ class ResampleBox(Operator):
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
-        return f"points up to {show_time(self.boundary_us)} have left; {held}"
+    def waits_open(self, names: Sequence[str]) -> str:
+        return f"points up to {show_time(self.boundary_us)} have left; {self.held(names)}"
 
     def save_more(self, state: BoxState) -> None:
         self._waiting.save(state, "waiting")

@@ -99,10 +99,8 @@ class SessionBox(Operator):
     def state_bytes(self) -> int:
         return self._groups.nbytes() + self._sessions.nbytes()
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+    def waits_open(self, names: Sequence[str]) -> str:
+        held = self.held(names)
         if not len(self._sessions):
             return f"waits for rows; no session is open; {held}"
         return (

@@ -159,9 +159,7 @@ class SpanBox(Operator):
     def state_bytes(self) -> int:
         return self._groups.nbytes() + self._spans.nbytes()
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
+    def waits_open(self, names: Sequence[str]) -> str:
         close = "rows of their group beyond their end" if self._value_type else "the rest of their rows"
         return f"{self._spans.parts()} panes of open windows wait for {close}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, show_time
+from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.held import Timed, Waiting, concat_timed
 from medusa.engine.rows import on_time_rows
 from medusa.query.boxes import Schema, SUnion
@@ -46,15 +46,9 @@ class SUnionBox(Operator):
     def queue_bytes(self) -> int:
         return sum(waiting.nbytes() for waiting in self._waiting)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
+    def waits_open(self, names: Sequence[str]) -> str:
         waiting = sum(map(len, self._waiting))
-        return (
-            f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)};"
-            f" {waiting} rows wait for it"
-        )
+        return f"{self.held(names, waits=True)}; {waiting} rows wait for it"
 
     def save_more(self, state: BoxState) -> None:
         for input, waiting in enumerate(self._waiting):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, show_time
+from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
 from medusa.engine.held import Ints, Timed, Waiting
@@ -244,10 +244,10 @@ class TableBox(Operator):
     def waits_for(self, names: Sequence[str]) -> str:
         if not names:
             return f"holds {len(self._store)} rows, which nothing changes"
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
-        return f"waits for {held_by}, which holds its boundary at {show_time(self.input_us)}"
+        return super().waits_for(names)
+
+    def waits_open(self, names: Sequence[str]) -> str:
+        return self.held(names, waits=True)
 
     # State
 

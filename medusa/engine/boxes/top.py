@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa.elements import END_US, START_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.groups import KeyIndex, expect_integers
 from medusa.engine.boxes.slot_results import Numbers
 from medusa.engine.columns import Columns
@@ -176,11 +176,8 @@ class TopBox(Operator):
     def state_bytes(self) -> int:
         return sum(int(batch.nbytes) for batches in self._panes.values() for batch in batches)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
-        return f"{self._rows()} rows wait for the end of their window; {held}"
+    def waits_open(self, names: Sequence[str]) -> str:
+        return f"{self._rows()} rows wait for the end of their window; {self.held(names)}"
 
     # State
 

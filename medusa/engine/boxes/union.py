@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medusa.elements import END_US, Train
-from medusa.engine.boxes.base import Stateless, show_time
+from medusa.elements import Train
+from medusa.engine.boxes.base import Stateless
 
 __all__ = ["UnionBox"]
 
@@ -18,8 +18,5 @@ class UnionBox(Stateless):
     def on_train(self, input: int, train: Train) -> None:
         self.emit_train(train)
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held_by = names[self.inputs_us.index(self.input_us)]
-        return f"waits for rows; {held_by} holds its boundary at {show_time(self.input_us)}"
+    def waits_open(self, names: Sequence[str]) -> str:
+        return f"waits for rows; {self.held(names)}"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
-from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.wsort_rule import Tops, judge
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
@@ -102,10 +102,8 @@ class WSortBox(Operator):
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
 
-    def waits_for(self, names: Sequence[str]) -> str:
-        if self.input_us >= END_US:
-            return "finished"
-        held = f"{names[0]} holds its boundary at {show_time(self.input_us)}"
+    def waits_open(self, names: Sequence[str]) -> str:
+        held = self.held(names)
         return f"sorts {len(self._held)} rows, {len(self._waiting)} more wait for their time; {held}"
 
     # State
