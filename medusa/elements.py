@@ -6,7 +6,7 @@ train can carry it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NewType, TypeAlias
 
@@ -44,6 +44,8 @@ class Train:
         kind: stable or tentative.
         late: one bool per row, true where the source judged the row late; None where no row is.
             Only trains that carry arrival order have it; time-dependent boxes drop those rows.
+        extent: the least and largest of ``times`` in microseconds, where somebody has looked: it saves
+            another look, and says nothing that ``times`` doesn't. Who changes rows leaves it out.
     """
 
     batch: pa.RecordBatch
@@ -51,6 +53,7 @@ class Train:
     first_seq: int = 0
     kind: Kind = Kind.STABLE
     late: pa.Array | None = None
+    extent: tuple[int, int] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
