@@ -98,4 +98,17 @@ def test_medusa_text(peer: Any, train: pa.RecordBatch, function: str) -> None:
         window.add(rows)
         return (window,), {}
 
+    assert answers(setup()[0][0], rows) == text_by_pyarrow(rows, function)
     peer.pedantic(lambda window: window.add(rows), setup=setup, rounds=20)
+
+
+def answers(window: Any, rows: pa.RecordBatch) -> dict[int, Any]:
+    """What the window gives by key when it closes, after the rows have come once more."""
+    window.add(rows)
+    made = pa.Table.from_batches([pa.record_batch(batch) for batch in window.close(20_000_000)])
+    return dict(zip(made.column(2).to_pylist(), made.column(3).to_pylist(), strict=True))
+
+
+def text_by_pyarrow(rows: pa.RecordBatch, function: str) -> dict[int, Any]:
+    made = pa.table(rows).group_by("key").aggregate([("text", function)])
+    return dict(zip(made["key"].to_pylist(), made[f"text_{function}"].to_pylist(), strict=True))

@@ -78,4 +78,5 @@ def test_medusa(peer: Any, events: pa.Table, kind: str) -> None:
 @pytest.mark.parametrize("kind", SQL)
 def test_duckdb(peer: Any, events: pa.Table, kind: str) -> None:
     peer.extra_info["rows"] = ROWS
+    assert rows_of(by_duckdb(kind, events)) == rows_of(md.collect(query(kind), a=events)["o"])
     peer(lambda: by_duckdb(kind, events).num_rows)

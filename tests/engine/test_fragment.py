@@ -14,6 +14,7 @@ from medusa.engine.boxes.base import show_time
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Aggregate, AggregateCall, Field, Filter, Graph, Input, Sink, Source
 from medusa.query.expression import Call, Column, Literal, Named
+from tests.engine import kinds
 from tests.engine.queries import numbers
 
 TIME = pa.timestamp("us", "UTC")
@@ -198,3 +199,25 @@ def test_times_are_shown_as_people_read_them() -> None:
     assert show_time(1_500_000) == "1970-01-01 00:00:01.5 UTC"
     assert show_time(-1) == "1969-12-31 23:59:59.999999 UTC"
     assert show_time(1 << 60).endswith(" us")
+
+
+@pytest.mark.parametrize("kind", kinds.BUILDS)
+def test_explain_says_of_every_kind_that_it_waits_and_that_it_has_finished(kind: str) -> None:
+    fragment = Fragment(kinds.query(kind).graph)
+    kinds.push(fragment, 0, 40)
+    assert "finished" not in fragment.explain()
+    fragment.finish()
+    lines = fragment.explain().splitlines()[1:]
+    lines = [line for line in lines if ", which nothing changes" not in line]
+    assert [line for line in lines if ": finished" not in line] == []
+
+
+def test_explain_names_the_input_that_holds_a_box_back() -> None:
+    fragment = Fragment(kinds.query("sunion").graph)
+    fragment.push_rows("b", [kinds.rows(0, 1, "b")], fragment.check_rows("b", [kinds.rows(0, 1, "b")]))
+    assert (
+        "sunion x from a, b: waits for a, which holds its boundary at nothing yet; 1 rows"
+        in fragment.explain()
+    )
+    kinds.push(fragment, 100, 1)
+    assert "waits for a, which holds its boundary at 1970-01-01 00:00:00.000095 UTC" in fragment.explain()
