@@ -118,12 +118,11 @@ if not TYPE_CHECKING:  # or type checkers would take any name
 
             return import_module("medusa.testing")
         if home is None:
-            from medusa.query.suggest import did_you_mean
+            from medusa.query.suggest import AGGREGATES_ELSEWHERE, did_you_mean
 
-            other = {"mean": "avg", "std": "stddev", "var": "variance", "nunique": "count_distinct"}.get(
-                name, name
-            )
-            hint = did_you_mean(other, _HOMES) if not name.startswith("_") else ""
+            other = AGGREGATES_ELSEWHERE.get(name)
+            hint = did_you_mean(name, _HOMES) if not name.startswith("_") else ""
+            hint = f"did you mean {other!r}?" if other is not None else hint
             raise AttributeError(
                 f"module 'medusa' has no attribute {name!r}"
                 + (f" ({hint})" if hint.startswith("did") else "")

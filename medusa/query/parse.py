@@ -84,13 +84,24 @@ def parse_aggregate(
     text: str, *, box: str = "aggregate"
 ) -> tuple[str, Expression | None, int | float | None]:
     """(function, argument, parameter) of the text of one aggregate call: ``sum(bytes)``, ``count(*)``,
-    ``quantile(bytes, 0.9)``.
+    ``quantile(bytes, 0.9)``, ``count(*) FILTER (WHERE bytes > 9)``.
 
     Raises:
         QueryError: it is no call of one function.
     """
     node = syntax_tree(text, box=box)
     reader = Reader(text, box)
+    if isinstance(node, exp.Filter):
+        function, value, parameter = _aggregate(reader, node.this, box)
+        if function == "lag":
+            raise reader.refused(node, "FILTER is for aggregates, not for lag")
+        some = tree.filtered(value, reader.read(node.expression.this))
+        tree.check_limits(some, box=box)
+        return function, some, parameter
+    return _aggregate(reader, node, box)
+
+
+def _aggregate(reader: Reader, node: Any, box: str) -> tuple[str, Expression | None, int | float | None]:
     if not isinstance(node, exp.Anonymous) or not isinstance(node.this, str):
         raise reader.refused(node, "expected one aggregate call, such as sum(bytes) or count(*)")
     name, args = node.this.lower(), list(node.expressions)

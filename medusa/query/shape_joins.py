@@ -12,7 +12,7 @@ from medusa.query.check import infer
 from medusa.query.expression import Call, Column, Expression, Named
 from medusa.query.shape import WINDOW_COLUMNS, Shape, refuse_twice, types_of
 from medusa.query.shape_windows import WINDOW_FIELDS, key_type, need_time
-from medusa.query.suggest import did_you_mean
+from medusa.query.suggest import did_you_mean, join_called
 from medusa.query.tree import columns_of, walk
 from medusa.query.types import check_column_name, common_type
 from medusa.units import DURATION_MAX_US
@@ -87,7 +87,7 @@ def _check_how(how: str, known: Sequence[str], label: str) -> None:
     if how not in known:
         raise QueryError(
             f"{label}: how={how[:20]!r} is none of {', '.join(known)}",
-            hint=did_you_mean(how[:20], known),
+            hint=did_you_mean(join_called(how[:20]), known),
             code="query.join",
         )
 

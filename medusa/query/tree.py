@@ -33,6 +33,7 @@ __all__ = [
     "check_literal",
     "children",
     "columns_of",
+    "filtered",
     "literal",
     "measure",
     "negate",
@@ -116,6 +117,15 @@ def chain(function: str, left: Expression, right: Expression) -> Call:
     if function in CHAINED and isinstance(left, Call) and left.function == function:
         return Call(function, (*left.args, right))
     return Call(function, (left, right))
+
+
+def filtered(value: Expression | None, condition: Expression) -> Case:
+    """What an aggregate takes of the rows for which a condition is true: null elsewhere, which it skips.
+
+    Args:
+        value: its argument; None: it counts rows.
+    """
+    return Case(((condition, Literal("int64", 1) if value is None else value),))
 
 
 def negate(arg: Expression) -> Expression:

@@ -132,14 +132,50 @@ def test_how_aggregates_are_written() -> None:
     assert made(md.approx_count_distinct("x")) == distinct
     assert [made(md.first("x")).function, made("last(x)").function] == ["first", "last"]
     assert repr(md.quantile("x", 0.5)) == "md.quantile('x', 0.5)"
+    assert made(md.count("*")) == made(md.count()) == made("count(*)") == AggregateCall("a", "count")
     for bad, says in (
         (md.quantile("x", 2), "got 2"),
         ("quantile(x)", "got none"),
         ("sum(x, 2)", "sum takes one argument, got 2"),
+        ("percentile(x, 0.5)", r"no aggregate 'percentile' \(did you mean 'quantile'"),
+        ("std(x)", r"no aggregate 'std' \(did you mean 'stddev'"),
+        ("count_if(x > 1)", r"did you mean 'count\(where=...\)'"),
+        (md.sum(None, where="x > 1"), "sum needs an argument beside where"),  # type: ignore[arg-type]
+        (md.sum("x", where="x >"), "aggregate 'a': where"),
         ("median(x, 0.5)", "there is no aggregate 'median'|median takes one argument"),
     ):
         with pytest.raises(QueryError, match=says):
             result_type(made(bad), "int8", box="box")
+
+
+def test_aggregates_of_some_rows_are_those_of_a_case() -> None:
+    def made(value: object) -> AggregateCall:
+        return aggregate_call("a", value, box="box")
+
+    rows = made("count(CASE WHEN x > 3 THEN 1 END)")
+    assert rows == made(md.count(where="x > 3")) == made(md.count(where=md.col("x") > 3))
+    assert rows == made("count(*) FILTER (WHERE x > 3)") == made(md.count("*", where="x > 3"))
+    for function in (md.sum, md.min, md.max, md.avg, md.variance, md.stddev, md.first, md.last, md.count):
+        name = function.__name__
+        case = made(f"{name}(CASE WHEN x > 3 THEN x END)")
+        assert case == made(function("x", where="x > 3")) == made(f"{name}(x) FILTER (WHERE x > 3)")
+    for distinct in (md.count_distinct, md.approx_count_distinct):
+        case = made(f"{distinct.__name__}(CASE WHEN x > 3 THEN x END)")
+        assert case == made(distinct("x", where="x > 3"))
+    assert made(md.count_distinct("x", where="x > 3")) == made("count(DISTINCT x) FILTER (WHERE x > 3)")
+    half = made("quantile(CASE WHEN x > 3 THEN x END, 0.5)")
+    assert half == made(md.quantile("x", 0.5, where="x > 3")) == made(md.median("x", where="x > 3"))
+    assert half == made("quantile(x, 0.5) FILTER (WHERE x > 3)")
+    about = made("approx_quantile(CASE WHEN x > 3 THEN x END, 0.5)")
+    assert about == made(md.approx_quantile("x", 0.5, where="x > 3"))
+    assert about == made(md.quantile("x", 0.5, approximate=True, where="x > 3"))
+    assert repr(md.sum("x", where="x > 3")) == "md.sum('x', where='x > 3')"
+    q = md.Query("q")
+    window = q.source("s", {"ts": "timestamp", "x": "int64"}).window(1)
+    with pytest.raises(QueryError, match="aggregate 'n'.*bool"):
+        window.aggregate(n=md.count(where="x + 1"))
+    with pytest.raises(QueryError, match="aggregate 'n'.*there is no column 'y'"):
+        window.aggregate(n=md.count(where="y > 1"))
 
 
 class Mean:
@@ -158,6 +194,8 @@ def test_aggregates_of_users_are_checked_when_the_query_is_built() -> None:
     call = aggregate_call("a", md.user(Mean, "x", "x"), box="box")
     assert call == AggregateCall("a", "user", X, "test.mean", 3, (X,))
     assert call == aggregate_call("a", md.user("test.mean", "x", "x", version=3), box="box")
+    some = aggregate_call("a", md.user(Mean, "x", "x", where="x > 3"), box="box")
+    assert some == aggregate_call("a", md.user(Mean, "CASE WHEN x > 3 THEN x END", "x"), box="box")
     assert result_type(call, "float64", box="box", more=("int64",)) == "float64"
     fields = (Field("a.total", "float64"), Field("a.n", "int64"))
     assert state_fields(call, "float64") == fields

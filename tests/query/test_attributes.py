@@ -57,11 +57,40 @@ def test_lag_as_text() -> None:
     source = q.source("cars", {"ts": "int64", "vid": "int64"}, unit="s")
     q.sink("out", source.running(before="lag(vid)"))
     assert md.collect(q, cars={"ts": [1, 2, 3], "vid": [7, 8, 9]}).only["before"].to_pylist() == [None, 7, 8]
+    q.sink("two", source.running(before="lag(vid, 2)"))
+    q.sink("same", source.running(before=md.lag("vid", 2)))
+    out = md.collect(q, cars={"ts": [1, 2, 3], "vid": [7, 8, 9]})
+    assert out["two"]["before"].to_pylist() == out["same"]["before"].to_pylist() == [None, None, 7]
+    for text, says in (
+        ("lag(vid, 0)", "offset of lag must be 1 to 10,000, got 0"),
+        ("lag(vid, 1.5)", "got 1.5"),
+        ("lag(vid) FILTER (WHERE vid > 7)", "FILTER is for aggregates, not for lag"),
+    ):
+        with pytest.raises(md.QueryError, match=says):
+            source.running(before=text)
+    with pytest.raises(md.QueryError, match=r"no aggregate 'lag' \(lag is for running"):
+        source.window("1s").aggregate(before="lag(vid, 2)")
 
 
 def test_names_that_other_libraries_have() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'mean' \(did you mean 'avg'"):
         md.mean  # noqa: B018
+    for name, here in (
+        ("std", "stddev"),
+        ("var", "variance"),
+        ("nunique", "count_distinct"),
+        ("n_unique", "count_distinct"),
+        ("any_value", "first"),
+        ("percentile", "quantile"),
+        ("count_if", "count(where=...)"),
+    ):
+        with pytest.raises(
+            AttributeError, match=re.escape(f"no attribute {name!r} (did you mean {here!r}?)")
+        ):
+            getattr(md, name)
+    for name, here in (("sum", "sum"), ("mean", "avg"), ("std", "stddev"), ("count", "count")):
+        with pytest.raises(AttributeError, match=rf"no {name!r}: aggregates stand outside.*md\.{here}\("):
+            getattr(md.col("x"), name)
     q = md.Query("q")
     q.sink("out", q.source("cars", {"ts": "timestamp"}))
     out = md.collect(q, cars={"ts": []})

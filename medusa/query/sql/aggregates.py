@@ -10,11 +10,12 @@ from sqlglot import exp
 from medusa.query.aggregates import AggregateSpec
 from medusa.query.boxes import AGGREGATE_FUNCTIONS, Function
 from medusa.query.column import Expr
-from medusa.query.expression import Call, Case, Expression, Literal
+from medusa.query.expression import Call, Expression
 from medusa.query.names import FUNCTION_NAMES
 from medusa.query.show import show
 from medusa.query.sql.text import Text
 from medusa.query.suggest import did_you_mean
+from medusa.query.tree import filtered
 from medusa.query.user_aggregates import registered_aggregate
 
 __all__ = ["AGGREGATES", "Calls", "is_aggregate"]
@@ -123,7 +124,7 @@ def _call(
     first, *more = _plain(node.expressions, read, text) or [None]
     if first is None:
         raise text.error(node, f"{function.name} needs an argument", code="query.aggregate")
-    return function, (first if condition is None else _where(condition, first), *more), None
+    return function, (first if condition is None else filtered(first, condition), *more), None
 
 
 def _plain(args: Sequence[Any], read: Callable[[Any], Expression], text: Text) -> list[Any]:
@@ -164,7 +165,7 @@ def _known_call(
         condition = counted if condition is None else Call("and", (counted, condition))
         args = []
     if function == "count" and (not args or (len(args) == 1 and isinstance(args[0], exp.Star))):
-        return "count", None if condition is None else _where(condition, Literal("int64", 1)), None
+        return "count", None if condition is None else filtered(None, condition), None
     if len(args) != 1:
         raise text.error(
             node,
@@ -173,12 +174,7 @@ def _known_call(
             code="query.aggregate",
         )
     made = read(args[0])
-    return function, made if condition is None else _where(condition, made), parameter
-
-
-def _where(condition: Expression, value: Expression) -> Expression:
-    """FILTER (WHERE condition): aggregates skip null."""
-    return Case(((condition, value),))
+    return function, made if condition is None else filtered(made, condition), parameter
 
 
 def _fraction(node: Any, text: Text) -> float:

@@ -49,6 +49,11 @@ AGGREGATES = (
     "count(DISTINCT name)",
     "sum(k) FILTER (WHERE seg > 1)",
     "count(*) FILTER (WHERE x > 1)",
+    "count(DISTINCT name) FILTER (WHERE seg > 1)",
+    "max(x) FILTER (WHERE k IS NOT NULL) - min(x) FILTER (WHERE x < 2)",
+    "avg(k) FILTER (WHERE seg <> 2)",
+    "quantile_cont(k, 0.25) FILTER (WHERE seg < 3)",
+    "stddev(seg) FILTER (WHERE k = 2 OR x IS NULL)",
     "sum(k) + count(*)",
     "max(x) - min(x)",
     "sum(k) / count(*)",
@@ -318,3 +323,33 @@ def test_rows_are_those_of_duckdb(kind: Any) -> None:
 def test_many_rows_are_those_of_duckdb(kind: Any) -> None:
     seeds = range(1_000, 1_150)
     assert sum(kind(random.Random(f"{kind.__name__} {seed}")) for seed in seeds) > 250
+
+
+def test_aggregates_with_where_of_the_builder() -> None:
+    given = {
+        "n": (md.count(where="x > 1"), "count(*)"),
+        "c": (md.count("k", where="x > 1"), "count(k)"),
+        "s": (md.sum("k", where=md.col("x") > 1), "sum(k)"),
+        "lo": (md.min("name", where="x > 1"), "min(name)"),
+        "hi": (md.max("name", where="x > 1"), "max(name)"),
+        "a": (md.avg("k", where="x > 1"), "avg(k)"),
+        "v": (md.variance("seg", where="x > 1"), "var_samp(seg)"),
+        "d": (md.count_distinct("name", where="x > 1"), "count(DISTINCT name)"),
+        "m": (md.median("seg", where="x > 1"), "median(seg)"),
+    }
+    found = 0
+    for seed in range(6):
+        table = rows_of(random.Random(f"where {seed}"), 80)
+        q = md.Query("q")
+        windows = q.source("a", table.schema, time="ts").window("10s").group_by("seg")
+        q.sink(
+            "out", windows.aggregate({name: call for name, (call, _) in given.items()}).select("seg", *given)
+        )
+        made = md.collect(q, a=table).only
+        items = ", ".join(f"{call} FILTER (WHERE x > 1) AS {name}" for name, (_, call) in given.items())
+        with duckdb.connect() as con:
+            con.register("a", table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us"))))
+            text = f"SELECT seg, {items} FROM a GROUP BY seg, time_bucket(INTERVAL '10 seconds', ts)"
+            assert bag(made) == bag(con.sql(text).to_arrow_table())
+        found += sum(row["n"] for row in made.to_pylist())
+    assert found > 50

@@ -137,8 +137,8 @@ WINDOWS: dict[str, Build] = {
         lambda cars, tolls, calls: (
             cars.window("1 min")
             .aggregate(
-                s="sum(CASE WHEN seg = 1 THEN speed END)",
-                n="count(CASE WHEN seg = 2 THEN 1 END)",
+                s=md.sum("speed", where="seg = 1"),
+                n=md.count(where="seg = 2"),
                 m="count(CASE WHEN seg = 3 THEN 1 END)",
             )
             .select("s", "n", "m")
