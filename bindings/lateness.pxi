@@ -1,4 +1,14 @@
-# Lateness, row by row (lateness.h).
+# What a look at times finds (times.h), and lateness, row by row (lateness.h).
+
+
+cdef extern from "times.h" nogil:
+    ctypedef struct md_times:
+        int64_t length
+
+    md_rc md_times_look(const uint8_t *values, int64_t n, md_times *out)
+    void md_times_free(md_times *t)
+    bint md_times_part(const md_times *t, int64_t start, int64_t n, md_times *out)
+    void md_times_extent(const md_times *t, int64_t *least, int64_t *largest)
 
 
 cdef extern from "lateness.h" nogil:
@@ -13,10 +23,9 @@ cdef extern from "lateness.h" nogil:
         uint8_t *mask
 
     md_rc md_lateness_init(md_lateness *l, int64_t slack_us, md_error *err)
-    md_rc md_lateness_judge(md_lateness *l, const md_column *times, md_late_rows *out, md_error *err)
+    md_rc md_lateness_judge(md_lateness *l, const md_times *times, md_late_rows *out, md_error *err)
     md_rc md_lateness_promise(md_lateness *l, int64_t boundary_us, md_error *err)
     int64_t md_lateness_boundary(const md_lateness *l)
-    void md_times_extent(const uint8_t *times, int64_t n, int64_t *least, int64_t *largest)
 
 
 cdef extern from * nogil:
@@ -25,6 +34,69 @@ cdef extern from * nogil:
     """
     int64_t START_US "MD_START_US"  # elements.START_US
     int64_t INT64_MIN
+
+
+cdef object _PART = object()
+
+
+cdef class Times:
+    """Times that somebody has looked at once; whoever needs them afterwards reads what the look found.
+
+    Holds the array, so nobody else can have its memory. Changes nothing; any thread may read it.
+    """
+
+    cdef readonly object array
+    cdef Borrowed _rows
+    cdef Times _whole  # of which this is a part; it owns the blocks
+    cdef md_times _t
+    cdef int64_t _least, _largest
+
+    def __cinit__(self, array):
+        cdef md_error err
+        cdef md_column column
+        cdef md_rc rc
+        if array is _PART:
+            return
+        self._rows = borrow(array)
+        check(md_column_view(self._rows.schema, self._rows.array, &column, &err), &err)
+        if column.type != 108:  # 'l'
+            raise ValueError("times must be int64 or timestamp[us]")
+        if self._rows.array.null_count > 0:
+            raise ValueError("a time is null")
+        if column.length < MANY_ROWS:
+            rc = md_times_look(column.values, column.length, &self._t)
+        else:
+            with nogil:
+                rc = md_times_look(column.values, column.length, &self._t)
+        check(rc, NULL)
+        self.array = array
+        self._extent()
+
+    cdef _extent(self):
+        if self._t.length:
+            md_times_extent(&self._t, &self._least, &self._largest)
+
+    def __dealloc__(self):
+        if self._whole is None:
+            md_times_free(&self._t)
+
+    def __len__(self):
+        return self._t.length
+
+    def part(self, int64_t start, int64_t rows):
+        cdef Times out
+        array = self.array.slice(start, rows)
+        out = Times.__new__(Times, _PART)
+        out._whole = self if self._whole is None else self._whole
+        if not md_times_part(&self._t, start, len(array), &out._t):
+            return Times(array)
+        out.array = array
+        out._extent()
+        return out
+
+    @property
+    def extent(self):
+        return (self._least, self._largest) if self._t.length else None
 
 
 cdef class Lateness:
@@ -46,21 +118,22 @@ cdef class Lateness:
             self._l.promised_us = boundary_us
 
     def judge(self, times):
-        """Judge one int64 or timestamp[us] array: (late rows, greatest lateness in us, mask or None)."""
-        cdef Borrowed rows = borrow(times)
+        """Judge times, or an array of them: (late rows, greatest lateness in us, mask or None)."""
+        cdef Times looked = times if isinstance(times, Times) else Times(times)
         cdef md_error err
-        cdef md_column column
         cdef md_late_rows late
         cdef ArrowArray mask
         cdef md_lateness before = self._l
         cdef md_rc rc
-        check(md_column_view(rows.schema, rows.array, &column, &err), &err)
-        with nogil:
-            rc = md_lateness_judge(&self._l, &column, &late, &err)
+        if looked._t.length < MANY_ROWS:
+            rc = md_lateness_judge(&self._l, &looked._t, &late, &err)
+        else:
+            with nogil:
+                rc = md_lateness_judge(&self._l, &looked._t, &late, &err)
         check(rc, &err)
         if late.mask is NULL:
             return 0, 0, None
-        rc = md_array_of(&mask, column.length, 0, NULL, late.mask)
+        rc = md_array_of(&mask, looked._t.length, 0, NULL, late.mask)
         if rc != MD_OK:
             md_free(late.mask)
             self._l = before
@@ -83,20 +156,3 @@ cdef class Lateness:
     @property
     def boundary_us(self):
         return max(md_lateness_boundary(&self._l), START_US)
-
-
-def times_extent(times):
-    """(least, largest) of one int64 or timestamp[us] array without nulls, of at least one row."""
-    cdef Borrowed rows = borrow(times)
-    cdef md_error err
-    cdef md_column column
-    cdef int64_t least, largest
-    check(md_column_view(rows.schema, rows.array, &column, &err), &err)
-    if column.length == 0 or column.type != 108 or rows.array.null_count > 0:  # 'l'
-        raise ValueError("expected times, at least one and none of them null")
-    if column.length < MANY_ROWS:
-        md_times_extent(column.values, column.length, &least, &largest)
-    else:
-        with nogil:
-            md_times_extent(column.values, column.length, &least, &largest)
-    return least, largest

@@ -167,9 +167,6 @@ class Window:
             ValueError: columns, order or contents can't have come from ``state``; nothing changed.
         """
 
-def times_extent(times: Any) -> tuple[int, int]:
-    """(least, largest) of one int64 or timestamp[us] array without nulls, of at least one row."""
-
 class Program:
     """Expressions and filters over batches in one pass; ``native/program.h`` has the rules."""
 
@@ -394,6 +391,20 @@ class Chunks:
     def take(self, numbers: Any, columns: Sequence[int]) -> Batch:
         """Some columns of the rows with these numbers (int64 array; -1: a row of nulls)."""
 
+class Times:
+    """One int64 or timestamp[us] array without nulls that was looked at once. Holds the array."""
+
+    array: Any
+
+    def __init__(self, array: Any) -> None: ...
+    def __len__(self) -> int: ...
+    def part(self, start: int, rows: int) -> Times:
+        """Some of them, as ``array.slice`` gives them; looked at anew where cuts don't fall on blocks."""
+
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """(least, largest) in us; None of no rows."""
+
 class Lateness:
     """Judges lateness row by row, so that batch cuts never matter."""
 
@@ -401,7 +412,7 @@ class Lateness:
         self, slack_us: int, *, max_us: int | None = None, boundary_us: int | None = None
     ) -> None: ...
     def judge(self, times: Any) -> tuple[int, int, Any]:
-        """Judge one int64 or timestamp[us] array: (late rows, greatest lateness in us, mask or None).
+        """Judge ``Times``, or an array of them: (late rows, greatest lateness in us, mask or None).
 
         A row is late when its time is below (largest time of earlier rows) - slack, or below the
         explicit boundary. The mask is a bool array (Arrow PyCapsule), None where no row is late.

@@ -13,14 +13,15 @@
  *
  * Invariants: slack_us >= 0; after a row or a promise md_lateness_boundary never decreases.
  *
- * How it is fast: times go by in chunks that fit the first cache. A chunk that is sorted and starts at
- * the limit or above holds no late row, nor does one whose least time is not below the limit at its
- * end. Only other chunks are judged row by row. One thread at a time. */
+ * How it is fast: a look (times.h) has told the extents of blocks of rows. A block whose least time is not below
+ * the limit at its end holds no late row, nor does one that is sorted and starts at the limit or above. Only the
+ * rows of other blocks are read. One thread at a time. */
 #ifndef MD_LATENESS_H
 #define MD_LATENESS_H
 
 #include "column.h"
 #include "md_base.h"
+#include "times.h"
 
 typedef struct md_lateness {
     int64_t slack_us;
@@ -40,9 +41,8 @@ typedef struct md_late_rows {
 /* Nothing to free: the struct holds no memory. MD_BADARG: slack_us < 0. */
 md_rc md_lateness_init(md_lateness *l, int64_t slack_us, md_error *err);
 
-/* Judge times (MD_I64 without nulls). MD_BADARG: another type, or a null.
- * On anything but MD_OK *l and *out are unchanged. */
-md_rc md_lateness_judge(md_lateness *l, const md_column *times, md_late_rows *out, md_error *err);
+/* Judge times that were looked at. On anything but MD_OK *l and *out are unchanged. */
+md_rc md_lateness_judge(md_lateness *l, const md_times *times, md_late_rows *out, md_error *err);
 
 /* Take an explicit boundary. MD_BADARG: it is below an earlier one. */
 md_rc md_lateness_promise(md_lateness *l, int64_t boundary_us, md_error *err);
@@ -50,8 +50,5 @@ md_rc md_lateness_promise(md_lateness *l, int64_t boundary_us, md_error *err);
 /* The limit for the next row, which is the boundary that follows from the rows and promises so far;
  * INT64_MIN when there were none. */
 int64_t md_lateness_boundary(const md_lateness *l);
-
-/* *least and *largest of n >= 1 int64 at `times` (any address). */
-void md_times_extent(const uint8_t *times, int64_t n, int64_t *least, int64_t *largest);
 
 #endif

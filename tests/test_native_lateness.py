@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa._native import Lateness
+from medusa._native import Lateness, Times
 from medusa.elements import START_US
 
 
@@ -29,7 +29,7 @@ def as_time(values: list[int]) -> pa.Array:
     return pa.array(values, pa.timestamp("us", "UTC"))
 
 
-def judged(lateness: Lateness, times: pa.Array) -> tuple[list[bool], int]:
+def judged(lateness: Lateness, times: pa.Array | Times) -> tuple[list[bool], int]:
     count, worst, mask = lateness.judge(times)
     flags = [False] * len(times) if mask is None else pa.array(mask).to_pylist()
     assert count == sum(flags)
@@ -45,13 +45,14 @@ steps = st.lists(st.tuples(st.integers(-30, 40), st.integers(1, 300)), max_size=
     steps=steps,
     slack=st.integers(0, 60),
     promised=st.one_of(st.none(), st.integers(-100, 500)),
-    cuts=st.lists(st.integers(0, 4000), max_size=6),
+    cuts=st.lists(st.integers(0, 4000) | st.integers(0, 60).map(lambda block: 64 * block), max_size=6),
     offset=st.integers(0, 9),
+    looked=st.booleans(),
 )
 def test_late_rows_are_those_of_the_rule(
-    steps: list[tuple[int, int]], slack: int, promised: int | None, cuts: list[int], offset: int
+    steps: list[tuple[int, int]], slack: int, promised: int | None, cuts: list[int], offset: int, looked: bool
 ) -> None:
-    # Runs of steady time with jumps between: some chunks sorted, some not, some late.
+    # Runs of steady time with jumps between: some blocks sorted, some not, some late.
     times, now = [], 0
     for jump, length in steps:
         now += jump
@@ -62,8 +63,12 @@ def test_late_rows_are_those_of_the_rule(
     lateness = Lateness(slack, boundary_us=promised)
     flags: list[bool] = []
     worst = 0
+    once = Times(whole)
     for start, end in pairwise(bounds):
-        found, by = judged(lateness, whole[start:end])
+        part = once.part(start, end - start)
+        assert part.array.equals(whole[start:end])
+        assert part.extent == ((min(times[start:end]), max(times[start:end])) if start < end else None)
+        found, by = judged(lateness, part if looked else whole[start:end])
         flags += found
         worst = max(worst, by)
     expected = plain(times, slack, promised)
@@ -109,8 +114,24 @@ def test_refused_times_change_nothing() -> None:
     ]:
         with pytest.raises(ValueError, match=word):
             lateness.judge(bad)
+        with pytest.raises(ValueError, match=word):
+            Times(bad)
     with pytest.raises(TypeError, match="PyCapsule"):
         lateness.judge([60])
     with pytest.raises(ValueError, match="slack"):
         Lateness(-1)
     assert lateness.max_us == 50
+
+
+def test_a_look_outlives_who_asked_for_it() -> None:
+    parts = [Times(as_time(list(range(i, i + 1000)))).part(64, 500).part(128, 200) for i in range(200)]
+    held = [as_time([0] * 1000) for _ in range(200)]  # would take the memory of times that nobody holds
+    for i, part in enumerate(parts):
+        assert part.extent == (i + 192, i + 391)
+        assert len(part) == len(part.array) == 200
+        assert Lateness(0, max_us=i + 200).judge(part)[:2] == (8, 8)
+    assert len(held) == 200
+    nothing = Times(as_time([])).part(0, 0)
+    assert (nothing.extent, len(nothing)) == (None, 0)
+    with pytest.raises(TypeError, match="PyCapsule"):
+        Times(None)

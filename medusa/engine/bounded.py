@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from medusa._native import Times
 from medusa.engine.boxes.judging import judge_of
 from medusa.engine.boxes.source import SourceBox, rows_ahead
 from medusa.engine.fragment import TRAIN_ROWS_MAX, Fragment
@@ -28,10 +29,15 @@ __all__ = ["Part", "measured_slack", "measured_slack_us", "merged", "run_bounded
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some consecutive rows of a source, not cut further than they came."""
+    """Some consecutive rows of a source, not cut further than they came.
+
+    Attributes:
+        looked: the times, once a source has looked at them.
+    """
 
     batch: pa.RecordBatch
     times: pa.Array | None
+    looked: Times | None = None
 
 
 def run_bounded(
@@ -72,9 +78,10 @@ def run_bounded(
         workers=workers,
     )
     for name, parts in inputs.items():
-        fragment.check_rows(name, [part.batch for part in parts])
+        looked = fragment.check_rows(name, [part.batch for part in parts])
+        inputs[name] = [replace(part, looked=each) for part, each in zip(parts, looked, strict=True)]
     for name, part in merged(inputs):
-        fragment.push_rows(name, [part.batch], [part.times])
+        fragment.push_rows(name, [part.batch], [part.looked])
     fragment.finish()
     _warn(fragment)
     outputs = {name: to_table(fragment.drain(name), sink.schema) for name, sink in fragment.sinks.items()}
@@ -109,7 +116,7 @@ def measured_slack(spec: Source, parts: Sequence[Part]) -> int:
         return measured_slack_us(times for _, times in timed if len(times))
     # Every limit is lower by the slack than without: so without, rows are late by the slack they need.
     judge = judge_of(msgspec.structs.replace(spec, slack_us=0))
-    return max((judge.judge(batch, times, None)[1] for batch, times in timed), default=0)
+    return max((judge.judge(batch, Times(times), None)[1] for batch, times in timed), default=0)
 
 
 def _without_early(graph: Graph) -> Graph:
@@ -163,13 +170,15 @@ def _slices(place: int, name: str, parts: Iterable[Part]) -> Iterator[tuple[int,
     for part in parts:
         for start in range(0, part.batch.num_rows, TRAIN_ROWS_MAX):
             times = None if part.times is None else part.times.slice(start, TRAIN_ROWS_MAX)
+            looked = None if part.looked is None else part.looked.part(start, TRAIN_ROWS_MAX)
             if times is not None:
                 numbers = as_int64(times)
                 key = max(highest, int(numbers[0]))
-                highest = max(highest, int(numbers.max()))
+                extent = None if looked is None else looked.extent
+                highest = max(highest, int(numbers.max()) if extent is None else extent[1])
             else:
                 key = highest
-            yield key, place, name, Part(part.batch.slice(start, TRAIN_ROWS_MAX), times)
+            yield key, place, name, Part(part.batch.slice(start, TRAIN_ROWS_MAX), times, looked)
 
 
 def _warn(fragment: Fragment) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from medusa._native import Times
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
 from medusa.engine.boxes.aggregate import CombineBox
@@ -139,8 +140,8 @@ class Fragment:
 
     def check_rows(
         self, source: str, batches: Sequence[pa.RecordBatch], arrival_us: int | None = None
-    ) -> list[pa.Array | None]:
-        """The times of rows that are about to be pushed; nothing changes.
+    ) -> list[Times | None]:
+        """The times of rows that are about to be pushed, looked at; nothing changes.
 
         Args:
             arrival_us: when they arrived, where the source has ``ahead`` and no column says so.
@@ -159,7 +160,7 @@ class Fragment:
         self,
         source: str,
         batches: Sequence[pa.RecordBatch],
-        times: Sequence[pa.Array | None],
+        times: Sequence[Times | None],
         arrival_us: int | None = None,
     ) -> None:
         """Take rows that ``check_rows`` has passed: judge their lateness and run to quiescence.
@@ -202,7 +203,7 @@ class Fragment:
             self.push_rows(source, [element.batch], times)
 
     def _run_rows(
-        self, box: SourceBox, batch: pa.RecordBatch, times: pa.Array | None, arrival_us: int | None
+        self, box: SourceBox, batch: pa.RecordBatch, times: Times | None, arrival_us: int | None
     ) -> None:
         step = self._train_rows_max
         rows = batch.num_rows
@@ -211,7 +212,7 @@ class Fragment:
             self._settle()
             return
         for start in range(0, rows, step):
-            part = None if times is None else times.slice(start, step)
+            part = None if times is None else times.part(start, step)
             box.accept(batch.slice(start, step), part, arrival_us)
             self._settle()
 

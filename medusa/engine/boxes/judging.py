@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import Keys, Lateness, PartLateness
+from medusa._native import Keys, Lateness, PartLateness, Times
 from medusa.elements import END_US, START_US
 from medusa.engine.boxes.base import BoxState, expect_table
 from medusa.engine.widen import native_arrow, native_type, widen
@@ -27,7 +27,7 @@ class Judge(ABC):
         """DataError for rows that can't be judged; nothing changes."""
 
     @abstractmethod
-    def judge(self, batch: pa.RecordBatch, times: pa.Array, now_us: int | None) -> tuple[int, int, Any]:
+    def judge(self, batch: pa.RecordBatch, times: Times, now_us: int | None) -> tuple[int, int, Any]:
         """(late rows, greatest lateness in us, mask or None) of rows that came at ``now_us``."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class WholeJudge(Judge):
     def check(self, batch: pa.RecordBatch) -> None:
         pass
 
-    def judge(self, batch: pa.RecordBatch, times: pa.Array, now_us: int | None) -> tuple[int, int, Any]:
+    def judge(self, batch: pa.RecordBatch, times: Times, now_us: int | None) -> tuple[int, int, Any]:
         self._active_us = now_us
         return self._lateness.judge(times)
 
@@ -162,9 +162,9 @@ class PartitionJudge(Judge):
                 code="data.partition",
             )
 
-    def judge(self, batch: pa.RecordBatch, times: pa.Array, now_us: int | None) -> tuple[int, int, Any]:
+    def judge(self, batch: pa.RecordBatch, times: Times, now_us: int | None) -> tuple[int, int, Any]:
         ids = self._ids(batch.column(self._column))
-        found = self._lateness.judge(times, ids)
+        found = self._lateness.judge(times.array, ids)
         if now_us is not None:
             self._follow(now_us)
             self._active_us[ids.to_numpy()] = now_us

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa._native import times_extent
+from medusa._native import Times
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
 from medusa.engine.boxes.judging import judge_of
@@ -60,8 +60,8 @@ class SourceBox(Operator):
 
     # Checks that change nothing
 
-    def times_of(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """The times of rows that are about to enter; None for a source without time.
+    def times_of(self, batch: pa.RecordBatch) -> Times | None:
+        """The times of rows that are about to enter, looked at once; None for a source without time.
 
         Raises:
             DataError: a time is null or out of range, or a partition isn't listed.
@@ -106,8 +106,8 @@ class SourceBox(Operator):
             return
         if train.times is None or train.times.null_count or len(train.times) != len(train):
             raise DataError(f"source {self.id!r}: rows without their times", code="data.time")
-        times = _in_range(on_time_rows(train).times, self.id)
-        if len(times) and times_extent(times)[0] < self.boundary_us:
+        extent = _in_range(on_time_rows(train).times, self.id).extent
+        if extent is not None and extent[0] < self.boundary_us:
             raise DataError(
                 f"source {self.id!r}: a row has a time below its boundary {show_time(self.boundary_us)}",
                 code="data.boundary",
@@ -135,7 +135,7 @@ class SourceBox(Operator):
 
     # Taking
 
-    def accept(self, batch: pa.RecordBatch, times: pa.Array | None, arrival_us: int | None = None) -> None:
+    def accept(self, batch: pa.RecordBatch, times: Times | None, arrival_us: int | None = None) -> None:
         """Take rows that ``times_of`` has passed: judge them and send them on."""
         rows = batch.num_rows
         self.rows_in += rows
@@ -148,31 +148,31 @@ class SourceBox(Operator):
             if not batch.num_rows:
                 return
         late_rows, worst_us, mask = self._judge.judge(batch, times, self.now.us)
-        late = None
+        late, extent = None, times.extent if self._timed else None
         if late_rows:
-            late = pa.array(mask)
+            late, extent = pa.array(mask), None
             self.late += late_rows
             self.worst_late_us = max(self.worst_late_us, worst_us)
-        train = Train(batch=batch, times=times if self._timed else None, late=late)
+        train = Train(batch=batch, times=times.array if self._timed else None, late=late, extent=extent)
         self.emit_train(train)
         if late is not None and self.has_readers("late"):
             self.emit(Train(batch=filter_rows(train, late).batch), "late")
         self.advance(self._judge.boundary_us)
 
     def _without_ahead(
-        self, batch: pa.RecordBatch, times: pa.Array, arrival_us: int | None
-    ) -> tuple[pa.RecordBatch, pa.Array]:
+        self, batch: pa.RecordBatch, times: Times, arrival_us: int | None
+    ) -> tuple[pa.RecordBatch, Times]:
         """Send rows too far ahead of their arrival to ``.ahead``; the others, and their times."""
-        ahead = rows_ahead(batch, times, self.spec, arrival_us)
+        ahead = rows_ahead(batch, times.array, self.spec, arrival_us)
         count = int(np.count_nonzero(ahead))
         if not count:
             return batch, times
         self.ahead += count
-        rows = Train(batch=batch, times=times)
+        rows = Train(batch=batch, times=times.array)
         if self.has_readers("ahead"):
             self.emit(Train(batch=filter_rows(rows, pa.array(ahead)).batch), "ahead")
         kept = filter_rows(rows, pa.array(~ahead))
-        return kept.batch, kept.times
+        return kept.batch, Times(kept.times)
 
     def on_train(self, input: int, train: Train) -> None:
         """Rows judged elsewhere keep their times and marks; ``receive`` has counted them."""
@@ -282,14 +282,17 @@ def rows_ahead(batch: pa.RecordBatch, times: pa.Array, source: Source, arrival_u
     arrived: Any = arrival_us
     if source.arrival is not None:
         column = checked_times(batch, msgspec.structs.replace(source, time=source.arrival))
-        arrived = as_int64(column)
+        assert column is not None, "its time is the arrival"
+        arrived = as_int64(column.array)
     assert arrived is not None, "check_arrival has passed"
     ahead: Bools = as_int64(times) > arrived + (source.ahead_us or 0)
     return ahead
 
 
-def checked_times(batch: pa.RecordBatch, source: Source) -> pa.Array | None:
+def checked_times(batch: pa.RecordBatch, source: Source) -> Times | None:
     """The times of rows for a source, with all that a source asks of them; None for one without time.
+
+    They are read once: what is asked of them later, the answer remembers.
 
     A publisher runs it too, so that what a node would refuse is refused before it is sent.
 
@@ -300,13 +303,13 @@ def checked_times(batch: pa.RecordBatch, source: Source) -> pa.Array | None:
     return None if times is None else _in_range(times, source.id)
 
 
-def _in_range(times: pa.Array, source: str) -> pa.Array:
-    """Times as such, or a DataError where arithmetic on windows could overflow."""
-    if len(times):
-        least, largest = times_extent(times)
-        if least < -TIME_MAX_US or largest > TIME_MAX_US:
-            raise DataError(
-                f"source {source!r}: a time is out of range (about 36,500 years either way)",
-                code="data.time",
-            )
-    return times
+def _in_range(times: pa.Array, source: str) -> Times:
+    """Times that were looked at, or a DataError where arithmetic on windows could overflow."""
+    looked = Times(times)
+    extent = looked.extent
+    if extent is not None and (extent[0] < -TIME_MAX_US or extent[1] > TIME_MAX_US):
+        raise DataError(
+            f"source {source!r}: a time is out of range (about 36,500 years either way)",
+            code="data.time",
+        )
+    return looked
