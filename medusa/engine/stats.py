@@ -32,7 +32,8 @@ STATS_SCHEMA = pa.schema(
 )
 """``late``: rows judged late (at a source), or left out because they were (elsewhere). ``ahead``: rows too
 far ahead of their arrival. ``tentative``: early rows that came, passed on or (boxes with state) ignored,
-none of which is in ``rows_in``. ``boundary``: what the box has promised; null before anything and after
+none of which is in ``rows_in``. ``busy_us``: time spent in the box; what a chain of boxes that runs as one
+spends on rows stands at its first. ``boundary``: what the box has promised; null before anything and after
 the end."""
 
 

@@ -289,3 +289,37 @@ def test_a_chain_gives_what_its_boxes_give(choice: int, seed: int, trains: int) 
         counts = fragment.stats().drop_columns(["busy_us"]).to_pylist()
         found.append((repr(rows_out), counts, [repr(dead) for dead in fragment.dead()]))
     assert found[0] == found[1]
+
+
+class Ticks:
+    """A clock on which a microsecond passes whenever it is read."""
+
+    def __init__(self) -> None:
+        self.us = 0
+
+    def now_us(self) -> int:
+        return self.us
+
+    def monotonic_us(self) -> int:
+        self.us += 1
+        return self.us
+
+
+def test_a_chain_is_busy_at_its_first_box_and_closes_windows_at_the_window() -> None:
+    q = md.Query("q")
+    rows = q.source("a", {"ts": "timestamp", "v": "int64"}, slack=100).filter("v > 1", name="f")
+    q.sink("o", rows.select("v", name="s").window(10).aggregate(n=md.count(), name="w"))
+    fragment = Fragment(q.graph, clock=Ticks())
+    times = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
+    train = Train(batch=pa.record_batch({"ts": times, "v": [1, 2, 3]}))
+    fragment.feed("a", train)
+
+    def busy() -> dict[str, int]:
+        return {row["box"]: row["busy_us"] for row in fragment.stats().to_pylist()}
+
+    first = busy()
+    fragment.feed("a", train)  # the boundary stands: rows alone
+    second = busy()
+    assert {box: us - first[box] for box, us in second.items()} == {"a": 0, "f": 1, "s": 0, "w": 0, "o": 0}
+    fragment.finish()
+    assert busy()["w"] > second["w"]
