@@ -210,15 +210,19 @@ cdef struct Picked:
     ArrowArray *columns[256]
 
 
-cdef int pick(Borrowed rows, Borrowed times, const int *positions, int count, Picked *out) except -1:
-    """Some columns of a batch, by their positions, and its times (-1), as a struct; nothing is copied."""
+cdef int pick(Borrowed rows, Borrowed times, const int *positions, int count, Picked *out,
+              Borrowed late=None) except -1:
+    """Some columns of a batch, by their positions, its times (-1) and late marks (-2), as a struct; nothing is
+    copied."""
+    cdef Borrowed hidden
     if rows.array.offset != 0:
         raise ValueError("a batch whose struct has an offset")
     for i in range(count):
         if positions[i] < 0:
-            if times is None or times.array.length != rows.array.length:
-                raise ValueError("as many times as rows are wanted")
-            out.fields[i], out.columns[i] = times.schema, times.array
+            hidden = late if positions[i] == -2 else times
+            if hidden is None or hidden.array.length != rows.array.length:
+                raise ValueError("as many times or late marks as rows are wanted")
+            out.fields[i], out.columns[i] = hidden.schema, hidden.array
         elif positions[i] < rows.array.n_children and rows.schema.n_children == rows.array.n_children:
             out.fields[i], out.columns[i] = rows.schema.children[positions[i]], rows.array.children[positions[i]]
         else:

@@ -40,6 +40,8 @@ cdef extern from "program.h" nogil:
     int32_t md_program_filters(const md_program *p)
     md_rc md_program_run(md_program *p, const ArrowSchema *rows_schema, const ArrowArray *rows, ArrowSchema *schema,
                          ArrowArray *array, int64_t *kept, md_error *err)
+    md_rc md_program_into(md_program *p, const ArrowSchema *rows_schema, const ArrowArray *rows, md_window *w,
+                          const int64_t *extent, int64_t *kept, md_error *err)
     void md_program_baseline(md_program *p)
 
 
@@ -50,7 +52,7 @@ cdef class Program:
     cdef bint _busy
     cdef bint _picks
     cdef int _count
-    cdef int _positions[256]  # of the columns in a batch; -1: the times
+    cdef int _positions[256]  # of the columns in a batch; -1: the times; -2: the late marks
 
     def __cinit__(self, *, columns, steps, constants, outputs, positions=None, baseline=False):
         cdef md_step made[4096]
@@ -105,9 +107,9 @@ cdef class Program:
     def __dealloc__(self):
         md_program_free(self._p)
 
-    def run(self, rows, times=None):
+    def run(self, rows, times=None, late=None):
         """(Batch of the outputs, rows behind each filter); None where a row failed."""
-        cdef Borrowed source, hidden = None
+        cdef Borrowed source, hidden = None, marks = None
         cdef md_error err
         cdef ArrowSchema schema
         cdef ArrowArray array
@@ -121,9 +123,11 @@ cdef class Program:
             source = borrow(rows)
             if times is not None:
                 hidden = borrow(times)
+            if late is not None:
+                marks = borrow(late)
             wanted_schema, wanted = source.schema, source.array
             if self._picks:
-                pick(source, hidden, self._positions, self._count, &picked)
+                pick(source, hidden, self._positions, self._count, &picked, marks)
                 wanted_schema, wanted = &picked.schema, &picked.array
             if wanted.length < MANY_ROWS:
                 rc = md_program_run(self._p, wanted_schema, wanted, &schema, &array, kept, &err)
@@ -135,5 +139,46 @@ cdef class Program:
             check(rc, &err)
             batch = own(&schema, &array)
             return batch, [kept[i] for i in range(md_program_filters(self._p))]
+        finally:
+            self._busy = False
+
+    def into(self, Window window not None, rows, times=None, late=None, extent=None):
+        """Add the outputs to a window; the rows behind each filter. None, and nothing added: a row failed."""
+        cdef Borrowed source, hidden = None, marks = None
+        cdef md_error err
+        cdef Picked picked
+        cdef const ArrowSchema *wanted_schema
+        cdef const ArrowArray *wanted
+        cdef int64_t kept[4096]
+        cdef int64_t bounds[2]
+        cdef const int64_t *known = NULL
+        cdef md_rc rc
+        if extent is not None:
+            bounds[0], bounds[1] = extent
+            known = bounds
+        enter(&self._busy)
+        try:
+            enter(&window._busy)
+            try:
+                source = borrow(rows)
+                if times is not None:
+                    hidden = borrow(times)
+                if late is not None:
+                    marks = borrow(late)
+                wanted_schema, wanted = source.schema, source.array
+                if self._picks:
+                    pick(source, hidden, self._positions, self._count, &picked, marks)
+                    wanted_schema, wanted = &picked.schema, &picked.array
+                if wanted.length < MANY_ROWS:
+                    rc = md_program_into(self._p, wanted_schema, wanted, window._w, known, kept, &err)
+                else:
+                    with nogil:
+                        rc = md_program_into(self._p, wanted_schema, wanted, window._w, known, kept, &err)
+                if rc == MD_EMPTY:
+                    return None
+                check(rc, &err)
+                return [kept[i] for i in range(md_program_filters(self._p))]
+            finally:
+                window._busy = False
         finally:
             self._busy = False

@@ -187,17 +187,38 @@ class Program:
             steps: (operation, target, a, b, c), numbers of registers.
             constants: (``l``, ``g`` or ``b``, value).
             outputs: (register, Arrow format, name).
-            positions: of the columns in a batch, -1 for its times; None: a batch has just the columns.
+            positions: of the columns in a batch, -1 for its times, -2 for its late marks; None: a batch has
+                just the columns.
             baseline: without AVX2 even where the machine has it.
 
         Raises:
             ValueError: a program that can't be.
         """
 
-    def run(self, rows: Any, times: Any = None) -> tuple[Batch, list[int]] | None:
+    def run(self, rows: Any, times: Any = None, late: Any = None) -> tuple[Batch, list[int]] | None:
         """The outputs as a batch, and the rows behind each filter; None: a row failed, nothing was made.
 
         Gives up the GIL on large batches.
+        """
+
+    def into(
+        self,
+        window: Window,
+        rows: Any,
+        times: Any = None,
+        late: Any = None,
+        extent: tuple[int, int] | None = None,
+    ) -> list[int] | None:
+        """Add the outputs (times as they came, keys, inputs) to a window; the rows behind each filter.
+
+        None: a row failed; then, and when it raises, the window is as it was. Gives up the GIL on large
+        batches.
+
+        Args:
+            extent: the least and largest of ``times``, where they are known.
+
+        Raises:
+            ValueError: outputs that the window doesn't take, a time below its boundary or out of range.
         """
 
 class Store(Window):

@@ -126,6 +126,50 @@ AVX2 static uint8_t *keep_8_avx2(uint8_t *to, const uint8_t *from, const uint64_
     return keep_fixed(to, from, 8, words, n, shuffle_8);
 }
 
+/* Up to FEW columns of 8 bytes. `count` is a constant where this is inlined. */
+enum { FEW = 4 };
+AVX2 MD_INLINE int64_t shuffle_columns(uint8_t *const *to, const uint8_t *const *from, int32_t count,
+                                       const uint64_t *words, int64_t n) {
+    uint8_t *out[FEW];
+    const uint8_t *in[FEW];
+    for (int32_t c = 0; c < count; c++) out[c] = to[c], in[c] = from[c];
+    size_t at = 0;
+    for (size_t base = 0; base < (size_t)n; base += WORD) {
+        uint64_t word = *words++;
+        if (word == UINT64_MAX) {
+            for (int32_t c = 0; c < count; c++) memcpy(out[c] + 8 * at, in[c] + 8 * base, 8 * WORD);
+            at += WORD;
+        } else if (__builtin_popcountll(word) <= SPARSE) {
+            for (; word != 0; word &= word - 1, at++) {
+                size_t row = base + (size_t)__builtin_ctzll(word);
+                for (int32_t c = 0; c < count; c++) memcpy(out[c] + 8 * at, in[c] + 8 * row, 8);
+            }
+        } else {
+            uint64_t counts = counts_of(word);
+            for (size_t i = base; i < base + WORD; i += 4, word >>= 4, counts >>= 4) {
+                __m256i places = _mm256_loadu_si256((const __m256i *)(const void *)PLACES_8[word & 15]);
+                for (int32_t c = 0; c < count; c++) {
+                    __m256i rows = _mm256_loadu_si256((const __m256i *)(const void *)(in[c] + 8 * i));
+                    _mm256_storeu_si256((__m256i *)(void *)(out[c] + 8 * at),
+                                        _mm256_permutevar8x32_epi32(rows, places));
+                }
+                at += counts & 7;
+            }
+        }
+    }
+    return (int64_t)at;
+}
+
+AVX2 static int64_t few_columns(uint8_t *const *to, const uint8_t *const *from, int32_t count, const uint64_t *words,
+                                int64_t n) {
+    switch (count) {
+    case 1: return shuffle_columns(to, from, 1, words, n);
+    case 2: return shuffle_columns(to, from, 2, words, n);
+    case 3: return shuffle_columns(to, from, 3, words, n);
+    default: return shuffle_columns(to, from, FEW, words, n);
+    }
+}
+
 static bool has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi");
 }
@@ -139,6 +183,21 @@ uint8_t *md_gather_fixed(uint8_t *to, const uint8_t *from, int64_t width, const 
 #endif
     (void)shuffle;
     return keep_baseline(to, from, width, words, n);
+}
+
+int64_t md_gather_columns(uint8_t *const *to, const uint8_t *const *from, int32_t count, const uint64_t *words,
+                          int64_t n, bool shuffle) {
+    int64_t kept = 0;
+#if defined(__x86_64__)
+    if (shuffle && has_avx2()) {
+        for (int32_t c = 0; c < count; c += FEW)
+            kept = few_columns(to + c, from + c, count - c < FEW ? count - c : FEW, words, n);
+        return kept;
+    }
+#endif
+    (void)shuffle;
+    for (int32_t c = 0; c < count; c++) kept = (keep_baseline(to[c], from[c], 8, words, n) - to[c]) / 8;
+    return kept;
 }
 
 /* ---- bits ---- */

@@ -43,6 +43,11 @@ uint64_t md_bits_at(const uint8_t *bits, int64_t at, int64_t n);
 uint8_t *md_gather_fixed(uint8_t *to, const uint8_t *from, int64_t width, const uint64_t *words, int64_t n,
                          bool shuffle);
 
+/* The same for `count` columns of 8-byte values at once: a word is looked at once for all of them. Rows up to a
+ * whole word of them can be read. Returns how many rows were kept; nothing but padding behind them. */
+int64_t md_gather_columns(uint8_t *const *to, const uint8_t *const *from, int32_t count, const uint64_t *words,
+                          int64_t n, bool shuffle);
+
 /* Copy the bits, from bit `shift` on, whose bits are set in words; `to` has room for 8 * (count / 64 + 1)
  * bytes and all of them that hold a bit are written. Returns how many of the bits are one. */
 int64_t md_gather_bits(uint8_t *to, const uint8_t *bits, int64_t shift, const uint64_t *words, int64_t n);

@@ -64,6 +64,7 @@ static md_rc check_step(const md_program_config *config, int32_t i, md_reg *regs
         if (!is_reg(operands[k]) || !made[operands[k]])
             return md_fail(err, MD_BADARG, "step %d reads register %d before it is written", i, operands[k]);
         regs[operands[k]].last = i;
+        regs[operands[k]].read = true;
     }
     if (s->op != MD_P_FILTER && (!is_reg(s->dst) || made[s->dst]))
         return md_fail(err, MD_BADARG, "step %d: register %d is out of range or written twice", i, s->dst);
@@ -82,6 +83,7 @@ static md_rc check_step(const md_program_config *config, int32_t i, md_reg *regs
         if (s->op == MD_P_FILTER) return MD_OK;
     }
     made[s->dst] = true;
+    regs[s->dst].first = i;
     regs[s->dst].kind = kind;
     return MD_OK;
 }
@@ -199,6 +201,7 @@ md_rc md_program_new(const md_program_config *config, md_program **out, md_error
         if (s->op == MD_P_CONST) fill_constant(&p->regs[s->dst], config->constants[s->a], s->b != 0);
     }
     p->baseline = !md_program_has_avx2();
+    p->skipped = -1;
     *out = p;
     return MD_OK;
 }

@@ -18,6 +18,7 @@
 #include "arrow_abi.h"
 #include "column.h"
 #include "md_base.h"
+#include "window.h"
 
 enum {
     MD_PROGRAM_REGISTERS = 256,
@@ -94,6 +95,15 @@ int32_t md_program_filters(const md_program *p);
  * behind the i-th FILTER. MD_EMPTY: a row failed; MD_BADARG, MD_NOMEM: then the outputs are untouched. */
 md_rc md_program_run(md_program *p, const struct ArrowSchema *rows_schema, const struct ArrowArray *rows,
                      struct ArrowSchema *schema, struct ArrowArray *array, int64_t *kept, md_error *err);
+
+/* Run over the rows and add the outputs to a window, as md_program_run and md_window_add together do: the outputs are
+ * the times, which are a column as it came, and the window's keys and inputs. Where rows lie in one pane their
+ * times are neither kept nor looked at again, and a window without keys takes chunks out of the registers.
+ * `extent` may be NULL, or the least and largest of the times of these rows. MD_OK: kept as above; MD_EMPTY: a row
+ * failed; MD_BADARG (also outputs of other types than the window's, a time below its boundary), MD_NOMEM: then the
+ * window is as it was. */
+md_rc md_program_into(md_program *p, const struct ArrowSchema *rows_schema, const struct ArrowArray *rows,
+                      md_window *w, const int64_t *extent, int64_t *kept, md_error *err);
 
 /* For tests: without AVX2 even where the machine has it. */
 void md_program_baseline(md_program *p);

@@ -10,6 +10,9 @@
 #define ROOM_B(r) ((uint64_t *)(void *)(r)->room[(r)->turn])
 #define VALUES_B(r) ((const uint64_t *)(const void *)(r)->values)
 
+/* How far on the next word of a register stands: a constant is the same word again, which stays in the cache. */
+#define STRIDE(r) ((r)->constant ? 0 : WORD)
+
 /* ---- comparisons: 64 rows become a word ---- */
 
 #if defined(USE_AVX2)
@@ -55,26 +58,41 @@ COMPARE(eq_i, int64_t, a[i] == b[i])
 #endif
 
 /* NaN is equal to itself and greater than all others. */
-TARGET static void LOOPS(compare_f)(int32_t op, uint64_t *to, const double *a, const double *b, int64_t words) {
-    for (int64_t w = 0; w < words; w++, a += WORD, b += WORD) {
-        uint64_t loose = LOOPS(unordered_f)(a, b), nan_a = 0, nan_b = 0;
-        if (loose != 0) {
-            nan_a = LOOPS(unordered_f)(a, a);
-            nan_b = LOOPS(unordered_f)(b, b);
-        }
-        switch (op) {
-        case MD_P_EQ: to[w] = LOOPS(eq_f)(a, b) | (nan_a & nan_b); break;
-        case MD_P_NE: to[w] = ~(LOOPS(eq_f)(a, b) | (nan_a & nan_b)); break;
-        case MD_P_LT: to[w] = LOOPS(lt_f)(a, b) | (nan_b & ~nan_a); break;
-        case MD_P_LE: to[w] = LOOPS(le_f)(a, b) | nan_b; break;
-        case MD_P_GT: to[w] = LOOPS(lt_f)(b, a) | (nan_a & ~nan_b); break;
-        default: to[w] = LOOPS(le_f)(b, a) | nan_a; break;
-        }
+TARGET static uint64_t LOOPS(compare_loose)(int32_t op, const double *a, const double *b) {
+    uint64_t nan_a = LOOPS(unordered_f)(a, a), nan_b = LOOPS(unordered_f)(b, b);
+    switch (op) {
+    case MD_P_EQ: return LOOPS(eq_f)(a, b) | (nan_a & nan_b);
+    case MD_P_NE: return ~(LOOPS(eq_f)(a, b) | (nan_a & nan_b));
+    case MD_P_LT: return LOOPS(lt_f)(a, b) | (nan_b & ~nan_a);
+    case MD_P_LE: return LOOPS(le_f)(a, b) | nan_b;
+    case MD_P_GT: return LOOPS(lt_f)(b, a) | (nan_a & ~nan_b);
+    default: return LOOPS(le_f)(b, a) | nan_a;
     }
 }
 
-TARGET static void LOOPS(compare_i)(int32_t op, uint64_t *to, const int64_t *a, const int64_t *b, int64_t words) {
-    for (int64_t w = 0; w < words; w++, a += WORD, b += WORD) {
+/* Where b is no NaN, one compare tells: its opposite is false for an a that is NaN. */
+TARGET static uint64_t LOOPS(compare_strict)(int32_t op, const double *a, const double *b) {
+    switch (op) {
+    case MD_P_EQ: return LOOPS(eq_f)(a, b);
+    case MD_P_NE: return ~LOOPS(eq_f)(a, b);
+    case MD_P_LT: return LOOPS(lt_f)(a, b);
+    case MD_P_LE: return LOOPS(le_f)(a, b);
+    case MD_P_GT: return ~LOOPS(le_f)(a, b);
+    default: return ~LOOPS(lt_f)(a, b);
+    }
+}
+
+TARGET static void LOOPS(compare_f)(int32_t op, const md_reg *x, const md_reg *y, uint64_t *to, int64_t words) {
+    const double *a = VALUES_F(x), *b = VALUES_F(y);
+    bool number = y->constant && b[0] == b[0];
+    for (int64_t w = 0; w < words; w++, a += STRIDE(x), b += STRIDE(y))
+        to[w] = number || LOOPS(unordered_f)(b, b) == 0 ? LOOPS(compare_strict)(op, a, b)
+                                                        : LOOPS(compare_loose)(op, a, b);
+}
+
+TARGET static void LOOPS(compare_i)(int32_t op, const md_reg *x, const md_reg *y, uint64_t *to, int64_t words) {
+    const int64_t *a = VALUES_I(x), *b = VALUES_I(y);
+    for (int64_t w = 0; w < words; w++, a += STRIDE(x), b += STRIDE(y)) {
         switch (op) {
         case MD_P_EQ: to[w] = LOOPS(eq_i)(a, b); break;
         case MD_P_NE: to[w] = ~LOOPS(eq_i)(a, b); break;
@@ -91,20 +109,24 @@ TARGET static void LOOPS(compare_i)(int32_t op, uint64_t *to, const int64_t *a, 
 /* Written out for AVX2: left to itself the compiler loads and stores unaligned vectors by halves. */
 #if defined(USE_AVX2)
 #define EACH(SCALAR, VECTOR)                                                              \
-    for (int64_t i = 0; i < words * WORD; i += 4) {                                       \
-        __m256d a = _mm256_loadu_pd(x + i), b = _mm256_loadu_pd(y + i);                   \
-        (void)b;                                                                          \
-        _mm256_storeu_pd(to + i, VECTOR);                                                 \
-    }                                                                                     \
+    for (; words > 0; words--, to += WORD, x += next_x, y += next_y)                      \
+        for (int64_t i = 0; i < WORD; i += 4) {                                           \
+            __m256d a = _mm256_loadu_pd(x + i), b = _mm256_loadu_pd(y + i);               \
+            (void)b;                                                                      \
+            _mm256_storeu_pd(to + i, VECTOR);                                             \
+        }                                                                                 \
     break
 #else
 #define EACH(SCALAR, VECTOR)                                                              \
-    for (int64_t i = 0; i < words * WORD; i++) to[i] = (SCALAR);                          \
+    for (; words > 0; words--, to += WORD, x += next_x, y += next_y)                      \
+        for (int64_t i = 0; i < WORD; i++) to[i] = (SCALAR);                              \
     break
 #endif
 
-TARGET static void LOOPS(arithmetic_f)(int32_t op, double *restrict to, const double *x, const double *y,
+TARGET static void LOOPS(arithmetic_f)(int32_t op, double *restrict to, const md_reg *first, const md_reg *second,
                                        int64_t words) {
+    const double *x = VALUES_F(first), *y = VALUES_F(second);
+    int64_t next_x = STRIDE(first), next_y = STRIDE(second);
     switch (op) {
     case MD_P_ADD: EACH(x[i] + y[i], _mm256_add_pd(a, b));
     case MD_P_SUB: EACH(x[i] - y[i], _mm256_sub_pd(a, b));
@@ -167,3 +189,4 @@ TARGET static bool LOOPS(mul_i)(int64_t *restrict to, const int64_t *x, const in
 }
 
 #undef EACH
+#undef STRIDE

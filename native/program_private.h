@@ -5,7 +5,7 @@
 #include "program.h"
 
 enum {
-    CHUNK = 256, /* rows: a register is 2 KiB, so that a dozen of them stay in the first cache */
+    CHUNK = 1024, /* rows: a register is 8 KiB, half of it after a filter, so that what is live fits the first cache */
     WORD = 64,
     WORDS = CHUNK / WORD,
 };
@@ -19,7 +19,9 @@ typedef struct md_reg {
     uint64_t *nulls[2]; /* WORDS each */
     int32_t turn;       /* which of the two values and valid are in */
     md_register kind;
+    int32_t first; /* the step that makes it */
     int32_t last;  /* the last step that reads it; INT32_MAX: an output */
+    bool read;     /* by a step */
     bool constant; /* the same in every chunk */
 } md_reg;
 
@@ -33,6 +35,7 @@ struct md_program {
     uint8_t *memory; /* of all registers */
     md_column *views;
     bool baseline;
+    int32_t skipped; /* a register that this run does without; -1: none */
 };
 
 /* One step other than COLUMN, CONST, FILTER on n rows; false: a row failed. */
@@ -40,5 +43,23 @@ typedef bool md_step_run(md_reg *regs, const md_step *step, int64_t n);
 md_step_run md_step_baseline;
 md_step_run md_step_avx2;
 bool md_program_has_avx2(void);
+
+/* Where the rows of one output gather, in the block of all of them. */
+typedef struct md_sink {
+    uint8_t *values, *validity;
+    int64_t nulls;
+    bool bools;
+} md_sink;
+
+/* program_chunk.c: one chunk of n rows from `at` on; kept[i] grows by the rows behind filter i. Returns the rows
+ * left; -1: a row failed. */
+int64_t md_program_chunk(md_program *p, int64_t at, int64_t n, int64_t *kept);
+/* program_run.c: the columns of the rows in p->views. */
+md_rc md_program_view(md_program *p, const struct ArrowSchema *schema, const struct ArrowArray *rows, int64_t *length,
+                      md_error *err);
+/* Run over the views: a block of the outputs but the skipped one, *rows of them; the sinks say where. The arrays of the
+ * block aren't filled in. */
+md_rc md_program_block(md_program *p, int64_t length, md_sink *sinks, int64_t *rows, int64_t *kept,
+                       struct ArrowArray *block, md_error *err);
 
 #endif

@@ -58,11 +58,11 @@ TARGET static bool LOOPS(arithmetic)(const md_step *step, md_reg *to, const md_r
     LOOPS(nulls_of)(to, a, b, words);
     to->values = to->room[to->turn];
     if (a->kind == MD_R_F64) {
-        const double *x = VALUES_F(a), *y = b != NULL ? VALUES_F(b) : x;
+        const double *x = VALUES_F(a);
         if (step->op == MD_P_SQRT)
             for (int64_t i = 0; i < n; i++)
                 if (x[i] < 0 && (LOOPS(rows_of)(i / WORD, n, a, b) >> (i % WORD) & 1)) return false;
-        LOOPS(arithmetic_f)(step->op, ROOM_F(to), x, y, words);
+        LOOPS(arithmetic_f)(step->op, ROOM_F(to), a, b != NULL ? b : a, words);
         return true;
     }
     if (step->op == MD_P_FLOAT) {
@@ -82,9 +82,9 @@ TARGET static void LOOPS(compare)(const md_step *step, md_reg *to, const md_reg 
     LOOPS(nulls_of)(to, a, b, words);
     to->values = to->room[to->turn];
     if (a->kind == MD_R_F64) {
-        LOOPS(compare_f)(step->op, ROOM_B(to), VALUES_F(a), VALUES_F(b), words);
+        LOOPS(compare_f)(step->op, a, b, ROOM_B(to), words);
     } else if (a->kind == MD_R_I64) {
-        LOOPS(compare_i)(step->op, ROOM_B(to), VALUES_I(a), VALUES_I(b), words);
+        LOOPS(compare_i)(step->op, a, b, ROOM_B(to), words);
     } else {
         for (int64_t w = 0; w < words; w++) {
             uint64_t differ = VALUES_B(a)[w] ^ VALUES_B(b)[w];

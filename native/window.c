@@ -223,7 +223,7 @@ void md_window_free(md_window *w) {
     md_rows_free(w->shared);
     md_rows_free(w->failed);
     void *blocks[] = {w->panes, w->views, w->key_types, w->ids, w->rows, w->segments, w->touched, w->scratch,
-                      w->distinct_scratch, w->ready, w->valid, w->words, w->order};
+                      w->distinct_scratch, w->saved, w->ready, w->valid, w->words, w->order};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) md_free(blocks[i]);
     md_plan_free(w->plan);
     md_free(w);

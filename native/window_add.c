@@ -9,6 +9,7 @@
 md_rc md_pane_touch(md_window *w, md_pane *pane) {
     if (pane->touched) return MD_OK;
     if (!md_grow(&w->touched, &w->touched_capacity, w->n_touched + 1, sizeof *w->touched)) return MD_NOMEM;
+    if (w->feeding && md_feed_save(w, pane) != MD_OK) return MD_NOMEM;
     w->touched[w->n_touched++] = pane;
     pane->touched = true;
     pane->mark = pane->keys->count;
@@ -145,7 +146,7 @@ static md_rc make_room(md_window *w, const md_column *views) {
     return MD_OK;
 }
 
-/* First half of an add: panes, groups, sets and room. All that can fail. */
+/* Panes, groups, sets and room: all that can fail. */
 static md_rc prepare_rows(md_window *w, const md_column *views, int64_t n) {
     for (int64_t start = 0; start < n; start += MD_CHUNK) {
         int64_t m = n - start < MD_CHUNK ? n - start : MD_CHUNK, low, high;
@@ -153,6 +154,15 @@ static md_rc prepare_rows(md_window *w, const md_column *views, int64_t n) {
         md_pane_bounds(w, md_column_i64(&views[0], start), &low, &high);
         bool one = md_all_within(times, m, low, high);
         md_rc rc = add_chunk(w, views, NULL, start, start, m, low, one ? low : high);
+        if (rc != MD_OK) return rc;
+    }
+    return make_room(w, views);
+}
+
+static md_rc prepare_one(md_window *w, const md_column *views, int64_t n, int64_t time) {
+    for (int64_t start = 0; start < n; start += MD_CHUNK) {
+        int64_t m = n - start < MD_CHUNK ? n - start : MD_CHUNK;
+        md_rc rc = add_chunk(w, views, NULL, start, start, m, time, time);
         if (rc != MD_OK) return rc;
     }
     return make_room(w, views);
@@ -171,8 +181,7 @@ static md_rc prepare_part(md_window *w, const md_column *views, const md_split *
     return make_room(w, views);
 }
 
-/* Second half: can't fail. */
-static void accumulate(md_window *w, const md_column *views, int64_t n) {
+void md_window_accumulate(md_window *w, const md_column *views, int64_t n) {
     for (int64_t k = 0; k < w->n_segments; k++) {
         md_segment s = w->segments[k];
         md_accumulate(w->plan, &s.pane->table, w->ids + s.at, views + 1 + w->n_keys, &views[0], s.rows, s.start, s.n,
@@ -196,25 +205,37 @@ static bool times_fit(const md_window *w, const md_column *time, int64_t n, cons
 }
 
 /* The rows of a part of the split; without one, all. */
-static md_rc add_rows(md_window *w, const md_column *views, int64_t n, const md_split *split, int32_t part,
-                      md_error *err) {
-    if (md_column_nulls(&views[0]) != 0) return md_fail(err, MD_BADARG, "a time is null");
-    md_rc rc = times_fit(w, &views[0], n, split) ? MD_OK : check_times(w, &views[0], n, err);
+static md_rc prepare(md_window *w, const md_column *views, int64_t n, const int64_t *time, const md_split *split,
+                     int32_t part, md_error *err) {
+    if (time == NULL && md_column_nulls(&views[0]) != 0) return md_fail(err, MD_BADARG, "a time is null");
+    bool fit = time != NULL || times_fit(w, &views[0], n, split);
+    md_rc rc = fit ? MD_OK : check_times(w, &views[0], n, err);
     if (rc != MD_OK) return rc;
     if (n > UINT32_MAX) return md_fail(err, MD_BADARG, "more than 2^32 rows at once");
     int64_t capacity = w->rows_capacity;
     if (!md_grow(&w->ids, &capacity, n, sizeof *w->ids)) return md_nomem(err);
     if (!md_grow(&w->rows, &w->rows_capacity, n, sizeof *w->rows)) return md_nomem(err);
     w->n_segments = 0;
-    rc = split != NULL ? prepare_part(w, views, split, part) : prepare_rows(w, views, n);
-    md_touched_settle(w, rc == MD_OK);
+    rc = time != NULL    ? prepare_one(w, views, n, *time)
+         : split != NULL ? prepare_part(w, views, split, part)
+                         : prepare_rows(w, views, n);
     if (rc == MD_BADARG) return md_fail(err, rc, "a decimal that is not of 16 bytes");
-    if (rc != MD_OK) return md_fail(err, rc, "out of memory");
-    accumulate(w, views, n);
-    return MD_OK;
+    return rc == MD_OK ? MD_OK : md_fail(err, rc, "out of memory");
 }
 
-static md_rc check_type(const md_column *view, md_type type, int32_t column, md_error *err) {
+md_rc md_window_prepare(md_window *w, const md_column *views, int64_t n, const int64_t *time, md_error *err) {
+    return prepare(w, views, n, time, NULL, 0, err);
+}
+
+static md_rc add_rows(md_window *w, const md_column *views, int64_t n, const md_split *split, int32_t part,
+                      md_error *err) {
+    md_rc rc = prepare(w, views, n, NULL, split, part, err);
+    md_touched_settle(w, rc == MD_OK);
+    if (rc == MD_OK) md_window_accumulate(w, views, n);
+    return rc;
+}
+
+md_rc md_window_check_type(const md_column *view, md_type type, int32_t column, md_error *err) {
     if (view->type == type) return MD_OK;
     return md_fail(err, MD_BADARG, "column %d is of type '%c', expected '%c'", column, (char)view->type, (char)type);
 }
@@ -231,7 +252,7 @@ static md_rc add(md_window *w, const struct ArrowSchema *schema, const struct Ar
         md_type type = k < 0 ? MD_I64
                        : k < w->n_keys ? w->key_types[k]
                        : states ? plan->state[k - w->n_keys].type : plan->inputs[k - w->n_keys].type;
-        rc = check_type(&w->views[c], type, c, err);
+        rc = md_window_check_type(&w->views[c], type, c, err);
         if (w->views[c].validity != NULL && md_column_nulls(&w->views[c]) == 0) w->views[c].validity = NULL;
     }
     if (rc != MD_OK || n == 0) return rc;

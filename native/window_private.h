@@ -115,6 +115,10 @@ struct md_window {
     md_scratch *scratch;
     md_distinct_scratch *distinct_scratch; /* only with distinct inputs */
     md_table incoming;                     /* combine: states as they came */
+    bool feeding;                          /* window_feed.h: an add in parts is under way */
+    int64_t taken_before;                  /* it */
+    md_word *saved;                        /* per touched pane: its rows, then the columns of its one group */
+    int64_t saved_capacity;
 
     md_slide slide;
     md_early *early; /* NULL before the first early results */
@@ -158,6 +162,16 @@ md_rc md_pane_touch(md_window *w, md_pane *pane);
 md_rc md_pane_room(md_window *w, md_pane *pane, int64_t before); /* the table follows the keys */
 void md_touched_settle(md_window *w, bool keep);                 /* end of an add: keep, or as before it */
 void md_pane_bounds(const md_window *w, int64_t t, int64_t *start, int64_t *end);
+
+/* An add of checked views in two halves (window_add.c). All rows lie in the pane of *time, which is none of a closed
+ * window, and views[0] is read only where the plan is ordered; NULL: by views[0]. After the first half, and
+ * md_touched_settle or more of such adds, the second can't fail. */
+md_rc md_window_prepare(md_window *w, const md_column *views, int64_t n, const int64_t *time, md_error *err);
+void md_window_accumulate(md_window *w, const md_column *views, int64_t n);
+md_rc md_window_check_type(const md_column *view, md_type type, int32_t column, md_error *err);
+
+/* adds in parts (window_feed.c) */
+md_rc md_feed_save(md_window *w, const md_pane *pane);
 
 /* combine (window_combine.c) */
 md_rc md_window_add_states(md_window *w, const md_column *views, int64_t n, md_error *err);

@@ -8,7 +8,9 @@ made, rows that a filter drops are never computed, and nothing is written betwee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -18,7 +20,7 @@ from medusa.engine.boxes.aggregate import AggregateBox
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.filter import FilterBox
 from medusa.engine.boxes.project import ProjectBox
-from medusa.engine.program import TIMES, Builder, NotNative, Part
+from medusa.engine.program import LATE, TIMES, Builder, NotNative, Part
 from medusa.engine.widen import narrow
 from medusa.query.boxes import Aggregate, Box, Filter, Input, Schema, Select, WithColumns
 from medusa.query.expression import Column, Expression, Literal, Named
@@ -33,6 +35,22 @@ Row = FilterBox | ProjectBox
 _ROWS = (Filter, Select, WithColumns)
 
 
+@dataclass(slots=True)
+class Programs:
+    """The program of a chain, and that for trains with late marks, made when the first one comes."""
+
+    on_time: Part
+    make_late: Callable[[], Part | None]
+    _late: Part | None = None
+    _asked: bool = False
+
+    @property
+    def late(self) -> Part | None:
+        if not self._asked:
+            self._asked, self._late = True, self.make_late()
+        return self._late
+
+
 class Chain:
     """Some boxes in a row; the first one gives it the trains that come.
 
@@ -41,11 +59,12 @@ class Chain:
     """
 
     def __init__(
-        self, rows: Sequence[Row], window: AggregateBox | None, part: Part | None, *, timed: bool
+        self, rows: Sequence[Row], window: AggregateBox | None, programs: Programs | None, *, timed: bool
     ) -> None:
         self._rows = rows
         self._window = window
-        self._part = part
+        self._native = window.native_window() if window is not None else None
+        self._programs = programs
         self._filters = [isinstance(box, FilterBox) for box in rows]
         last = rows[-1]
         self._schema = last.schema
@@ -54,15 +73,36 @@ class Chain:
 
     def take(self, train: Train) -> None:
         """Run a train through all members; the first has counted it as come in."""
-        if self._part is not None and train.late is None and train.kind is Kind.STABLE:
-            made = self._part.run(train.batch, train.times)
-            if made is not None:
-                self._hand_on(train, *made)
+        if self._programs is not None and train.kind is Kind.STABLE:
+            part = self._programs.on_time if train.late is None else self._programs.late
+            if part is not None and self._run(part, train):
                 return
         self._one_by_one(train)
 
-    def _hand_on(self, train: Train, batch: Batch, kept: list[int]) -> None:
-        rows, passed = len(train), 0
+    def _run(self, part: Part, train: Train) -> bool:
+        """False, and nothing happened: a row failed."""
+        batch: Batch | None = None
+        if self._native is not None:
+            kept = part.into(self._native, train)
+            if kept is None:
+                return False
+        else:
+            made = part.run(train.batch, train.times, train.late)
+            if made is None:
+                return False
+            batch, kept = made
+        rows = self._count(len(train), kept)
+        if self._window is not None:
+            self._window.rows_in += rows
+            if train.late is not None:
+                self._window.late += rows - kept[-1]
+        if batch is not None and len(batch):
+            self._hand_on(train, batch)
+        return True
+
+    def _count(self, rows: int, kept: list[int]) -> int:
+        """Rows that each box took and gave; returns those of the last one."""
+        passed = 0
         for box, filters in zip(self._rows, self._filters, strict=True):
             if box is not self._rows[0]:
                 box.rows_in += rows
@@ -71,17 +111,18 @@ class Chain:
                 passed += 1
             if box is not self._rows[-1] or self._window is not None:
                 box.rows_out += rows
-        if not rows:
-            return
+        return rows
+
+    def _hand_on(self, train: Train, batch: Batch) -> None:
         if self._window is not None:
-            self._window.rows_in += rows
             self._window.add(batch)
             return
         columns = pa.record_batch(batch).columns
         times = columns.pop(0) if self._timed else None
+        late = columns.pop() if train.late is not None else None
         arrays = [narrow(column, type) for column, type in zip(columns, self._types, strict=True)]
         self._rows[-1].emit_train(
-            Train(batch=pa.RecordBatch.from_arrays(arrays, schema=self._schema), times=times)
+            Train(batch=pa.RecordBatch.from_arrays(arrays, schema=self._schema), times=times, late=late)
         )
 
     def _one_by_one(self, train: Train) -> None:
@@ -116,11 +157,13 @@ def link_chains(checked: CheckedGraph, boxes: Mapping[str, Operator], timed: Map
         rows = [box for each in specs if isinstance(box := boxes[each.id], FilterBox | ProjectBox)]
         end = boxes[window.id] if window is not None else None
         assert end is None or isinstance(end, AggregateBox)
-        part = _program(specs, window, checked, end, timed=timed[specs[-1].id])
+        write = partial(_program, specs, window, checked, end, timed=timed[specs[-1].id])
+        part = write(late=False)
         if part is None and len(specs) == 1 and window is None:
             continue
+        programs = Programs(part, partial(write, late=True)) if part is not None else None
         timed_end = checked.shapes[specs[0].inputs[0]].timed and timed[specs[-1].id]
-        chain = Chain(rows, end, part, timed=timed_end)
+        chain = Chain(rows, end, programs, timed=timed_end)
         rows[0].chain = chain
 
 
@@ -148,8 +191,13 @@ def _program(
     end: AggregateBox | None,
     *,
     timed: bool,
+    late: bool,
 ) -> Part | None:
-    """One program for the chain; None where native code can't, or would gain nothing."""
+    """One program for the chain; None where native code can't, or would gain nothing.
+
+    Args:
+        late: for trains with late marks: a window doesn't get rows that are late, others do with their marks.
+    """
     origin = checked.shapes[specs[0].inputs[0]]
     wanted: list[Named]
     if end is not None:
@@ -164,8 +212,9 @@ def _program(
     builder = Builder(types_of(origin.schema))
     label = f"query {checked.graph.name!r}"
     try:
+        timed = timed or end is not None
         return _translate(
-            builder, specs, wanted, checked, label, times=end is not None or timed, window=end is not None
+            builder, specs, wanted, checked, label, times=timed, late=late, window=end is not None
         )
     except NotNative:
         return None
@@ -179,6 +228,7 @@ def _translate(
     label: str,
     *,
     times: bool,
+    late: bool,
     window: bool,
 ) -> Part:
     origin = checked.shapes[specs[0].inputs[0]]
@@ -191,6 +241,7 @@ def _translate(
     }
     # Loaded before the first filter, like every column.
     time = builder.column(TIMES, TIMESTAMP) if origin.timed and times else None
+    marks = builder.column(LATE, "bool") if late else None
     for spec, columns in zip(specs, steps, strict=True):
         made = builder.expressions([each.expression for each in columns], types, env, box=label)
         if isinstance(spec, Filter):
@@ -199,12 +250,16 @@ def _translate(
         fresh = {each.name: register for each, (register, _) in zip(columns, made, strict=True)}
         types = types_of(_schema(spec, checked))
         env = fresh if isinstance(spec, Select) else env | fresh
+    if marks is not None and window:
+        builder.keep(builder.emit("not", marks))
     outputs = builder.expressions([each.expression for each in wanted], types, env, box=label)
     listed = [(register, type, each.name) for (register, type), each in zip(outputs, wanted, strict=True)]
     if window:
         listed = [(register, _WIDE.get(type, type), name) for register, type, name in listed]
     if time is not None:
         listed.insert(0, (time, TIMESTAMP, "@time"))
+    if marks is not None and not window:
+        listed.append((marks, "bool", "@late"))
     if not builder.used or not listed:
         raise NotNative
     return builder.build(listed)

@@ -12,17 +12,21 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from medusa._native import Batch, Program
+from medusa._native import Batch, Program, Window
+from medusa.elements import Train
 from medusa.query.check import Analysis, Step, analyse
 from medusa.query.convert import float_of
 from medusa.query.expression import Expression, Literal, Named
 from medusa.query.tree import columns_of
 from medusa.query.types import DURATION, TIMESTAMP
 
-__all__ = ["TIMES", "Builder", "NotNative", "Part", "program_of"]
+__all__ = ["LATE", "TIMES", "Builder", "NotNative", "Part", "program_of"]
 
 TIMES = -1
 """Stands for the hidden times among the columns of a program."""
+
+LATE = -2
+"""Stands for the late marks of a train, bools."""
 
 OPS = (
     *("column", "const", "float", "add", "sub", "mul", "div", "mod", "neg", "abs", "sqrt"),
@@ -51,7 +55,7 @@ class Builder:
         schema: column name -> type, in the order of the batches.
 
     Attributes:
-        used: the columns that a run is given, by their positions in the batch, or ``TIMES``.
+        used: the columns that a run is given, by their positions in the batch, ``TIMES`` or ``LATE``.
     """
 
     schema: Mapping[str, str]
@@ -84,7 +88,7 @@ class Builder:
         self.filters += 1
 
     def column(self, position: int, type: str) -> int:
-        """The register of a column, or of ``TIMES``; all are loaded before the first filter.
+        """The register of a column, of ``TIMES`` or ``LATE``; all are loaded before the first filter.
 
         Raises:
             NotNative: a column of this type, or one not asked for before the first filter.
@@ -153,11 +157,19 @@ class Part:
     program: Program
     timed: bool
 
-    def run(self, batch: pa.RecordBatch, times: pa.Array | None) -> tuple[Batch, list[int]] | None:
+    def run(
+        self, batch: pa.RecordBatch, times: pa.Array | None, late: pa.Array | None = None
+    ) -> tuple[Batch, list[int]] | None:
         """Outputs and the rows behind each filter; None: a row failed, or there is no time to read."""
         if not self.timed:
-            return self.program.run(batch)
-        return None if times is None else self.program.run(batch, times)
+            return self.program.run(batch, None, late)
+        return None if times is None else self.program.run(batch, times, late)
+
+    def into(self, window: Window, train: Train) -> list[int] | None:
+        """Add the outputs to a window; the rows behind each filter. None, and nothing added: as ``run``."""
+        if train.times is None:
+            return None
+        return self.program.into(window, train.batch, train.times, train.late, train.extent)
 
 
 class _Translation:

@@ -113,6 +113,10 @@ class AggregateBox(Operator):
         """What ``add`` wants behind the times; None where aggregates of users want more."""
         return None if self._users is not None else self._named
 
+    def native_window(self) -> Window | None:
+        """What programs add to; None where several windows share the rows."""
+        return self._window if isinstance(self._window, Window) else None
+
     def add(self, rows: pa.RecordBatch | Batch) -> None:
         """Take rows that are in time: their times, then the native columns, widened."""
         self._window.add(rows)
