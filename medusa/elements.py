@@ -6,9 +6,11 @@ train can carry it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NewType, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +34,7 @@ class Kind(Enum):
     TENTATIVE = "tentative"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Train:
+class Train(Struct, frozen=True, kw_only=True, gc=False):
     """A record batch and its header.
 
     Attributes:
@@ -53,14 +54,13 @@ class Train:
     first_seq: int = 0
     kind: Kind = Kind.STABLE
     late: pa.Array | None = None
-    extent: tuple[int, int] | None = field(default=None, compare=False)
+    extent: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(Struct, frozen=True, gc=False):
     """A promise: no later row of this stream has a time below ``time_us``."""
 
     time_us: int

@@ -81,6 +81,8 @@ class Fragment:
             checked, self.letters, sink_times=sink_times, functions=functions, tasks=tasks, workers=workers
         )
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
+        self.has_calls = bool(self._async)
+        """Some box calls async functions, so that output may come by itself."""
         self._scheduler = Scheduler(boxes, clock)
         # Each worker does its part of a train, so several share one of several times the rows.
         self._train_rows_max = train_rows_max * (min(workers.count, 4) if workers is not None else 1)
@@ -98,6 +100,7 @@ class Fragment:
                 self.letters.tap(box.id, partial(box.emit, port="dead"))
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
+        self._sinks = list(self.sinks.values())
         self._idleness = Idleness(graph, self.boxes)
         self._combines: dict[str, list[CombineBox]] = {id: [] for id in self.sources}
         for id, known in self._combines.items():
@@ -150,10 +153,18 @@ class Fragment:
             DataError: unknown or ended source, a null or impossible time, an arrival that is missing
                 or that nobody asks for, a partition that isn't listed, a fragment that stopped.
         """
-        self._refuse_after_failure()
-        box = self.source(source)
-        _refuse_ended(box)
-        box.check_arrival(arrival_us)
+        return self.check(self.source(source), batches, arrival_us)
+
+    def check(
+        self, box: SourceBox, batches: Sequence[pa.RecordBatch], arrival_us: int | None = None
+    ) -> list[Times | None]:
+        """``check_rows`` of a source of this fragment."""
+        if self._failed is not None:
+            self._refuse_after_failure()
+        if box.finished:
+            _refuse_ended(box)
+        if box.wants_arrival or arrival_us is not None:
+            box.check_arrival(arrival_us)
         return [box.times_of(batch) for batch in batches]
 
     def push_rows(
@@ -168,7 +179,16 @@ class Fragment:
         Raises:
             DataError: a failed row with ``on_error="stop"``.
         """
-        box = self.source(source)
+        self.push(self.source(source), batches, times, arrival_us)
+
+    def push(
+        self,
+        box: SourceBox,
+        batches: Sequence[pa.RecordBatch],
+        times: Sequence[Times | None],
+        arrival_us: int | None = None,
+    ) -> None:
+        """``push_rows`` of a source of this fragment."""
         for batch, batch_times in zip(batches, times, strict=True):
             self._run_rows(box, batch, batch_times, arrival_us)
 
@@ -191,7 +211,8 @@ class Fragment:
             raise DataError(
                 f"source {source!r}: {type(element).__name__} doesn't enter a fragment", code="data.element"
             )
-        _refuse_ended(box)
+        if box.finished:
+            _refuse_ended(box)
         box.check_train(element)
         for combine in self._combines[source]:
             combine.check_train(source, element)
@@ -290,11 +311,6 @@ class Fragment:
 
     # Async functions
 
-    @property
-    def has_calls(self) -> bool:
-        """Some box calls async functions, so that output may come by itself."""
-        return bool(self._async)
-
     def poll(self) -> None:
         """Go on with the output of calls that have ended."""
         if self._failed is None:
@@ -327,7 +343,10 @@ class Fragment:
 
     def held_bytes(self) -> int:
         """Bytes of output that nobody has drained."""
-        return sum(box.queue_bytes() for box in self.sinks.values())
+        held = 0
+        for box in self._sinks:
+            held += box.queue_bytes()
+        return held
 
     # What is asked about it
 
@@ -401,8 +420,7 @@ class Fragment:
 
 
 def _refuse_ended(box: SourceBox) -> None:
-    if box.finished:
-        raise DataError(f"source {box.id!r} has ended: no rows after the end boundary", code="data.finished")
+    raise DataError(f"source {box.id!r} has ended: no rows after the end boundary", code="data.finished")
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:

@@ -30,10 +30,13 @@ _INDEX = re.compile(r"__index_level_\d+__")
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, NotImplementedError)
 """What a foreign object or pyarrow raises for data that isn't a table."""
 
+_INT64 = pa.int64()
 _TIMES = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-def normalise(data: Any, schema: Schema, *, extra: str = "refuse", source: str = "") -> list[pa.RecordBatch]:
+def normalise(
+    data: Any, schema: Schema, *, extra: str = "refuse", source: str = "", arrow: pa.Schema | None = None
+) -> list[pa.RecordBatch]:
     """The rows of ``data`` as batches of the schema's columns, types and order.
 
     Args:
@@ -41,6 +44,7 @@ def normalise(data: Any, schema: Schema, *, extra: str = "refuse", source: str =
             or is a mapping of column names to lists, numpy arrays or Arrow arrays.
         extra: ``refuse`` or ``ignore`` columns that the schema doesn't have.
         source: name of the source, for messages.
+        arrow: ``schema`` as Arrow has it, where the caller knows.
 
     Returns:
         Batches with at least one row each, as many as the data came in; buffers are shared with
@@ -52,7 +56,7 @@ def normalise(data: Any, schema: Schema, *, extra: str = "refuse", source: str =
     """
     if extra not in ("refuse", "ignore"):
         raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
-    target = _arrow_schema(schema)
+    target = _arrow_schema(schema) if arrow is None else arrow
     if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
         _validate(data, source)
         return [data] if data.num_rows else []
@@ -270,7 +274,7 @@ def times_of(batch: pa.RecordBatch, source: Source, *, first_row: int = 0) -> pa
     """
     if source.time is None:
         return None
-    column = batch.column(_place(source.schema, source.time))
+    column = batch.column(source.time)
     if column.null_count:
         row = first_row + int(np.flatnonzero(~valid_rows(column))[0])
         _refuse(
@@ -281,7 +285,7 @@ def times_of(batch: pa.RecordBatch, source: Source, *, first_row: int = 0) -> pa
         )
     if source.unit is None:
         return column
-    if column.type != pa.int64():
+    if column.type != _INT64:
         column = _to_int64(column, source, first_row)
     if source.unit == "us":
         return column.view(AWARE)
@@ -296,11 +300,6 @@ def times_of(batch: pa.RecordBatch, source: Source, *, first_row: int = 0) -> pa
             _out_of_range(source, first_row, int(np.flatnonzero(bad)[0]), numbers)
         made = numbers * scale
     return pa.array(made).view(AWARE)
-
-
-@lru_cache(maxsize=1024)
-def _place(schema: Schema, name: str) -> int:
-    return [field.name for field in schema].index(name)
 
 
 def _to_int64(column: pa.Array, source: Source, first_row: int) -> pa.Array:

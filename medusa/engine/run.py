@@ -102,18 +102,20 @@ class Run:
             FullError: more output than ``memory=`` waits to be taken: nothing entered.
             StateError: the run is closed.
         """
-        with self._turn(tells=True, wait=wait, room=True):
-            box = self._fragment.source(source)
+        with _Turn(self, True, wait, True):
+            fragment = self._fragment
+            box = fragment.source(source)
             arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
-            batches = normalise(data, box.spec.schema, extra=extra, source=source)
+            batches = normalise(data, box.spec.schema, extra=extra, source=source, arrow=box.schema)
             if first is not None:
                 batches = from_first(batches, first, box.accepted, source)
-            times = self._fragment.check_rows(source, batches, arrival_us)
-            self._fragment.at(self._clock.monotonic_us())
+            times = fragment.check(box, batches, arrival_us)
+            fragment.at(self._clock.monotonic_us())
             try:
-                self._fragment.push_rows(source, batches, times, arrival_us)
+                fragment.push(box, batches, times, arrival_us)
             finally:
-                self._warn(source)
+                if box.late or fragment.letters.fresh is not None:
+                    self._warn(source)
             self._settled()
 
     def boundary(self, source: str, time: int | str | datetime) -> None:
@@ -162,14 +164,20 @@ class Run:
             ``TENTATIVE``, without numbers), and boundaries. An early row is void when a final or
             later early row of its window and key comes, or a boundary beyond its time.
         """
-        with self._turn():
-            box = self._fragment.sink(sink)
-            self._fragment.poll()
-            self._pass_time()
-            self._warn("")
+        with _Turn(self, False, True, False):
+            fragment = self._fragment
+            box = fragment.sink(sink)
+            if fragment.has_calls:
+                fragment.poll()
+            if self._idles:
+                self._pass_time()
+            if fragment.letters.fresh is not None:
+                self._warn("")
             elements = box.take()
             self.room.tell()
-            return elements if changes else to_table(elements, box.schema)
+            if changes:
+                return elements
+            return to_table(elements, box.schema) if elements else box.nothing
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back with new rows at the end of each push, boundary and finish that made some.
@@ -259,13 +267,13 @@ class Run:
         self._due_us = self._clock.monotonic_us() + (self._every_us or 0)
         return name
 
-    def _save_if_due(self) -> None:
-        if self._every_us is None or self._checkpoints is None or self._clock.monotonic_us() < self._due_us:
+    def _save_if_due(self, every_us: int) -> None:
+        if self._clock.monotonic_us() < self._due_us:
             return
         try:
             self._save()
         except StateError as error:
-            self._due_us = self._clock.monotonic_us() + self._every_us
+            self._due_us = self._clock.monotonic_us() + every_us
             warn_user(f"the checkpoint that fell due was not written: {error}", CheckpointWarning)
 
     # The end
@@ -328,20 +336,24 @@ class Run:
         return _Turn(self, tells, wait, room)
 
     def _begin(self, wait: bool, room: bool) -> None:
-        self._refuse_closed()
-        if not self._turns.enter(wait):
-            if not wait and self._turns.waits:
+        if self._closed:
+            self._refuse_closed()
+        turns = self._turns
+        if not turns.enter(wait):
+            if not wait and turns.waits:
                 raise FullError("another thread is at work, and wait=False", code="full.busy")
             raise StateError(
                 "the run is at work: a callback or another thread called it",
                 hint="one thread at a time; in a callback, note what to do and do it after the push",
                 code="run.busy",
             )
+        if not turns.waits:
+            return
         try:
-            while room and wait and self._turns.waits and not self._closed and self._full():
-                self._turns.pause()
+            while room and wait and not self._closed and self._full():
+                turns.pause()
         except BaseException:
-            self._turns.leave()
+            turns.leave()
             raise
 
     def _leave(self, tells: bool) -> None:
@@ -363,25 +375,28 @@ class Run:
         return self._fragment.held_bytes() > self._memory_bytes
 
     def _refuse_full(self) -> None:
-        if self._full():
-            held, allowed = size_text(self._fragment.held_bytes()), size_text(self._memory_bytes)
-            raise FullError(
-                f"{held} of output wait to be taken, allowed are {allowed}",
-                hint="take() the sinks, or start with a larger memory=",
-                code="full.memory",
-            )
+        held, allowed = size_text(self._fragment.held_bytes()), size_text(self._memory_bytes)
+        raise FullError(
+            f"{held} of output wait to be taken, allowed are {allowed}",
+            hint="take() the sinks, or start with a larger memory=",
+            code="full.memory",
+        )
 
     def _pass_time(self) -> None:
         """See which sources are idle by now."""
-        if self._idles:
-            self._fragment.tick(self._clock.monotonic_us())
+        self._fragment.tick(self._clock.monotonic_us())
 
     def _settled(self) -> None:
         """After the query has come to rest: let time pass, tell the callbacks, checkpoint when it is time."""
-        self._pass_time()
-        self._fragment.poll()
-        self._tell()
-        self._save_if_due()
+        # Asked first, since most runs need none of it and every push comes here.
+        if self._idles:
+            self._pass_time()
+        if self._fragment.has_calls:
+            self._fragment.poll()
+        if self._callbacks:
+            self._tell()
+        if self._every_us is not None and self._checkpoints is not None:
+            self._save_if_due(self._every_us)
 
     def _tell(self) -> None:
         for name, calls in self._callbacks.items():
@@ -421,8 +436,9 @@ class _Turn:
         run._begin(self._wait, self._room)
         run._state.acquire()  # those who ask hold it briefly
         try:
-            run._refuse_closed()
-            if self._room:
+            if run._closed:
+                run._refuse_closed()
+            if self._room and run._full():
                 run._refuse_full()
         except BaseException:
             self.__exit__()

@@ -24,25 +24,25 @@ class Scheduler:
     def __init__(self, boxes: Sequence[Operator], clock: Clock | None = None) -> None:
         self._waiting: list[list[tuple[int, Element]]] = [[] for _ in boxes]
         self._places = list(zip(boxes, self._waiting, strict=True))
-        self._clock = clock
+        self._moment = None if clock is None else clock.monotonic_us
 
     def connect(self, origin: Operator, port: str, target: int, input: int) -> None:
         """Draw an arc to an input of the box at place ``target``."""
-        queue = self._waiting[target]
-        origin.connect(port, lambda number, element: queue.append((number, element)), input)
+        origin.connect(port, self._waiting[target], input)
 
     def run(self) -> None:
         """Run to quiescence."""
-        clock = self._clock
-        begin = clock.monotonic_us() if clock is not None else 0
+        moment = self._moment
+        begin = moment() if moment is not None else 0
         for box, queue in self._places:
             if not queue:
                 continue
+            receive = box.receive
             for input, element in queue:
-                box.receive(input, element)
+                receive(input, element)
             queue.clear()
-            if clock is not None:
-                end = clock.monotonic_us()
+            if moment is not None:
+                end = moment()
                 box.busy_us += end - begin
                 begin = end
 

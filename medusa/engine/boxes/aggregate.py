@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from msgspec.structs import replace
 from functools import partial
 from typing import Any
 
@@ -133,8 +133,10 @@ class AggregateBox(Operator):
         users.add(as_int64(columns[0]), _batch(columns[1 : 1 + width], names), arguments)
 
     def on_boundary(self, time_us: int) -> None:
-        for train in self._results.trains(self, self._window.close(time_us), self._window.failed()):
-            self.emit_train(train)
+        closed, failed = self._window.close(time_us), self._window.failed()
+        if closed or failed is not None:
+            for train in self._results.trains(self, closed, failed):
+                self.emit_train(train)
         early_us = self._spec.early_us
         if early_us is not None and time_us < END_US and time_us // early_us > self._ticks:
             self._ticks = time_us // early_us

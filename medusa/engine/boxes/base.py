@@ -8,7 +8,7 @@ output, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,8 @@ from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
 
-Receiver = Callable[[int, Element], None]
-"""Takes an element for one input (by its number) of the next box."""
+Queue = list[tuple[int, Element]]
+"""Elements that wait before a box, each for one of its inputs, by its number."""
 
 
 @dataclass(slots=True)
@@ -70,25 +70,26 @@ class Operator(ABC):
         self.busy_us = 0
         self.now = Now()
         self.moved_us: int | None = None
-        self._ports: dict[str, list[tuple[Receiver, int]]] = {}
+        self._ports: dict[str, list[tuple[Queue, int]]] = {}
 
     # Wiring
 
-    def connect(self, port: str, receive: Receiver, input: int) -> None:
-        """Send what leaves by ``port`` to an input of another box too."""
-        self._ports.setdefault(port, []).append((receive, input))
+    def connect(self, port: str, queue: Queue, input: int) -> None:
+        """Send what leaves by ``port`` to an input of another box too, by its queue."""
+        self._ports.setdefault(port, []).append((queue, input))
 
     def emit(self, element: Element, port: str = "") -> None:
-        for receive, input in self._ports.get(port, ()):
-            receive(input, element)
+        for queue, input in self._ports.get(port, ()):
+            queue.append((input, element))
 
     def emit_train(self, train: Train) -> None:
         """Send rows on by the main port; an empty train is left out."""
-        rows = len(train)
+        rows = train.batch.num_rows
         if rows:
             if train.kind is Kind.STABLE:
                 self.rows_out += rows
-            self.emit(train)
+            for queue, input in self._ports.get("", ()):
+                queue.append((input, train))
 
     def has_readers(self, port: str) -> bool:
         return bool(self._ports.get(port))
@@ -97,9 +98,10 @@ class Operator(ABC):
 
     def receive(self, input: int, element: Element) -> None:
         """Take one element; what follows from it has been emitted when this returns."""
+        # Small trains cost what this costs: no call that can be left out.
         if isinstance(element, Train):
             if element.kind is Kind.STABLE:
-                self.rows_in += len(element)
+                self.rows_in += element.batch.num_rows
                 self.on_train(input, element)
                 return
             self.tentative += len(element)
@@ -107,7 +109,12 @@ class Operator(ABC):
                 self.on_train(input, element)
         elif isinstance(element, Boundary):
             time_us, inputs = element.time_us, self.inputs_us
-            if time_us > inputs[input]:
+            if time_us <= inputs[input]:
+                return
+            if len(inputs) == 1:
+                inputs[0] = time_us
+                self.on_boundary(time_us)
+            else:
                 before = min(inputs)
                 inputs[input] = time_us
                 now = min(inputs)
@@ -134,9 +141,10 @@ class Operator(ABC):
         if time_us > self.boundary_us:
             self.boundary_us = time_us
             self.moved_us = self.now.us
-            boundary = Boundary(time_us)
+            boundary, ports = Boundary(time_us), self._ports
             for port in self.boundary_ports:
-                self.emit(boundary, port)
+                for queue, input in ports.get(port, ()):
+                    queue.append((input, boundary))
             if time_us >= END_US:
                 self.emit(Boundary(time_us), "dead")  # which has no time
 
@@ -217,9 +225,7 @@ class Stateless(Operator):
     """A box that looks at one row at a time; boundaries pass through it."""
 
     takes_tentative = True
-
-    def on_boundary(self, time_us: int) -> None:
-        self.advance(time_us)
+    on_boundary = Operator.advance
 
 
 def _integers(values: Any, count: int) -> list[int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cached_property
+from msgspec.structs import replace
 
 import pyarrow as pa
 
@@ -34,7 +35,8 @@ class SinkBox(Operator):
         self._timed = timed
         self._held: list[Element] = []
         self._held_rows = 0
-        self._held_bytes = 0
+        # Counting bytes takes longer than a small train takes through a box: only of what stays.
+        self._held_bytes, self._counted = 0, 0
 
     @property
     def next_seq(self) -> int:
@@ -52,16 +54,14 @@ class SinkBox(Operator):
 
     def on_train(self, input: int, train: Train) -> None:
         if train.kind is Kind.TENTATIVE:
-            self._held_bytes += train.batch.nbytes
             self._held.append(replace(train, first_seq=self.rows_out))
             return
         numbered = Train(
             batch=train.batch, times=train.times, first_seq=self.rows_out, kind=train.kind, late=train.late
         )
-        rows = len(train)
+        rows = train.batch.num_rows
         self.rows_out += rows
         self._held_rows += rows
-        self._held_bytes += train.batch.nbytes
         self._held.append(numbered)
 
     def on_boundary(self, time_us: int) -> None:
@@ -75,7 +75,7 @@ class SinkBox(Operator):
     def take(self) -> list[Element]:
         """Everything held, in order; it is no longer held."""
         held, self._held = self._held, []
-        self._held_rows = self._held_bytes = 0
+        self._held_rows = self._held_bytes = self._counted = 0
         return held
 
     def peek(self) -> list[Element]:
@@ -83,7 +83,18 @@ class SinkBox(Operator):
         return list(self._held)
 
     def queue_bytes(self) -> int:
+        held = self._held
+        if self._counted < len(held):
+            for element in held[self._counted :]:
+                if isinstance(element, Train):
+                    self._held_bytes += element.batch.nbytes
+            self._counted = len(held)
         return self._held_bytes
+
+    @cached_property
+    def nothing(self) -> pa.Table:
+        """No rows, in the sink's columns. Tables don't change, so all who take nothing may have the same one."""
+        return self.schema.empty_table()
 
     def waits_for(self, names: Sequence[str]) -> str:
         if self.input_us >= END_US:
@@ -129,6 +140,5 @@ class SinkBox(Operator):
             seq += len(train)
             self._held.append(train)
             self._held_rows += len(train)
-            self._held_bytes += train.batch.nbytes
         if state.meta["boundary_us"] > -(1 << 62):
             self._held.append(Boundary(state.meta["boundary_us"]))

@@ -40,6 +40,7 @@ class SourceBox(Operator):
         ahead: rows too far ahead of their arrival, which went nowhere but to ``.ahead``.
         worst_late_us: how late the latest row was.
         idle: nothing has come for ``idle_us``, as ``rest`` found it last.
+        finished: the end boundary has come.
     """
 
     kind = "source"
@@ -53,9 +54,13 @@ class SourceBox(Operator):
         self.worst_late_us = 0
         self.idle = False
         self._promised_us = int(START_US)
+        self.finished = False
         self._timed = timed
         self._judges = spec.time is not None and not spec.judged
         self._judge = judge_of(spec)
+        self._checks = self._judges and spec.partition is not None
+        self.wants_arrival = spec.ahead_us is not None and spec.arrival is None
+        """It must be told when rows arrived."""
         self._arrival = None if spec.arrival is None else msgspec.structs.replace(spec, time=spec.arrival)
 
     # Checks that change nothing
@@ -68,7 +73,8 @@ class SourceBox(Operator):
         """
         if not self._judges:
             return None
-        self._judge.check(batch)
+        if self._checks:
+            self._judge.check(batch)
         if self._arrival is not None:
             checked_times(batch, self._arrival)
         return checked_times(batch, self.spec)
@@ -79,10 +85,9 @@ class SourceBox(Operator):
         Raises:
             DataError: it is missing, or nobody asks for it.
         """
-        needed = self.spec.ahead_us is not None and self.spec.arrival is None
-        if needed == (arrival_us is not None):
+        if self.wants_arrival == (arrival_us is not None):
             return
-        if needed:
+        if self.wants_arrival:
             raise DataError(
                 f"source {self.id!r} has ahead=, so it must be known when its rows arrived",
                 hint="push(..., arrival=time), or source(..., arrival=column)",
@@ -191,6 +196,7 @@ class SourceBox(Operator):
     def promise(self, time_us: int) -> None:
         """Take a boundary that ``check_promise`` has passed."""
         self._promised_us = time_us
+        self.finished = time_us >= END_US
         self.inputs_us[0] = max(self.inputs_us[0], time_us)
         if self._judges:
             self._judge.promise(time_us)
@@ -225,10 +231,6 @@ class SourceBox(Operator):
 
     def on_boundary(self, time_us: int) -> None:
         raise AssertionError("a source takes its boundaries by promise()")
-
-    @property
-    def finished(self) -> bool:
-        return self._promised_us >= END_US
 
     def slack_that_keeps_us(self) -> int:
         """The slack with which no row so far would have been late (explicit boundaries aside)."""
@@ -274,6 +276,7 @@ class SourceBox(Operator):
         self.accepted, self.ahead = state.meta["accepted"], state.meta["ahead"]
         self.worst_late_us = state.meta["worst_late_us"]
         self._promised_us = promised
+        self.finished = promised >= END_US
         self._judge.load(state, promised)
 
 
