@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from msgspec.structs import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from medusa._native import Batch, Window
 from medusa.elements import END_US, START_US, Kind, Train

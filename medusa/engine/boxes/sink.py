@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from msgspec.structs import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from medusa.elements import END_US, Boundary, Element, Kind, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
@@ -93,7 +93,7 @@ class SinkBox(Operator):
 
     @cached_property
     def nothing(self) -> pa.Table:
-        """No rows, in the sink's columns. Tables don't change, so all who take nothing may have the same one."""
+        """No rows, in the sink's columns; the same table for all who take nothing."""
         return self.schema.empty_table()
 
     def waits_for(self, names: Sequence[str]) -> str:
