@@ -8,12 +8,13 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa.connectors.places import FORMATS, Place, check_apart, place_of, split_named
+from medusa.connectors.places import FORMATS, Place, check_apart, delimiter_of, place_of, split_named
 from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
 from medusa.query.suggest import did_you_mean
 
@@ -72,6 +73,13 @@ Example:
     help="types of columns of CSV and JSON; the others are told from the first rows",
 )
 @click.option(
+    "--delimiter",
+    "delimiters",
+    multiple=True,
+    metavar="[NAME=]CHARACTER",
+    help="what stands between the fields of CSV, read and written, or of one source or sink  [default: ,]",
+)
+@click.option(
     "--follow", is_flag=True, help="go on as the files grow; Ctrl-C ends, open windows stay unwritten"
 )
 @click.option(
@@ -90,7 +98,8 @@ def run(
     """Run a query over files, or over what comes on standard input.
 
     QUERY is a file (.sql, or .json as q.to_json() writes it), or the text of a query. Files are csv,
-    jsonl, parquet, arrow (IPC file) or arrows (IPC stream), and are read in batches, merged by time.
+    jsonl (both also .gz), parquet, arrow (IPC file) or arrows (IPC stream), and are read in batches,
+    merged by time.
     docs/sql.md describes SQL, docs/run.md this command.
     """
     from medusa.connectors.job import Job
@@ -101,6 +110,7 @@ def run(
             click.echo(asked.explain())
             return
         outputs = _outputs(asked, given["outputs"], given["format"])
+        outputs = _delimited(given["delimiters"], outputs, inputs)
         check_apart({name: each.place for name, each in inputs.items()}, outputs)
         to_standard = any(place.standard for place in outputs.values())
         with warnings.catch_warnings(), _interruptible():
@@ -167,6 +177,7 @@ def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query
                     f"{query} says the time of its sources: leave --{option[:-1]} out", code="query.file"
                 )
     places = _places(given["inputs"], given["format"], list(known))
+    places = _delimited(given["delimiters"], places, None)
     for each in known:
         if each not in places:
             raise DataError(
@@ -239,6 +250,10 @@ def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[st
             error.hint = _time_hint(text, inputs)
         elif error.code == "query.unit":
             error.hint = "--unit [NAME=]s, or ms, us, ns"
+        elif error.code == "query.column":
+            for column in sorted({each for one in inputs.values() for each in one.reader.passed_by}):
+                if f"no column {column!r}" in error.message:
+                    error.hint = f"{column!r} holds objects or lists, which are passed by"
         raise
     read = {arc.box for box in made.graph.boxes for arc in box.inputs}
     for each in inputs:
@@ -271,7 +286,7 @@ def _places(texts: Iterable[str], format: str | None, sources: list[str]) -> dic
         place = place_of(text, format=format)
         name = place.name or (sources[0] if len(sources) == 1 else "")
         if not name and not place.standard:
-            name = Path(place.path).stem
+            name = place.stem
         if not name.isidentifier():
             raise DataError(
                 f"--input {text}: which source is it?", hint=f"--input name={text}", code="data.source"
@@ -304,6 +319,37 @@ def _named(option: str, texts: Iterable[str], known: Mapping[str, Any]) -> dict[
         for each in [name] if name else known:
             found[each] = value
     return found
+
+
+def _delimited(
+    texts: Iterable[str], places: dict[str, Place], inputs: Mapping[str, Input] | None
+) -> dict[str, Place]:
+    """The places with what stands between their fields.
+
+    Args:
+        inputs: where ``places`` are the outputs: then every name must be one of either.
+
+    Raises:
+        DataError: no such character, source or sink, or one that isn't CSV.
+    """
+    said = {name: delimiter_of(value) for name, value in map(split_named, texts)}
+    if inputs is not None:
+        every = places | {name: each.place for name, each in inputs.items()}
+        for name in said:
+            if name and name not in every:
+                raise DataError(
+                    f"--delimiter: there is no source or sink {name!r}",
+                    hint=did_you_mean(name, every),
+                    code="data.source",
+                )
+            if not any(place.format == "csv" for each, place in every.items() if name in ("", each)):
+                raise DataError(
+                    f"--delimiter: {name!r} is no CSV" if name else "--delimiter: nothing here is CSV",
+                    hint="the other formats have none",
+                    code="data.format",
+                )
+    default = said.get("", ",")
+    return {name: replace(place, delimiter=said.get(name, default)) for name, place in places.items()}
 
 
 def _types(text: str) -> dict[str, str]:
@@ -347,6 +393,12 @@ def _outputs(query: Query, texts: Iterable[str], format: str | None) -> dict[str
             )
         if name in found:
             raise DataError(f"--output: {name!r} stands twice", code="data.sink")
+        if place.packed:
+            raise DataError(
+                f"--output {text}: output isn't compressed",
+                hint="leave .gz out, or write to - and pipe that into gzip",
+                code="data.format",
+            )
         found[name] = place
     left = [sink for sink in sinks if sink not in found]
     if left and not found and len(sinks) == 1:

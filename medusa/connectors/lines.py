@@ -7,6 +7,8 @@ import select
 import sys
 from typing import Any
 
+import pyarrow as pa
+
 from medusa.connectors.places import Place
 from medusa.errors import DataError
 
@@ -42,13 +44,15 @@ class Lines:
 
     def __init__(self, place: Place, *, follow: bool, quoted: bool) -> None:
         self.place = place
-        self._file = open_binary(place)
+        self._raw = self._file = open_binary(place)
+        if place.packed:
+            self._file = pa.CompressedInputStream(self._raw, "gzip")
         self._follow = follow
         self._quoted = quoted
         self._rest = b""
         self._pending = b""
         self.ended = False
-        self.taken_bytes = 0
+        self._taken_bytes = 0
 
     def waits_on(self) -> int | None:
         """The descriptor that says when there is more, or None: one has to look."""
@@ -72,7 +76,7 @@ class Lines:
             data = self._read()
             if data is None:
                 return b""
-            self.taken_bytes += len(data)
+            self._taken_bytes += len(data)
             self.ended = not data
             whole, self._rest = self._cut(self._rest + data)
             if len(self._rest) > LINE_BYTES_MAX:
@@ -91,7 +95,16 @@ class Lines:
             descriptor = self.waits_on()
             if descriptor is not None and not select.select([descriptor], [], [], 0)[0]:
                 return None
-        data = bytes(self._file.read1(BLOCK_BYTES) if hasattr(self._file, "read1") else self._file.read())
+        try:
+            data = bytes(self._file.read1(BLOCK_BYTES) if hasattr(self._file, "read1") else self._file.read())
+        except OSError as error:
+            if not self.place.packed:
+                raise
+            raise DataError(
+                f"{self.place.label}: no whole gzip file: {str(error).splitlines()[0][:200]}",
+                hint="it is damaged, cut off, or not compressed by gzip",
+                code="data.format",
+            ) from None
         if not data and self._follow and not self.place.standard:
             return None
         return data
@@ -105,14 +118,16 @@ class Lines:
         return data[:end], data[end:]
 
     @property
-    def size_bytes(self) -> int | None:
-        """Of the whole file, where that is known."""
+    def fraction(self) -> float | None:
+        """How much of the file has been read, where its size is known."""
         try:
-            size = 0 if self.place.standard else os.fstat(self._file.fileno()).st_size
+            size = 0 if self.place.standard else os.fstat(self._raw.fileno()).st_size
+            taken = self._raw.tell() if self.place.packed else self._taken_bytes
         except (OSError, ValueError):
             return None
-        return size or None
+        return min(1.0, taken / size) if size else None
 
     def close(self) -> None:
         if not self.place.standard:
             self._file.close()
+            self._raw.close()

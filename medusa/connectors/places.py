@@ -10,7 +10,7 @@ from pathlib import Path
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["FORMATS", "Place", "check_apart", "place_of", "split_named"]
+__all__ = ["FORMATS", "Place", "check_apart", "delimiter_of", "place_of", "split_named"]
 
 FORMATS = ("csv", "jsonl", "parquet", "arrow", "arrows")
 """``arrow`` is the IPC file format, ``arrows`` the IPC stream format."""
@@ -35,11 +35,15 @@ class Place:
 
     Attributes:
         name: of the source or sink; empty: not said.
+        packed: it is compressed by gzip, as its name says.
+        delimiter: what stands between the fields of CSV.
     """
 
     name: str
     path: str
     format: str
+    packed: bool = False
+    delimiter: str = ","
 
     @property
     def standard(self) -> bool:
@@ -49,6 +53,11 @@ class Place:
     def label(self) -> str:
         """How messages name it."""
         return "standard input" if self.standard else self.path
+
+    @property
+    def stem(self) -> str:
+        """The name of the file without its endings."""
+        return Path(Path(self.path).stem if self.packed else self.path).stem
 
 
 def split_named(text: str) -> tuple[str, str]:
@@ -73,7 +82,8 @@ def place_of(text: str, *, format: str | None = None) -> Place:
     said = None
     if colon and head and os.sep not in ending and not Path(path).exists():
         path, said = head, ending
-    made = said or _ENDINGS.get(Path(path).suffix.lower()) or format
+    packed = Path(path).suffix.lower() == ".gz"
+    made = said or _ENDINGS.get(Path(Path(path).stem if packed else path).suffix.lower()) or format
     if said is None and format is not None and path == "-":
         made = format
     if made is None:
@@ -86,7 +96,29 @@ def place_of(text: str, *, format: str | None = None) -> Place:
         raise DataError(
             f"{path}: there is no format {made[:40]!r}", hint=did_you_mean(made, FORMATS), code="data.format"
         )
-    return Place(name, path, made)
+    if packed and made not in ("csv", "jsonl"):
+        raise DataError(
+            f"{path}: {made} isn't read through gzip",
+            hint="csv and jsonl are; the others have compression of their own",
+            code="data.format",
+        )
+    return Place(name, path, made, packed)
+
+
+def delimiter_of(text: str) -> str:
+    """What ``--delimiter`` says; ``\\t`` is a tab.
+
+    Raises:
+        DataError: it is no single character, or one that stands in values.
+    """
+    made = "\t" if text == "\\t" else text
+    if len(made) != 1 or not made.isascii() or made.isalnum() or made in "\"'\r\n\0 +-.:":
+        raise DataError(
+            f"--delimiter: {text[:20]!r} is no single character that can stand between fields",
+            hint="such as ';', '|' or '\\t': no letter, digit, blank, quote or sign of a number or time",
+            code="data.format",
+        )
+    return made
 
 
 def check_apart(inputs: Mapping[str, Place], outputs: Mapping[str, Place]) -> None:

@@ -25,11 +25,13 @@ class Reader(Protocol):
     Attributes:
         schema: its columns, with types that a query takes.
         fraction: how much has been read, 0 to 1; None: unknown.
+        passed_by: columns that are left out, as they hold objects or lists.
         lines: where rows are text, what they are read from.
     """
 
     schema: pa.Schema
     lines: Lines | None
+    passed_by: frozenset[str]
 
     @property
     def fraction(self) -> float | None: ...
@@ -56,6 +58,12 @@ def open_reader(
     Raises:
         DataError: no such file, or not of this format.
     """
+    if follow and place.packed:
+        raise DataError(
+            f"{place.label}: a file in gzip can't be followed",
+            hint="run it to its end, without --follow",
+            code="data.format",
+        )
     if place.format in ("csv", "jsonl"):
         return _LineReader(place, types, known, follow)
     if follow:
@@ -76,14 +84,15 @@ class _LineReader:
         self.lines: Lines | None
         self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
         self._follow = follow
-        make = CsvText if place.format == "csv" else JsonText
-        self._text: Text = make(place.label)
+        csv = place.format == "csv"
+        self._text: Text = CsvText(place.label, place.delimiter) if csv else JsonText(place.label)
         try:
             self._lines.push_back(self._text.begin(self._sample(), types, known))
         except BaseException:
             self.close()
             raise
         self.schema = self._text.schema
+        self.passed_by = self._text.passed_by
 
     def _sample(self) -> bytes:
         """The first lines: as many as tell the columns."""
@@ -97,8 +106,7 @@ class _LineReader:
 
     @property
     def fraction(self) -> float | None:
-        size = self._lines.size_bytes
-        return None if size is None else min(1.0, self._lines.taken_bytes / size)
+        return self._lines.fraction
 
     def require(self, column: str) -> None:
         self._text.required = column
@@ -127,6 +135,7 @@ class _ParquetReader:
     """Parquet; row groups are read in batches."""
 
     lines: Lines | None = None
+    passed_by: frozenset[str] = frozenset()
     _required: str | None = None
 
     def __init__(self, place: Place) -> None:
@@ -145,7 +154,7 @@ class _ParquetReader:
         except (pa.ArrowException, OSError) as error:
             self._source.close()
             raise _damaged(place, error) from None
-        self.schema = self._file.schema_arrow
+        self.schema, self.passed_by = _flat(self._file.schema_arrow)
         self._total = self._file.metadata.num_rows
         self._rows = 0
 
@@ -157,6 +166,7 @@ class _ParquetReader:
         self._required = column
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        columns = columns or (self.schema.names if self.passed_by else None)
         try:
             for batch in self._file.iter_batches(BATCH_ROWS, columns=columns):
                 _refuse_null(self._place, batch, self._required, self._rows)
@@ -174,6 +184,7 @@ class _ArrowReader:
     """Arrow IPC, file or stream, told apart by the first bytes."""
 
     lines: Lines | None = None
+    passed_by: frozenset[str] = frozenset()
     _required: str | None = None
 
     def __init__(self, place: Place) -> None:
@@ -186,13 +197,14 @@ class _ArrowReader:
         try:
             if not place.standard and self._source.peek(6)[:6] == b"ARROW1":
                 self._file = pa.ipc.open_file(pa.memory_map(place.path))
-                self.schema = self._file.schema
+                found = self._file.schema
             else:
                 self._stream = pa.ipc.open_stream(self._source)
-                self.schema = self._stream.schema
+                found = self._stream.schema
         except (pa.ArrowException, OSError) as error:
             self.close()
             raise _damaged(place, error) from None
+        self.schema, self.passed_by = _flat(found)
 
     @property
     def fraction(self) -> float | None:
@@ -202,6 +214,7 @@ class _ArrowReader:
         self._required = column
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        columns = columns or (self.schema.names if self.passed_by else None)
         try:
             if self._stream is not None:
                 for batch in self._stream:
@@ -223,6 +236,12 @@ class _ArrowReader:
     def close(self) -> None:
         if not self._place.standard:
             self._source.close()
+
+
+def _flat(schema: pa.Schema) -> tuple[pa.Schema, frozenset[str]]:
+    """The columns that a query can take, and the names of those that hold lists or structs."""
+    nested = frozenset(field.name for field in schema if pa.types.is_nested(field.type))
+    return pa.schema([field for field in schema if field.name not in nested]), nested
 
 
 def _refuse_null(place: Place, batch: pa.RecordBatch, required: str | None, before: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from medusa.connectors.nested import first_unknown, without_nested
 from medusa.errors import DataError
 from medusa.query.types import DURATION, TIMESTAMP, schema_from, to_arrow
 
@@ -25,10 +26,12 @@ class Text(Protocol):
 
     Attributes:
         required: a column that may hold no null: the time of the rows.
+        passed_by: columns that are left out, as they hold objects or lists.
     """
 
     schema: pa.Schema
     required: str | None
+    passed_by: frozenset[str]
 
     def enough(self, sample: bytes) -> bool:
         """Whether these lines tell the columns."""
@@ -80,14 +83,17 @@ def _written(type: str, found: pa.DataType | None) -> pa.DataType:
 
 
 class CsvText:
-    """CSV with a header; fields in double quotes may hold commas and line ends.
+    """CSV with a header; fields in double quotes may hold delimiters and line ends.
 
     An empty field is null, ``""`` the empty text; ``null`` and ``NULL`` are null too. NaN and inf
     are floats. Times are ISO 8601; durations whole microseconds.
     """
 
-    def __init__(self, label: str) -> None:
+    passed_by: frozenset[str] = frozenset()
+
+    def __init__(self, label: str, delimiter: str = ",") -> None:
         self._label = label
+        self._delimiter = delimiter
         self._line = 1
         self._types: dict[str, pa.DataType] = {}
         self._final: dict[str, pa.DataType] = {}
@@ -100,7 +106,7 @@ class CsvText:
     def begin(self, sample: bytes, types: Mapping[str, str], known: Mapping[str, str] | None) -> bytes:
         head, _, rest = sample.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
         try:
-            names = next(csv.reader([head.decode()]), [])
+            names = next(csv.reader([head.decode()], delimiter=self._delimiter), [])
         except (UnicodeDecodeError, csv.Error):
             names = []
         if not names:
@@ -162,7 +168,9 @@ class CsvText:
                 read_options=arrow_csv.ReadOptions(
                     column_names=list(self._types), use_threads=False, block_size=max(1 << 16, len(block) + 1)
                 ),
-                parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=note
+                ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=None if infer else self._types,
                     include_columns=columns,
@@ -209,7 +217,10 @@ class CsvText:
 
 
 class JsonText:
-    """One JSON object a line. Times are texts in ISO 8601; durations whole microseconds."""
+    """One JSON object a line. Times are texts in ISO 8601; durations whole microseconds.
+
+    Columns of objects or lists are passed by, whatever they hold.
+    """
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -219,17 +230,25 @@ class JsonText:
         self._ignore = False
         self.schema = pa.schema([])
         self.required: str | None = None
+        self.passed_by: frozenset[str] = frozenset()
 
     def enough(self, sample: bytes) -> bool:
         return bool(sample.strip())
 
     def begin(self, sample: bytes, types: Mapping[str, str], known: Mapping[str, str] | None) -> bytes:
         said = _said(types, self._label) | dict(known or {})
-        self._ignore = known is not None
         found: dict[str, pa.DataType] = {}
         if sample.strip() and known is None:
-            table = self._parse(sample, infer=True)
-            found = {field.name: _json_guess(table[field.name], field.type) for field in table.schema}
+            flat, nested = self._flat(sample, set(said))
+            table = self._parse(flat, infer=True)
+            nested |= {field.name for field in table.schema if pa.types.is_nested(field.type)}
+            found = {
+                field.name: _json_guess(table[field.name], field.type)
+                for field in table.schema
+                if field.name not in nested
+            }
+            self.passed_by = nested
+        self._ignore = known is not None or bool(self.passed_by)
         for name in dict.fromkeys([*found, *said]):
             type = _written(said[name], found.get(name)) if name in said else found[name]
             final = pa.duration("us") if said.get(name) == DURATION else type
@@ -238,14 +257,24 @@ class JsonText:
             self._types[name] = pa.string() if pa.types.is_temporal(type) else type
         if not self._final:
             raise DataError(
-                f"{self._label}: the file is empty", hint="--schema says its columns", code="data.format"
+                f"{self._label}: all columns hold objects or lists"
+                if self.passed_by
+                else f"{self._label}: the file is empty",
+                hint="--schema says its columns",
+                code="data.format",
             )
         self.schema = pa.schema(list(self._final.items()))
         return sample
 
     def read(self, block: bytes, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         if block.strip():
-            table = self._parse(block, infer=False)
+            try:
+                table = self._parse(block, infer=False)
+            except DataError:
+                flat, nested = self._flat(block, set(self._types))
+                if not nested:
+                    raise
+                table = self._parse(flat, infer=False)  # objects or lists that the first lines didn't have
             row = first_null(table, self.required)
             if row is not None:
                 raise null_time(f"{self._label}, line {self._line_of(block, row)}", self.required)
@@ -253,6 +282,15 @@ class JsonText:
             arrays = [self._cast(table[name], name, block) for name in names]
             yield from pa.table(arrays, names=names).to_batches()
         self._line += block.count(b"\n")
+
+    def _flat(self, block: bytes, kept: set[str]) -> tuple[bytes, frozenset[str]]:
+        try:
+            return without_nested(block, kept)
+        except RecursionError:
+            raise DataError(
+                f"{self._label}: from line {self._line} on objects or lists are too deep inside each other",
+                code="data.row",
+            ) from None
 
     def _cast(self, column: Any, name: str, block: bytes) -> Any:
         final = self._final[name]
@@ -302,6 +340,9 @@ class JsonText:
             found = _JSON_ROW.search(text)
             where = f", line {self._line_of(block, int(found[1]))}" if found else ""
             why = _JSON_ROW.sub("", text).replace("JSON parse error: ", "").strip()
+            if "unexpected field" in why:  # the parser doesn't say which and where
+                row, name = first_unknown(block, set(self._types))
+                where, why = f", line {self._line_of(block, row)}", f"column {name!r} is new here"
             raise DataError(
                 f"{self._label}{where}: {why[:200]}",
                 hint="columns and types are told from the first rows; --schema says them",

@@ -57,7 +57,7 @@ class _Writer:
             raise DataError(
                 f"{place.path}: {(error.strerror or str(error)).lower()}", code="data.file"
             ) from None
-        self._form: Any = _FORMS[place.format](self._file, _plain(schema, place.format))
+        self._form: Any = _FORMS[place.format](self._file, _plain(schema, place.format), place)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -93,10 +93,10 @@ def _cast(table: pa.Table, format: str) -> pa.Table:
 
 
 class _Csv:
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
         from pyarrow import csv
 
-        self._writer = csv.CSVWriter(file, schema)
+        self._writer = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=place.delimiter))
 
     def write(self, table: pa.Table) -> None:
         self._writer.write_table(table)
@@ -106,7 +106,7 @@ class _Csv:
 
 
 class _Jsonl:
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
         self._file = file
 
     def write(self, table: pa.Table) -> None:
@@ -130,7 +130,7 @@ def _json(value: Any) -> Any:
 
 
 class _Parquet:
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
         import pyarrow.parquet as pq
 
         self._writer = pq.ParquetWriter(file, schema)
@@ -155,7 +155,7 @@ class _Parquet:
 
 
 class _Arrow:
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
         self._writer = pa.ipc.new_file(file, schema)
 
     def write(self, table: pa.Table) -> None:
@@ -166,7 +166,7 @@ class _Arrow:
 
 
 class _ArrowStream(_Arrow):
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
         self._writer = pa.ipc.new_stream(file, schema)
 
 
