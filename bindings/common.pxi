@@ -8,7 +8,11 @@ from libc.string cimport memset
 cdef extern from "arrow_abi.h" nogil:
     struct ArrowSchema:
         const char *format
+        const char *name
+        const char *metadata
+        int64_t flags
         int64_t n_children
+        ArrowSchema *dictionary
         ArrowSchema **children
         void (*release)(ArrowSchema *)
 
@@ -53,6 +57,7 @@ cdef extern from "column.h" nogil:
     md_rc md_schema_make(ArrowSchema *out, const char *format, const char *name, bint nullable, int64_t n_children)
     md_rc md_array_make(ArrowArray *out, int64_t n_buffers, int64_t n_children)
     md_rc md_array_of(ArrowArray *out, int64_t length, int64_t null_count, void *validity, void *values)
+    int64_t md_column_nulls(const md_column *c)
     void md_schema_release(ArrowSchema *schema)
     void md_array_release(ArrowArray *array)
 
@@ -95,9 +100,21 @@ cdef class Borrowed:
     cdef ArrowArray *array
 
 
+cdef class Exported:
+    """An array that was asked for its capsules once, for several calls to read."""
+
+    cdef Borrowed _rows
+
+    def __init__(self):
+        raise TypeError("made by native code only")
+
+
 cdef Borrowed borrow(rows):
-    """Ask ``rows`` for its Arrow PyCapsules (``__arrow_c_array__``)."""
-    cdef Borrowed out = Borrowed()
+    """Ask ``rows`` for its Arrow PyCapsules (``__arrow_c_array__``), unless it was asked already."""
+    cdef Borrowed out
+    if isinstance(rows, Exported):
+        return (<Exported>rows)._rows
+    out = Borrowed()
     try:
         export = rows.__arrow_c_array__
     except AttributeError:

@@ -1,6 +1,9 @@
 # What a look at times finds (times.h), and lateness, row by row (lateness.h).
 
 
+from libc.string cimport strcmp
+
+
 cdef extern from "times.h" nogil:
     ctypedef struct md_times:
         int64_t length
@@ -36,43 +39,46 @@ cdef extern from * nogil:
     int64_t INT64_MIN
 
 
-cdef object _PART = object()
-
-
-cdef class Times:
+cdef class Times(Exported):
     """Times that somebody has looked at once; whoever needs them afterwards reads what the look found.
 
     Holds the array, so nobody else can have its memory. Changes nothing; any thread may read it.
     """
 
-    cdef readonly object array
-    cdef Borrowed _rows
+    cdef readonly Exported rows  # the batch whose column they are
+    cdef object _array
+    cdef object _batch, _make  # what gives the array, until somebody wants it
     cdef Times _whole  # of which this is a part; it owns the blocks
     cdef md_times _t
     cdef int64_t _least, _largest
 
-    def __cinit__(self, array):
+    def __init__(self, array):
+        self._rows = borrow(array)
+        self._array = array
+        if not self._look():
+            raise ValueError("a time is null")
+
+    cdef bint _look(self) except -1:
+        """False: a time is null."""
         cdef md_error err
         cdef md_column column
         cdef md_rc rc
-        if array is _PART:
-            return
-        self._rows = borrow(array)
         check(md_column_view(self._rows.schema, self._rows.array, &column, &err), &err)
         if column.type != 108:  # 'l'
             raise ValueError("times must be int64 or timestamp[us]")
-        if self._rows.array.null_count > 0:
-            raise ValueError("a time is null")
+        if md_column_nulls(&column) != 0:
+            return False
+        md_times_free(&self._t)
         if column.length < MANY_ROWS:
             rc = md_times_look(column.values, column.length, &self._t)
         else:
             with nogil:
                 rc = md_times_look(column.values, column.length, &self._t)
         check(rc, NULL)
-        self.array = array
         self._extent()
+        return True
 
-    cdef _extent(self):
+    cdef void _extent(self) noexcept:
         if self._t.length:
             md_times_extent(&self._t, &self._least, &self._largest)
 
@@ -86,17 +92,81 @@ cdef class Times:
     def part(self, int64_t start, int64_t rows):
         cdef Times out
         array = self.array.slice(start, rows)
-        out = Times.__new__(Times, _PART)
+        out = Times.__new__(Times)
         out._whole = self if self._whole is None else self._whole
         if not md_times_part(&self._t, start, len(array), &out._t):
             return Times(array)
-        out.array = array
+        out._rows = borrow(array)
+        out._array = array
         out._extent()
         return out
 
     @property
+    def array(self):
+        if self._array is None:
+            self._array = self._make(self._batch)
+        return self._array
+
+    @property
     def extent(self):
         return (self._least, self._largest) if self._t.length else None
+
+
+cdef bint _same(const ArrowSchema *a, const ArrowSchema *b) noexcept:
+    """The same columns, as far as this knows: extensions and dictionaries it doesn't."""
+    if a.dictionary is not NULL or b.dictionary is not NULL or a.n_children != b.n_children:
+        return False
+    if strcmp(a.format, b.format) != 0 or a.flags != b.flags:
+        return False
+    for i in range(a.n_children):
+        if a.children[i].metadata is not NULL or b.children[i].metadata is not NULL:
+            return False
+        if a.children[i].name is NULL or b.children[i].name is NULL:
+            return False
+        if strcmp(a.children[i].name, b.children[i].name) != 0 or not _same(a.children[i], b.children[i]):
+            return False
+    return True
+
+
+cdef class Intake:
+    """Tells batches of a schema by their capsules, and looks at their times, without making columns of them."""
+
+    cdef object _capsule, _make
+    cdef const ArrowSchema *_schema
+    cdef int64_t _position
+
+    def __cinit__(self, schema, int64_t position, make):
+        self._capsule = schema.__arrow_c_schema__()
+        self._schema = <const ArrowSchema *>PyCapsule_GetPointer(self._capsule, "arrow_schema")
+        if not 0 <= position < self._schema.n_children:
+            raise ValueError("no such column")
+        self._position = position
+        self._make = make
+
+    def rows(self, batch):
+        cdef Borrowed rows = borrow(batch)
+        cdef Exported out
+        if not _same(rows.schema, self._schema) or rows.array.offset != 0 or rows.array.null_count > 0:
+            return None
+        for i in range(rows.schema.n_children):
+            if rows.array.children[i].length != rows.array.length:
+                return None
+        out = Exported.__new__(Exported)
+        out._rows = rows
+        return out
+
+    def times(self, Exported rows not None, batch):
+        cdef Times out = Times.__new__(Times)
+        cdef Borrowed column = Borrowed()
+        if rows._rows.array.n_children != self._schema.n_children:
+            raise ValueError("rows of another schema")
+        column._capsules = rows._rows._capsules
+        column.schema = rows._rows.schema.children[self._position]
+        column.array = rows._rows.array.children[self._position]
+        out._rows = column
+        out.rows = rows
+        out._batch, out._make = batch, self._make
+        return out if out._look() else None
 
 
 cdef class Lateness:

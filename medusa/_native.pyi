@@ -10,7 +10,7 @@ Native types are the Arrow format strings ``l`` int64, ``L`` uint64, ``g`` float
 ``z`` binary, ``b`` bool: the engine widens everything else to one of these before, and narrows after.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 def abi_version() -> int: ...
@@ -412,10 +412,16 @@ class Chunks:
     def take(self, numbers: Any, columns: Sequence[int]) -> Batch:
         """Some columns of the rows with these numbers (int64 array; -1: a row of nulls)."""
 
-class Times:
-    """One int64 or timestamp[us] array without nulls that was looked at once. Holds the array."""
+class Exported:
+    """A batch that was asked for its capsules once. Takes its place in native calls, which then needn't ask:
+    on few rows that takes longer than what they do."""
 
-    array: Any
+class Times(Exported):
+    """One int64 or timestamp[us] array without nulls that was looked at once. Holds the array, and takes its
+    place in native calls."""
+
+    rows: Exported | None
+    """The batch whose column they are, where ``Intake`` looked."""
 
     def __init__(self, array: Any) -> None: ...
     def __len__(self) -> int: ...
@@ -423,8 +429,26 @@ class Times:
         """Some of them, as ``array.slice`` gives them; looked at anew where cuts don't fall on blocks."""
 
     @property
+    def array(self) -> Any: ...
+    @property
     def extent(self) -> tuple[int, int] | None:
         """(least, largest) in us; None of no rows."""
+
+class Intake:
+    """Tells batches of a schema and looks at their times, without making Python objects of their columns.
+
+    Args:
+        schema: of Arrow (``__arrow_c_schema__``).
+        position: of the column that holds the times, in microseconds.
+        make: gives the times of a batch as an array, when somebody wants that.
+    """
+
+    def __init__(self, schema: Any, position: int, make: Callable[[Any], Any]) -> None: ...
+    def rows(self, batch: Any) -> Exported | None:
+        """The batch, if it has this schema for certain; the batch was validated."""
+
+    def times(self, rows: Exported, batch: Any) -> Times | None:
+        """The times of what ``rows`` gave for ``batch``; None: one is null."""
 
 class Lateness:
     """Judges lateness row by row, so that batch cuts never matter."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NewType, TypeAlias
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 from msgspec import Struct
 
@@ -58,6 +58,11 @@ class Train(Struct, frozen=True, kw_only=True, gc=False):
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
+
+    @property
+    def native(self) -> tuple[Any, Any]:
+        """The batch and the times as native code takes them."""
+        return self.batch, self.times
 
 
 class Boundary(Struct, frozen=True, gc=False):

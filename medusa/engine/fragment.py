@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from medusa._native import Times
+from medusa._native import Exported, Times
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
 from medusa.engine.boxes.aggregate import CombineBox
@@ -156,15 +156,25 @@ class Fragment:
         return self.check(self.source(source), batches, arrival_us)
 
     def check(
-        self, box: SourceBox, batches: Sequence[pa.RecordBatch], arrival_us: int | None = None
+        self,
+        box: SourceBox,
+        batches: Sequence[pa.RecordBatch],
+        arrival_us: int | None = None,
+        rows: Exported | None = None,
     ) -> list[Times | None]:
-        """``check_rows`` of a source of this fragment."""
+        """``check_rows`` of a source of this fragment.
+
+        Args:
+            rows: what it gave as ``exported`` for the only batch.
+        """
         if self._failed is not None:
             self._refuse_after_failure()
         if box.finished:
             _refuse_ended(box)
         if box.wants_arrival or arrival_us is not None:
             box.check_arrival(arrival_us)
+        if rows is not None:
+            return [box.times_of(batches[0], rows)]
         return [box.times_of(batch) for batch in batches]
 
     def push_rows(

@@ -22,7 +22,7 @@ from medusa.query.boxes import Field, Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow, to_arrow
 
-__all__ = ["normalise", "times_of"]
+__all__ = ["normalise", "times_of", "validate"]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """Names that pandas gives an unnamed index; nobody asked for these columns."""
@@ -58,7 +58,7 @@ def normalise(
         raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
     target = _arrow_schema(schema) if arrow is None else arrow
     if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
-        _validate(data, source)
+        validate(data, source)
         return [data] if data.num_rows else []
     if isinstance(data, Mapping):
         batches: Sequence[pa.RecordBatch] = _from_mapping(data, schema, extra, source)
@@ -66,7 +66,7 @@ def normalise(
         batches = _from_arrow(data, source)
     made, row = [], 0
     for batch in batches:
-        _validate(batch, source)
+        validate(batch, source)
         columns = _select(batch.schema.names, schema, extra, source)
         if batch.num_rows:
             fitted = [
@@ -91,7 +91,7 @@ def _refuse(source: str, message: str, *, code: str, hint: str = "") -> NoReturn
     raise DataError(f"{_who(source)}: {message}", hint=hint, code=code)
 
 
-def _validate(batch: pa.RecordBatch, source: str) -> None:
+def validate(batch: pa.RecordBatch, source: str) -> None:
     """A cheap look at lengths and offsets; what lies in the buffers is trusted."""
     try:
         batch.validate()

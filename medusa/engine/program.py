@@ -167,9 +167,8 @@ class Part:
 
     def into(self, window: Window, train: Train) -> list[int] | None:
         """Add the outputs to a window; the rows behind each filter. None, and nothing added: as ``run``."""
-        if train.times is None:
-            return None
-        return self.program.into(window, train.batch, train.times, train.late, train.extent)
+        rows, times = train.native
+        return None if times is None else self.program.into(window, rows, times, train.late, train.extent)
 
 
 class _Translation:

@@ -6,17 +6,21 @@ more than ``RecordBatch.filter``. Schemas have at least one column, so batches k
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from medusa._native import Times
 from medusa._native import filter_rows as native_filter_rows
 from medusa.elements import Train
 
 __all__ = [
     "TIME",
     "Ints",
+    "LookedTrain",
     "all_true",
     "as_bools",
     "as_int64",
@@ -29,6 +33,22 @@ __all__ = [
 ]
 
 Ints = npt.NDArray[np.int64]
+
+
+class LookedTrain(Train, frozen=True, kw_only=True, gc=False):
+    """A train whose times were looked at; native code takes what the look holds, others get an array."""
+
+    looked: Times
+
+    @property  # type: ignore[misc]
+    def times(self) -> pa.Array:
+        return self.looked.array
+
+    @property
+    def native(self) -> tuple[Any, Any]:
+        looked = self.looked
+        return looked.rows or self.batch, looked
+
 
 TIME = pa.timestamp("us", tz="UTC")
 """The type of hidden times and of the bounds of windows."""

@@ -106,10 +106,15 @@ class Run:
             fragment = self._fragment
             box = fragment.source(source)
             arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
-            batches = normalise(data, box.spec.schema, extra=extra, source=source, arrow=box.schema)
+            # As most come: nothing to convert and nothing to cut.
+            rows = box.exported(data) if first is None and extra == "refuse" else None
+            if rows is not None:
+                batches = [data]
+            else:
+                batches = normalise(data, box.spec.schema, extra=extra, source=source, arrow=box.schema)
             if first is not None:
                 batches = from_first(batches, first, box.accepted, source)
-            times = fragment.check(box, batches, arrival_us)
+            times = fragment.check(box, batches, arrival_us, rows)
             fragment.at(self._clock.monotonic_us())
             try:
                 fragment.push(box, batches, times, arrival_us)

@@ -96,7 +96,7 @@ class AggregateBox(Operator):
 
     def on_train(self, input: int, train: Train) -> None:
         if self._direct is not None and train.late is None:
-            self._direct.add(train.batch, train.times)
+            self._direct.add(*train.native)
             return
         kept = on_time_rows(train)
         self.late += len(train) - len(kept)

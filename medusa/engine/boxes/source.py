@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa._native import Times
+from medusa._native import Exported, Intake, Times
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
 from medusa.engine.boxes.judging import judge_of
-from medusa.engine.ingest import times_of
-from medusa.engine.rows import as_int64, filter_rows, on_time_rows
+from medusa.engine.ingest import times_of, validate
+from medusa.engine.rows import LookedTrain, as_int64, filter_rows, on_time_rows
 from medusa.errors import DataError
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
@@ -61,12 +62,28 @@ class SourceBox(Operator):
         self._checks = self._judges and spec.partition is not None
         self.wants_arrival = spec.ahead_us is not None and spec.arrival is None
         """It must be told when rows arrived."""
+        self._intake = _intake(spec, self.schema) if self._judges else None
         self._arrival = None if spec.arrival is None else msgspec.structs.replace(spec, time=spec.arrival)
 
     # Checks that change nothing
 
-    def times_of(self, batch: pa.RecordBatch) -> Times | None:
+    def exported(self, data: Any) -> Exported | None:
+        """The capsules of rows that are a batch with exactly the columns of this source, at least one row,
+        and whose times can be looked at there; None: others, which ``normalise`` takes.
+
+        Raises:
+            DataError: a broken batch.
+        """
+        if self._intake is None or type(data) is not pa.RecordBatch or not data.num_rows:
+            return None
+        validate(data, self.id)
+        return self._intake.rows(data)
+
+    def times_of(self, batch: pa.RecordBatch, rows: Exported | None = None) -> Times | None:
         """The times of rows that are about to enter, looked at once; None for a source without time.
+
+        Args:
+            rows: what ``exported`` gave for them.
 
         Raises:
             DataError: a time is null or out of range, or a partition isn't listed.
@@ -77,6 +94,10 @@ class SourceBox(Operator):
             self._judge.check(batch)
         if self._arrival is not None:
             checked_times(batch, self._arrival)
+        if rows is not None and self._intake is not None:
+            looked = self._intake.times(rows, batch)
+            if looked is not None:
+                return _in_range(looked, self.id)
         return checked_times(batch, self.spec)
 
     def check_arrival(self, arrival_us: int | None) -> None:
@@ -111,7 +132,7 @@ class SourceBox(Operator):
             return
         if train.times is None or train.times.null_count or len(train.times) != len(train):
             raise DataError(f"source {self.id!r}: rows without their times", code="data.time")
-        extent = _in_range(on_time_rows(train).times, self.id).extent
+        extent = _in_range(Times(on_time_rows(train).times), self.id).extent
         if extent is not None and extent[0] < self.boundary_us:
             raise DataError(
                 f"source {self.id!r}: a row has a time below its boundary {show_time(self.boundary_us)}",
@@ -153,16 +174,22 @@ class SourceBox(Operator):
             if not batch.num_rows:
                 return
         late_rows, worst_us, mask = self._judge.judge(batch, times, self.now.us)
-        late, extent = None, times.extent if self._timed else None
         if late_rows:
-            late, extent = pa.array(mask), None
+            self._emit_late(batch, times, pa.array(mask))
             self.late += late_rows
             self.worst_late_us = max(self.worst_late_us, worst_us)
-        train = Train(batch=batch, times=times.array if self._timed else None, late=late, extent=extent)
-        self.emit_train(train)
-        if late is not None and self.has_readers("late"):
-            self.emit(Train(batch=filter_rows(train, late).batch), "late")
+        elif self._timed:
+            self.emit_train(LookedTrain(batch=batch, looked=times, extent=times.extent))
+        else:
+            self.emit_train(Train(batch=batch))
         self.advance(self._judge.boundary_us)
+
+    def _emit_late(self, batch: pa.RecordBatch, times: Times, late: pa.Array) -> None:
+        """Send on rows of which some are late."""
+        train = Train(batch=batch, times=times.array if self._timed else None, late=late)
+        self.emit_train(train)
+        if self.has_readers("late"):
+            self.emit(Train(batch=filter_rows(train, late).batch), "late")
 
     def _without_ahead(
         self, batch: pa.RecordBatch, times: Times, arrival_us: int | None
@@ -303,12 +330,20 @@ def checked_times(batch: pa.RecordBatch, source: Source) -> Times | None:
         DataError: a time is null or out of range.
     """
     times = times_of(batch, source)
-    return None if times is None else _in_range(times, source.id)
+    return None if times is None else _in_range(Times(times), source.id)
 
 
-def _in_range(times: pa.Array, source: str) -> Times:
+def _intake(spec: Source, schema: pa.Schema) -> Intake | None:
+    """What looks at times in batches as they come; None where they have to be computed."""
+    assert spec.time is not None, "a source that judges has times"
+    column = schema.field(spec.time)
+    if spec.unit is not None and (spec.unit != "us" or column.type != pa.int64()):
+        return None
+    return Intake(schema, schema.get_field_index(spec.time), partial(times_of, source=spec))
+
+
+def _in_range(looked: Times, source: str) -> Times:
     """Times that were looked at, or a DataError where arithmetic on windows could overflow."""
-    looked = Times(times)
     extent = looked.extent
     if extent is not None and (extent[0] < -TIME_MAX_US or extent[1] > TIME_MAX_US):
         raise DataError(
