@@ -108,6 +108,10 @@ cdef class Exported:
     def __init__(self):
         raise TypeError("made by native code only")
 
+    @property
+    def num_rows(self):
+        return self._rows.array.length
+
 
 cdef Borrowed borrow(rows):
     """Ask ``rows`` for its Arrow PyCapsules (``__arrow_c_array__``), unless it was asked already."""

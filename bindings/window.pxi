@@ -27,6 +27,12 @@ cdef extern from "window.h" nogil:
     md_rc md_window_add(md_window *w, const ArrowSchema *schema, const ArrowArray *array, md_error *err)
     md_rc md_window_add_part(md_window *w, const ArrowSchema *schema, const ArrowArray *array, const md_split *split,
                              int32_t part, md_error *err)
+    md_rc md_window_spread(md_window *w, const ArrowSchema *schema, const ArrowArray *array, int32_t n_slots,
+                          int64_t *largest, md_error *err)
+    void md_window_spread_map(md_window *w, int32_t place)
+    bint md_window_spread_mapped(const md_window *w)
+    void md_window_spread_fill(md_window *w, int32_t place)
+    md_rc md_window_spread_end(md_window *w, md_error *err)
     md_rc md_window_close(md_window *w, int64_t boundary_us, md_error *err)
     md_rc md_window_early(md_window *w, md_error *err)
     md_rc md_window_take(md_window *w, ArrowSchema *schema, ArrowArray *array)
@@ -55,6 +61,8 @@ cdef class Window:
     cdef int _picked[256]
     cdef int _count
     cdef bint _busy
+    cdef int _slots  # of the spread add under way; 0: none is
+    cdef tuple _spread  # its rows
 
     def __cinit__(self, *, int64_t size_us, int64_t advance_us, keys, inputs, aggregates, stage="whole",
                   bint positions=False, uint64_t seed=0):
@@ -129,6 +137,62 @@ cdef class Window:
             check(rc, &err)
         finally:
             self._busy = False
+
+    def spread(self, rows, times, int slots):
+        cdef Borrowed source
+        cdef md_error err
+        cdef md_rc rc
+        cdef Picked picked
+        cdef const ArrowSchema *schema
+        cdef const ArrowArray *array
+        cdef int64_t largest
+        cdef Borrowed hidden = None
+        if slots < 1:
+            raise ValueError("at least one slot")
+        enter(&self._busy)
+        try:
+            source = borrow(rows)
+            schema, array = source.schema, source.array
+            if times is not None:
+                hidden = borrow(times)
+                pick(source, hidden, self._picked, self._count, &picked)
+                schema, array = &picked.schema, &picked.array
+            with nogil:
+                rc = md_window_spread(self._w, schema, array, slots, &largest, &err)
+            check(rc, &err)
+        except BaseException:
+            self._busy = False
+            raise
+        self._slots = slots
+        self._spread = (source, hidden)
+        return largest
+
+    cdef int _place(self, int place) except -1:
+        if not 0 <= place < self._slots:
+            raise ValueError("there is no such place")
+        return place
+
+    def spread_map(self, int place):
+        self._place(place)
+        with nogil:
+            md_window_spread_map(self._w, place)
+
+    def spread_fill(self, int place):
+        self._place(place)
+        if md_window_spread_mapped(self._w):
+            with nogil:
+                md_window_spread_fill(self._w, place)
+
+    def spread_end(self):
+        cdef md_error err
+        cdef md_rc rc
+        if self._slots == 0:
+            raise ValueError("no rows are being spread")
+        rc = md_window_spread_end(self._w, &err)
+        self._slots = 0
+        self._spread = None
+        self._busy = False
+        check(rc, &err)
 
     cdef list _ready(self):
         cdef ArrowSchema schema

@@ -99,6 +99,27 @@ class Window:
             seed: keys the hash table; never influences order or output.
         """
 
+    def spread(self, rows: Any, times: Any, slots: int) -> int:
+        """Begin an ``add`` by several threads, each of which then calls ``spread_map`` with a place of its
+        own in [0, slots); when all have, each ``spread_fill``; at last and in any case one
+        ``spread_end``. Nothing else may be called meanwhile. Without all of ``spread_fill`` nothing is taken.
+
+        Returns:
+            The rows of the fullest pane, which one thread adds.
+
+        Raises:
+            As ``add``.
+        """
+
+    def spread_map(self, place: int) -> None:
+        """Groups and room of panes, until none is left."""
+
+    def spread_fill(self, place: int) -> None:
+        """The values of panes, until none is left."""
+
+    def spread_end(self) -> None:
+        """Raises: MemoryError of a ``spread_map``, whichever came first; then no row was taken."""
+
     def add_part(self, split: Split, part: int) -> None:
         """``add`` of the rows of one part of a split that has run over its whole batch."""
 

@@ -215,6 +215,7 @@ void md_window_free(md_window *w) {
         md_table_free(w->plan, &w->incoming);
         md_slide_free(w);
         md_early_free(w);
+        md_spread_free(w->spread);
     }
     for (int64_t i = w->first_ready; i < w->n_ready; i++) {
         md_schema_release(&w->ready[i].schema);

@@ -60,6 +60,17 @@ md_rc md_window_add(md_window *w, const struct ArrowSchema *schema, const struct
 md_rc md_window_add_part(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array,
                          const md_split *split, int32_t part, md_error *err);
 
+/* The same of all rows, by several threads; whole and partial stages only. Begin looks at the rows and says how
+ * many of them the fullest pane gets: that pane is one thread's. Then each of n_slots threads runs, with a place of
+ * its own in [0, n_slots); when all have ended and unless one failed, each fills; then end, in any case: without a
+ * fill nothing was taken. The array stays alive till then, and nothing else is called. */
+md_rc md_window_spread(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array, int32_t n_slots,
+                      int64_t *largest, md_error *err);
+void md_window_spread_map(md_window *w, int32_t place);
+bool md_window_spread_mapped(const md_window *w);
+void md_window_spread_fill(md_window *w, int32_t place); /* only if md_window_ran */
+md_rc md_window_spread_end(md_window *w, md_error *err);
+
 /* Close all windows with an end <= boundary_us, in order; md_window_take gives their rows. A boundary
  * at or below the last one changes nothing. On MD_NOMEM some windows may be closed and ready, none is
  * lost: take them, or close again. */

@@ -39,6 +39,7 @@ typedef struct md_pane {
     int64_t mark;        /* groups before it */
     int64_t *set_marks;  /* entries before it */
     int32_t segment;     /* scratch of the split of a mixed chunk */
+    int64_t share;       /* of an add by panes */
     md_undo undo;
 } md_pane;
 
@@ -48,6 +49,7 @@ typedef struct md_segment {
     md_pane *pane;
     const uint32_t *rows;
     int64_t start, at, n;
+    int64_t next; /* of the same pane, where panes are filled apart (window_panes.c); -1: none */
 } md_segment;
 
 typedef struct md_side { /* of a slide: the suffix or the prefix, per group of the universe */
@@ -85,6 +87,7 @@ typedef struct md_ready {
 } md_ready;
 
 typedef struct md_early md_early; /* window_early.c */
+typedef struct md_spread md_spread; /* window_panes.c */
 
 struct md_window {
     int64_t size, advance;
@@ -122,6 +125,7 @@ struct md_window {
 
     md_slide slide;
     md_early *early; /* NULL before the first early results */
+    md_spread *spread; /* NULL before the first add by panes */
 
     /* output */
     md_rows *shared, *failed;
@@ -163,12 +167,29 @@ md_rc md_pane_room(md_window *w, md_pane *pane, int64_t before); /* the table fo
 void md_touched_settle(md_window *w, bool keep);                 /* end of an add: keep, or as before it */
 void md_pane_bounds(const md_window *w, int64_t t, int64_t *start, int64_t *end);
 
+/* adding (window_add.c) */
+/* Rows of a struct array as w->views, *n of them, checked but for their values. */
+md_rc md_window_views(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array, int64_t *n,
+                      md_error *err);
+/* Times of w->views within what the window takes, and room for the ids of n rows. */
+md_rc md_window_check_rows(md_window *w, int64_t n, md_error *err);
+/* Give every segment of a chunk to `add`: of one pane, or of several in order of first appearance. */
+typedef md_rc md_segment_add(md_window *w, md_segment s, const md_column *keys);
+md_rc md_window_segments(md_window *w, const md_column *views, int64_t n, md_segment_add *add);
+/* The parts of an add for one segment: its groups; room for the rest; its values, which can't fail. */
+md_rc md_segment_map(md_window *w, md_segment s, const md_column *keys);
+md_rc md_segment_room(md_window *w, md_segment s, const md_column *views, md_distinct_scratch *scratch);
+md_rc md_pane_nulls(md_window *w, md_pane *pane, const md_column *views);
+void md_segment_fill(md_window *w, md_segment s, const md_column *views, md_scratch *scratch);
+
 /* An add of checked views in two halves (window_add.c). All rows lie in the pane of *time, which is none of a closed
  * window, and views[0] is read only where the plan is ordered; NULL: by views[0]. After the first half, and
  * md_touched_settle or more of such adds, the second can't fail. */
 md_rc md_window_prepare(md_window *w, const md_column *views, int64_t n, const int64_t *time, md_error *err);
 void md_window_accumulate(md_window *w, const md_column *views, int64_t n);
 md_rc md_window_check_type(const md_column *view, md_type type, int32_t column, md_error *err);
+
+void md_spread_free(md_spread *spread); /* window_panes.c */
 
 /* adds in parts (window_feed.c) */
 md_rc md_feed_save(md_window *w, const md_pane *pane);

@@ -84,8 +84,8 @@ class Fragment:
         self.has_calls = bool(self._async)
         """Some box calls async functions, so that output may come by itself."""
         self._scheduler = Scheduler(boxes, clock)
-        # Each worker does its part of a train, so several share one of several times the rows.
-        self._train_rows_max = train_rows_max * (min(workers.count, 4) if workers is not None else 1)
+        # Workers share a train: the longer it is, the more panes it has, and the less often they wait.
+        self._train_rows_max = train_rows_max * (4 if workers is not None else 1)
         self._failed: BaseException | None = None
         self._now = Now()
         places = {box.id: place for place, box in enumerate(boxes)}

@@ -19,9 +19,21 @@ static md_window_config config(int64_t size, int64_t advance, md_stage stage) {
 #define STEPS 5
 #define LAST INT64_MAX
 
+/* An add of all rows; `spread`: by panes, as two threads do it, one after the other. */
+static md_rc add(md_window *w, const batch *b, bool spread) {
+    int64_t largest;
+    if (!spread) return md_window_add(w, &b->schema, &b->array, NULL);
+    md_rc rc = md_window_spread(w, &b->schema, &b->array, 2, &largest, NULL);
+    if (rc != MD_OK) return rc;
+    for (int32_t place = 0; place < 2; place++) md_window_spread_map(w, place);
+    for (int32_t place = 2; place-- > 0 && md_window_spread_mapped(w);) md_window_spread_fill(w, place);
+    return md_window_spread_end(w, NULL);
+}
+
 /* Five batches and closings; in step `step` the k-th allocation fails, after which the step is done again.
  * The digest of all that came out, and whether anything failed. */
-static int feed(const md_window_config *c, const batch *batches, int step, long k, uint64_t *h, bool *failed) {
+static int feed(const md_window_config *c, const batch *batches, bool spread, int step, long k, uint64_t *h,
+                bool *failed) {
     md_window *w = NULL;
     *h = 1;
     *failed = false;
@@ -29,11 +41,11 @@ static int feed(const md_window_config *c, const batch *batches, int step, long 
     for (int i = 0; i < STEPS; i++) {
         int64_t taken = md_window_taken(w), open = md_window_rows_open(w);
         md_alloc_fail_at = i == step ? k : -1;
-        md_rc rc = md_window_add(w, &batches[i].schema, &batches[i].array, NULL);
+        md_rc rc = add(w, &batches[i], spread);
         if (rc != MD_OK) {
             CHECK(rc == MD_NOMEM && md_window_taken(w) == taken && md_window_rows_open(w) == open);
             *failed = true;
-            CHECK(md_window_add(w, &batches[i].schema, &batches[i].array, NULL) == MD_OK);
+            CHECK(add(w, &batches[i], spread) == MD_OK);
         }
         int64_t boundary = i == STEPS - 1 ? LAST : 10 * i;
         rc = md_window_close(w, boundary, NULL);
@@ -50,16 +62,16 @@ static int feed(const md_window_config *c, const batch *batches, int step, long 
     return 0;
 }
 
-static int check_failures(md_window_config c, int64_t n) {
+static int check_failures(md_window_config c, int64_t n, bool spread) {
     batch batches[STEPS];
     for (int i = 0; i < STEPS; i++) batches[i] = batch_random("llugl" "u", n, 10 * i, 25, i % 2 == 1);
     uint64_t want, got;
     bool failed;
-    CHECK_OK(feed(&c, batches, -1, -1, &want, &failed));
+    CHECK_OK(feed(&c, batches, false, -1, -1, &want, &failed));
     for (int step = 0; step < STEPS; step++) {
         long k = 0;
         do {
-            CHECK_OK(feed(&c, batches, step, k++, &got, &failed));
+            CHECK_OK(feed(&c, batches, spread, step, k++, &got, &failed));
             CHECK(got == want);
         } while (failed);
         CHECK(k > 1);
@@ -68,9 +80,42 @@ static int check_failures(md_window_config c, int64_t n) {
     return 0;
 }
 
-static int test_every_allocation_may_fail_tumbling(void) { return check_failures(config(10, 10, MD_WHOLE), 40); }
-static int test_every_allocation_may_fail_sliding(void) { return check_failures(config(10, 3, MD_WHOLE), 20); }
-static int test_every_allocation_may_fail_partial(void) { return check_failures(config(12, 4, MD_PARTIAL), 20); }
+static int test_every_allocation_may_fail_tumbling(void) { return check_failures(config(10, 10, MD_WHOLE), 40, false); }
+static int test_every_allocation_may_fail_sliding(void) { return check_failures(config(10, 3, MD_WHOLE), 20, false); }
+static int test_every_allocation_may_fail_partial(void) { return check_failures(config(12, 4, MD_PARTIAL), 20, false); }
+static int test_every_allocation_may_fail_spread(void) {
+    CHECK_OK(check_failures(config(10, 10, MD_WHOLE), 40, true));
+    CHECK_OK(check_failures(config(10, 3, MD_WHOLE), 20, true));
+    return check_failures(config(12, 4, MD_PARTIAL), 20, true);
+}
+
+/* Without a fill an end takes everything back; what can't be spread is refused. */
+static int test_a_spread_that_stops(void) {
+    md_window_config c = config(10, 10, MD_WHOLE), states = config(10, 10, MD_COMBINE);
+    batch first = batch_random("llugl" "u", 30, 0, 25, false), second = batch_random("llugl" "u", 30, 0, 25, true);
+    md_window *w = NULL, *other = NULL;
+    int64_t largest;
+    CHECK(md_window_new(&c, &w, NULL) == MD_OK && md_window_new(&c, &other, NULL) == MD_OK);
+    CHECK(add(w, &first, true) == MD_OK && add(other, &first, false) == MD_OK);
+    CHECK(md_window_spread(w, &second.schema, &second.array, 3, &largest, NULL) == MD_OK);
+    CHECK(largest >= 10 && largest < 30);
+    CHECK(!md_window_spread_mapped(w));
+    for (int32_t place = 0; place < 3; place++) md_window_spread_map(w, place);
+    CHECK(md_window_spread_mapped(w));
+    CHECK(md_window_spread_end(w, NULL) == MD_OK);
+    CHECK(md_window_taken(w) == 30 && md_window_rows_open(w) == 30);
+    CHECK(md_window_close(w, LAST, NULL) == MD_OK && md_window_close(other, LAST, NULL) == MD_OK);
+    CHECK(digest_ready(1, w) == digest_ready(1, other));
+    CHECK(md_window_spread(w, &second.schema, &second.array, 2, &largest, NULL) == MD_BADARG); /* all has closed */
+    md_window_free(other);
+    CHECK(md_window_new(&states, &other, NULL) == MD_OK);
+    CHECK(md_window_spread(other, &second.schema, &second.array, 2, &largest, NULL) == MD_BADARG);
+    md_window_free(w);
+    md_window_free(other);
+    batch_free(&first);
+    batch_free(&second);
+    return 0;
+}
 
 #define LARGE 9000
 
@@ -203,6 +248,7 @@ static int test_a_million_windows_of_a_microsecond(void) {
 }
 
 TEST_MAIN(TEST(test_every_allocation_may_fail_tumbling), TEST(test_every_allocation_may_fail_sliding),
-          TEST(test_every_allocation_may_fail_partial), TEST(test_every_allocation_may_fail_large),
+          TEST(test_every_allocation_may_fail_partial), TEST(test_every_allocation_may_fail_spread),
+          TEST(test_a_spread_that_stops), TEST(test_every_allocation_may_fail_large),
           TEST(test_every_allocation_may_fail_when_made), TEST(test_every_allocation_may_fail_combining),
           TEST(test_a_million_windows_of_a_microsecond))

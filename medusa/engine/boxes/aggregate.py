@@ -15,6 +15,7 @@ from medusa.elements import END_US, START_US, Kind, Train
 from medusa.engine.boxes.aggregate_calls import Calls, calls_of, combine_calls
 from medusa.engine.boxes.aggregate_user import UserAggregates
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
+from medusa.engine.boxes.window_panes import WindowPanes, by_key, threaded_window
 from medusa.engine.boxes.window_parts import WindowParts
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow
@@ -75,19 +76,22 @@ class AggregateBox(Operator):
             )
         self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
         self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
-        make: Any = Window
-        if workers is not None and workers.count > 1 and width:
-            make = partial(WindowParts, workers)
-        self._window: Window | WindowParts = make(
-            size_us=spec.size_us,
-            advance_us=spec.advance_us,
-            keys=native[:width],
-            inputs=native[width:],
-            aggregates=calls.native,
-            stage=spec.stage,
-        )
+        self._options: dict[str, Any] = {
+            "size_us": spec.size_us,
+            "advance_us": spec.advance_us,
+            "keys": native[:width],
+            "inputs": native[width:],
+            "aggregates": calls.native,
+            "stage": spec.stage,
+        }
+        self._window: Window | WindowParts
+        if workers is not None and workers.count > 1:
+            self._window = threaded_window(workers, early=spec.early_us is not None, **self._options)
+        else:
+            self._window = Window(**self._options)
         # Columns that are as the window wants them go there without a batch made of them.
         self._direct: Window | None = None
+        self._may_split = width > 0 and spec.early_us is None
         plain = self._columns.positions()
         same = all(native_arrow(type) == to_arrow(type) for type in self._types)
         if isinstance(self._window, Window) and plain is not None and same and not users:
@@ -97,6 +101,7 @@ class AggregateBox(Operator):
     def on_train(self, input: int, train: Train) -> None:
         if self._direct is not None and train.late is None:
             self._direct.add(*train.native)
+            self._spread_keys()
             return
         kept = on_time_rows(train)
         self.late += len(train) - len(kept)
@@ -120,6 +125,13 @@ class AggregateBox(Operator):
     def add(self, rows: pa.RecordBatch | Batch) -> None:
         """Take rows that are in time: their times, then the native columns, widened."""
         self._window.add(rows)
+        self._spread_keys()
+
+    def _spread_keys(self) -> None:
+        """Go over to copies by key where panes don't give all threads work."""
+        window = self._window
+        if self._may_split and isinstance(window, WindowPanes) and window.crowded:
+            self._window, self._direct = by_key(window, **self._options), None
 
     def _add_users(self, users: UserAggregates, columns: list[pa.Array], arrays: list[pa.Array]) -> None:
         width, at = len(self._spec.keys), len(self._types)
