@@ -173,7 +173,7 @@ class JoinBox(Operator):
             self._pair_condition = PairCondition(self, letters, spec.where, sides)
         how = spec.how if not self._asof else "asof_left" if spec.how == "left" else "asof"
         make: Any = Join
-        if workers is not None and workers.count > 1 and self._pair_condition is None:
+        if workers is not None and workers.count > 2 and self._pair_condition is None:
             make = partial(JoinParts, workers)
         self._join: Join | JoinParts = make(
             keys=[native_type(type) for type in types],
