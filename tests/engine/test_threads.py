@@ -349,6 +349,19 @@ def test_a_window_that_fills_few_panes_goes_over_to_copies_by_key() -> None:
             push(fragment, table.slice(start, 500))
         assert type(window_of(fragment)).__name__ == kind
         assert state_of(fragment) == state_of(one)
+    kept = md.Query("kept")
+    rows = kept.source("rows", SCHEMA, time="ts", unit="us", slack=60).filter("v > 100")
+    kept.sink("out", rows.window(100_000).group_by("k").aggregate(n=md.count(), s=md.sum("v")))
+    tables = []
+    for workers in (None, OneByOne(3)):
+        behind = Fragment(kept.graph, workers=workers)  # a chain: the filter's program and the window
+        for start in range(0, 3_000, 500):
+            push(behind, table.slice(start, 500))
+        behind.finish()
+        trains = [e.batch for e in behind.drain("out") if isinstance(e, Train)]
+        tables.append(bits(pa.Table.from_batches(trains)))
+    assert isinstance(window_of(behind), WindowParts)
+    assert tables[0] == tables[1] != []
     spread = Fragment(query_of(["k"], 1000, None).graph, workers=OneByOne(3))
     for start in range(0, 3_000, 1_000):
         push(spread, table.slice(start, 1_000))

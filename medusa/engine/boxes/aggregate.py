@@ -119,8 +119,11 @@ class AggregateBox(Operator):
         return None if self._users is not None else self._named
 
     def native_window(self) -> Window | None:
-        """What programs add to; None where several windows share the rows."""
-        return self._window if isinstance(self._window, Window) else None
+        """What programs add to; None where several windows or threads share the rows."""
+        window = self._window
+        if not isinstance(window, Window) or (isinstance(window, WindowPanes) and self._spec.keys):
+            return None
+        return window
 
     def add(self, rows: pa.RecordBatch | Batch) -> None:
         """Take rows that are in time: their times, then the native columns, widened."""
