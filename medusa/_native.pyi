@@ -437,6 +437,9 @@ class Exported:
     """A batch that was asked for its capsules once. Takes its place in native calls, which then needn't ask:
     on few rows that takes longer than what they do."""
 
+    @property
+    def num_rows(self) -> int: ...
+
 class Times(Exported):
     """One int64 or timestamp[us] array without nulls that was looked at once. Holds the array, and takes its
     place in native calls."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa._native import Batch, Window
+from medusa._native import Batch, Exported, Window
 from medusa.engine.boxes import window_parts
 from medusa.engine.boxes.window_parts import WindowParts
 from medusa.ports import Workers
@@ -32,7 +32,7 @@ class WindowPanes(Window):
         """The last trains left most of the work to one thread."""
         return self._alone >= CROWDED_TRAINS
 
-    def add(self, rows: pa.RecordBatch | Batch, times: pa.Array | None = None) -> None:
+    def add(self, rows: pa.RecordBatch | Batch | Exported, times: pa.Array | None = None) -> None:
         """As ``Window.add``."""
         if rows.num_rows < window_parts.PARALLEL_ROWS:
             super().add(rows, times)
