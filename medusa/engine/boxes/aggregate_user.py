@@ -16,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from medusa._native import Keys
+from medusa.engine.calls import error_text
 from medusa.engine.rows import as_int64
+from medusa.errors import DataError
 from medusa.query.boxes import AggregateCall, Schema
 from medusa.query.types import to_arrow
 from medusa.query.user_aggregates import Declared, declared_by
@@ -38,8 +40,19 @@ class Kept:
         self.dtypes = {f.name: to_arrow(f.type).to_pandas_dtype() for f in self.declared.state}
         self.arrow = to_arrow(self.declared.result)
 
+    def _call(self, method: str, *args: Any) -> Any:
+        """What the user's method gives.
+
+        Raises:
+            DataError: it raised something, which is the cause.
+        """
+        try:
+            return getattr(self.object, method)(*args)
+        except Exception as error:
+            raise DataError(f"{self.label}: {method}: {error_text(error)}", code="data.function") from error
+
     def init(self, groups: int) -> State:
-        return self._checked(self.object.init(groups), groups, "init")
+        return self._checked(self._call("init", groups), groups, "init")
 
     def grown(self, state: State, groups: int) -> State:
         """With fresh groups behind those that there are."""
@@ -61,24 +74,24 @@ class Kept:
         if not len(ids):
             return state
         values = [column.to_numpy(zero_copy_only=False) for column in columns]
-        return self._checked(self.object.add(state, ids, *values), _length(state), "add")
+        return self._checked(self._call("add", state, ids, *values), _length(state), "add")
 
     def merge(self, state: State, other: State, ids: Index) -> State:
         """The groups of ``other`` into ours numbered ``ids``; a number may come again."""
         while len(ids):
             _, first = np.unique(ids, return_index=True)
             if len(first) == len(ids):
-                return self._checked(self.object.merge(state, other, ids), _length(state), "merge")
+                return self._checked(self._call("merge", state, other, ids), _length(state), "merge")
             first.sort()
             part = {name: array[first] for name, array in other.items()}
-            state = self._checked(self.object.merge(state, part, ids[first]), _length(state), "merge")
+            state = self._checked(self._call("merge", state, part, ids[first]), _length(state), "merge")
             rest = np.ones(len(ids), bool)
             rest[first] = False
             ids, other = ids[rest], {name: array[rest] for name, array in other.items()}
         return state
 
     def finish(self, state: State) -> pa.Array:
-        made = self.object.finish({name: array.copy() for name, array in state.items()})
+        made = self._call("finish", {name: array.copy() for name, array in state.items()})
         made = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
         made = made if isinstance(made, pa.Array) else pa.array(made)
         if len(made) != _length(state):
