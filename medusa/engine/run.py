@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -178,11 +177,12 @@ class Run:
                 self._pass_time()
             if fragment.letters.fresh is not None:
                 self._warn("")
+            some = box.held_rows
             elements = box.take()
             self.room.tell()
             if changes:
                 return elements
-            return to_table(elements, box.schema) if elements else box.nothing
+            return to_table(elements, box.schema) if some else box.nothing
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back with new rows at the end of each push, boundary and finish that made some.
@@ -458,11 +458,5 @@ def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:
     """The final rows among elements."""
     final = [each for each in elements if isinstance(each, Train) and each.kind is Kind.STABLE]
     if not final:
-        return _empty(schema)
+        return schema.empty_table()
     return pa.Table.from_batches([each.batch for each in final], schema)
-
-
-@lru_cache(maxsize=256)
-def _empty(schema: pa.Schema) -> pa.Table:
-    # Tables don't change, so all who take nothing may have the same one.
-    return schema.empty_table()
