@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from medusa.query.column import lit as lit
     from medusa.query.column import time as time
     from medusa.query.column import when as when
+    from medusa.query.qos import QoS as QoS
     from medusa.query.registry import register as register
     from medusa.query.sql.sources import source as source
     from medusa.query.sql.statements import sql as sql
@@ -100,6 +101,7 @@ _HOMES = {
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",
     "connect": "medusa.runtime.client",
+    "QoS": "medusa.query.qos",
     "lag": "medusa.query.window_kinds",
     "process": "medusa.query.user",
     "register": "medusa.query.registry",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from medusa.query.diagram import Diagram
+    from medusa.query.qos import QoS
     from medusa.query.tables import KeyedTable
 
 __all__ = ["Query", "Stream"]
@@ -132,10 +133,14 @@ class Query:
         label = f"table {check_name(name, what='table')!r}"
         return make_table(self, name, key, schema, from_, expire, label=label)
 
-    def sink(self, name: str, stream: Stream) -> None:
-        """Give a stream a name under which its rows leave."""
+    def sink(self, name: str, stream: Stream, qos: QoS | None = None) -> None:
+        """Give a stream a name under which its rows leave.
+
+        Args:
+            qos: what they are worth, by delay, share delivered and value; see docs/qos.md.
+        """
         label = f"sink {check_name(name, what='sink')!r}"
-        self._add(Sink(id=name, inputs=(self._owned(stream, label),)), (stream,), name)
+        self._add(Sink(id=name, inputs=(self._owned(stream, label),), qos=qos), (stream,), name)
 
     def _owned(self, stream: object, label: str) -> Input:
         """The arc of a stream of this query."""

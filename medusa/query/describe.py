@@ -39,6 +39,7 @@ from medusa.query.boxes import (
     WSort,
 )
 from medusa.query.expression import Column, Expression, Named
+from medusa.query.qos import qos_lines
 from medusa.query.shape import WindowKind
 from medusa.query.show import show
 from medusa.units import duration_text
@@ -49,7 +50,7 @@ LISTED_MAX = 12
 
 
 def parameters(box: Box) -> str:
-    """The parameters of a box as text; empty for a sink."""
+    """The parameters of a box as text; empty for a sink without quality of service."""
     return TEXTS[type(box)](box)
 
 
@@ -57,6 +58,8 @@ def brief(box: Box) -> tuple[str, ...]:
     """The parameters in one or two short lines, for a drawing."""
     if isinstance(box, Aggregate):
         return _windows(box), _listed([_call(call) for call in box.aggregates])
+    if isinstance(box, Sink):
+        return qos_lines(box.qos)
     text = parameters(box)
     return (text,) if text else ()
 
@@ -249,7 +252,7 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     AsofJoin: _asof_join,
     Join: _join,
     WindowJoin: _window_join,
-    Sink: lambda box: "",
+    Sink: lambda box: "; ".join(qos_lines(box.qos)),
 }
 
 WAITS: Mapping[type, str] = {

@@ -7,7 +7,7 @@ with the same words.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from medusa.errors import QueryError
@@ -53,6 +53,7 @@ from medusa.query.shape_flow import (
 )
 from medusa.query.shape_joins import asof_join_shape, join_shape, window_join_shape
 from medusa.query.shape_order import bsort_shape, resample_shape, sunion_shape, wsort_shape
+from medusa.query.shape_qos import sink_shape
 from medusa.query.shape_rows import (
     filter_shape,
     select_shape,
@@ -123,7 +124,7 @@ RULES: Mapping[type, _Rule] = {
     Process: _Rule(lambda box, inputs, label, port: process_shape(box, inputs, label), 1, MANY),
     Table: _Rule(table_shape, 0, MANY),
     Lookup: _Rule(lambda box, inputs, label, port: lookup_shape(box, inputs[0], inputs[1], label), 2, 2),
-    Sink: _Rule(lambda box, inputs, label, port: replace(inputs[0], box=label)),
+    Sink: _Rule(lambda box, inputs, label, port: sink_shape(box, inputs[0], label)),
 }
 
 

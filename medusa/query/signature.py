@@ -20,7 +20,8 @@ def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
     """Of each box, by id: ``kind``, ``parameters`` and ``inputs``, as JSON values.
 
     Parameters that have their default are left out, so a parameter that a later version adds changes
-    nothing. Where a box reads its rows from isn't part of it; their columns are.
+    nothing. Where a box reads its rows from isn't part of it; their columns are. Nor is the
+    quality of service of a sink: what it holds is the same.
     """
     boxes = checked.boxes
     made: dict[str, dict[str, Any]] = {}
@@ -40,7 +41,7 @@ def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
 
 def _parameters(box: Box) -> dict[str, Any]:
     plain = _plain(box)
-    return {name: value for name, value in plain.items() if name not in ("id", "inputs")}
+    return {name: value for name, value in plain.items() if name not in ("id", "inputs", "qos")}
 
 
 def _plain(value: Any) -> Any:

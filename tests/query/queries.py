@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 import medusa as md
 from medusa.query.builder import Query, Stream
 
-__all__ = ["queries"]
+__all__ = ["graphs", "points", "queries"]
 
 SCHEMA = {"ts": "timestamp", "k": "int32", "v": "float64", "s": "utf8", "b": "bool"}
 PREDICATES = ["k > 3", "v > 0.5 AND NOT b", "s LIKE 'x%'", "k IN (1, 2, 3)", "b IS NULL OR k % 2 = 0"]
@@ -30,8 +32,31 @@ def queries(draw: st.DrawFn, *, boxes: int = 12) -> Query:
         streams.append(made)
     for index, stream in enumerate(streams):
         if draw(st.booleans()) or index == len(streams) - 1:
-            q.sink(f"out{index}", stream)
+            q.sink(f"out{index}", stream, qos=draw(st.none() | graphs(stream)))
     return q
+
+
+@st.composite
+def points(draw: st.DrawFn, xs: st.SearchStrategy[Any], *, way: int = 0) -> list[tuple[Any, float]]:
+    """Points of a graph: utilities rise (``way`` 1), fall (-1) or do as they like, x in any order."""
+    places = draw(st.lists(xs, min_size=2, max_size=5, unique=True))
+    utilities = [draw(st.floats(0, 1)) for _ in places]
+    if way:
+        places, utilities = sorted(places), sorted(utilities, reverse=way < 0)
+    return draw(st.permutations(list(zip(places, utilities, strict=True))))
+
+
+@st.composite
+def graphs(draw: st.DrawFn, stream: Stream) -> md.QoS:
+    """Quality of service that a stream can have."""
+    delay, percent = st.integers(0, 1 << 40), st.floats(0, 100)
+    numbers = [name for name, type in stream.schema.items() if "int" in type or "float" in type]
+    latency = draw(st.none() | points(delay, way=-1))
+    value = (draw(st.sampled_from(numbers)), draw(points(st.floats(-1e9, 1e9)))) if numbers else None
+    value = draw(st.sampled_from([None, value]))
+    loss = points(percent, way=1)
+    nothing = latency is None and value is None
+    return md.QoS(latency=latency, loss=draw(loss if nothing else st.none() | loss), value=value)
 
 
 def _grow(

@@ -116,7 +116,9 @@ def calls(q: Query) -> Iterator[tuple[str, Call, dict[str, Any]]]:
     yield "source.parts", q.source, {"name": "new", "schema": CARS, "partition": "vid", "partitions": [1, 2]}
     yield "table", q.table, {"name": "t", "key": "vid", "schema": CARS, "from_": None, "expire": "1s"}
     yield "table.from", q.table, {"name": "t", "key": "a", "schema": {"a": "int8"}, "from_": {"a": [1]}}
-    yield "sink", q.sink, {"name": "out", "stream": s}
+    yield "sink", q.sink, {"name": "out", "stream": s, "qos": md.QoS(value=("vid", [(0, 1), (9, 0)]))}
+    graphs = {"latency": [(0, 1), ("5s", 0)], "loss": [(0, 0), (100, 1)], "value": ("vid", [(0, 1), (9, 0)])}
+    yield "QoS", md.QoS, graphs
     yield "stream", q.stream, {"name": "cars"}
     yield "from_json", md.Query.from_json, {"text": md.Query("q").to_json()}
     yield "from_msgpack", md.Query.from_msgpack, {"data": md.Query("q").to_msgpack()}

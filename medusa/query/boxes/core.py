@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input, Schema
 from medusa.query.expression import Expression, Named
+from medusa.query.qos import QoS
 
 __all__ = ["Filter", "Select", "Sink", "Source", "Union", "WithColumns"]
 
@@ -85,8 +86,13 @@ class Union(BoxData, frozen=True, tag_field="kind", tag="union", kw_only=True):
     inputs: tuple[Input, ...]
 
 
-class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True):
-    """Where rows leave, under this name."""
+class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omit_defaults=True):
+    """Where rows leave, under this name.
+
+    Attributes:
+        qos: what they are worth; None: nobody said, and nothing of them is ever shed.
+    """
 
     id: str
     inputs: tuple[Input, ...]
+    qos: QoS | None = None
