@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
+from medusa._native import Times
 from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Aggregate, Graph, Input, Sink, Source
@@ -279,8 +280,8 @@ def test_columns_reach_native_code_without_a_copy(monkeypatch: pytest.MonkeyPatc
             self._positions = positions
             self._window.read_from(positions)
 
-        def add(self, rows: pa.RecordBatch, times: pa.Array) -> None:
-            columns = [times if place < 0 else rows.column(place) for place in self._positions]
+        def add(self, rows: pa.RecordBatch, times: Times) -> None:
+            columns = [times.array if place < 0 else rows.column(place) for place in self._positions]
             seen.append(tuple(column.buffers()[1].address for column in columns))
             self._window.add(rows, times)
 
