@@ -56,11 +56,13 @@ class Trace:
         state["trace"][groups] = (state["trace"][groups] * other["shift"] + other["trace"]) % PRIME
         state["shift"][groups] = state["shift"][groups] * other["shift"] % PRIME
         state["any"][groups] |= other["any"]
+        for array in other.values():
+            array[:] = 0
         return state
 
     def finish(self, state: Any) -> Any:
         made = pa.array(state["trace"].copy(), mask=~state["any"])
-        for array in state.values():  # methods may change what they are given
+        for array in state.values():  # as in merge: methods may change what they are given
             array[:] = 0
         return made
 
