@@ -27,6 +27,8 @@ cdef extern from "window.h" nogil:
     md_rc md_window_add(md_window *w, const ArrowSchema *schema, const ArrowArray *array, md_error *err)
     md_rc md_window_add_part(md_window *w, const ArrowSchema *schema, const ArrowArray *array, const md_split *split,
                              int32_t part, md_error *err)
+    md_rc md_window_add_at(md_window *w, const ArrowSchema *schema, const ArrowArray *array, const md_column *positions,
+                           int64_t taken, md_error *err)
     md_rc md_window_spread(md_window *w, const ArrowSchema *schema, const ArrowArray *array, int32_t n_slots,
                           int64_t *largest, md_error *err)
     void md_window_spread_map(md_window *w, int32_t place)
@@ -134,6 +136,22 @@ cdef class Window:
         try:
             with nogil:
                 rc = md_window_add_part(self._w, source.schema, source.array, split._s, part, &err)
+            check(rc, &err)
+        finally:
+            self._busy = False
+
+    def add_at(self, rows, positions, int64_t taken):
+        cdef md_column column
+        cdef md_error err
+        cdef md_rc rc
+        cdef Borrowed source, given
+        enter(&self._busy)
+        try:
+            source = borrow(rows)
+            given = borrow(positions)
+            check(md_column_view(given.schema, given.array, &column, &err), &err)
+            with nogil:
+                rc = md_window_add_at(self._w, source.schema, source.array, &column, taken, &err)
             check(rc, &err)
         finally:
             self._busy = False

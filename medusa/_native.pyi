@@ -123,6 +123,14 @@ class Window:
     def add_part(self, split: Split, part: int) -> None:
         """``add`` of the rows of one part of a split that has run over its whole batch."""
 
+    def add_at(self, rows: Any, positions: Any, taken: int) -> None:
+        """``add`` of rows that were kept aside while others came.
+
+        Args:
+            positions: of each row (int64), ascending, none below the rows taken so far.
+            taken: rows that have been taken with these.
+        """
+
     def read_from(self, positions: Sequence[int]) -> None:
         """Where the columns of ``add(rows, times)`` stand in a batch; -1: its times."""
 

@@ -60,6 +60,11 @@ md_rc md_window_add(md_window *w, const struct ArrowSchema *schema, const struct
 md_rc md_window_add_part(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array,
                          const md_split *split, int32_t part, md_error *err);
 
+/* The same of rows that were kept aside while others came: the position of each (int64, ascending, none below those
+ * taken), and how many rows have been taken with them. Whole and partial stages only. */
+md_rc md_window_add_at(md_window *w, const struct ArrowSchema *schema, const struct ArrowArray *array,
+                       const md_column *positions, int64_t taken, md_error *err);
+
 /* The same of all rows, by several threads; whole and partial stages only. Begin looks at the rows and says how
  * many of them the fullest pane gets: that pane is one thread's. Then each of n_slots threads runs, with a place of
  * its own in [0, n_slots); when all have ended and unless one failed, each fills; then end, in any case: without a

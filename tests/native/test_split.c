@@ -133,8 +133,23 @@ static md_window *window_of(bool positions) {
     return md_window_new(&c, &w, NULL) == MD_OK ? w : NULL;
 }
 
-/* What parts of a window give, merged, in the digest *h; everything is freed. */
-static md_rc run_parts(const batch *b, uint64_t *h) {
+/* The rows of a part as they are added when they were kept aside. */
+static md_rc add_aside(md_window *w, const batch *b, const md_split *s, int32_t part) {
+    batch rows = {0};
+    struct ArrowArray numbers = {0};
+    md_rc rc = md_split_take(s, &b->schema, &b->array, part, 0, &rows.schema, &rows.array, &numbers, NULL);
+    if (rc != MD_OK) return rc;
+    md_column positions = {.type = MD_I64, .length = numbers.length, .values = numbers.buffers[1]};
+    rc = md_window_add_at(w, &rows.schema, &rows.array, &positions, b->array.length, NULL);
+    if (rc != MD_OK && md_window_taken(w) != 0) rc = MD_BADDATA;
+    batch_free(&rows);
+    md_array_release(&numbers);
+    return rc;
+}
+
+/* What parts of a window give, merged, in the digest *h; everything is freed. `aside`: every other part gets its
+ * rows later. */
+static md_rc run_parts(const batch *b, bool aside, uint64_t *h) {
     md_window *w[PARTS] = {NULL};
     batch found[PARTS] = {{.schema = {.release = NULL}}}, merged = {0};
     md_split *s = split_of("lu", PARTS);
@@ -143,7 +158,9 @@ static md_rc run_parts(const batch *b, uint64_t *h) {
     int32_t n = 0;
     for (int32_t p = 0; rc == MD_OK && p < PARTS; p++) {
         w[p] = window_of(true);
-        rc = w[p] == NULL ? MD_NOMEM : md_window_add_part(w[p], &b->schema, &b->array, s, p, NULL);
+        rc = w[p] == NULL          ? MD_NOMEM
+             : aside && p % 2 == 0 ? add_aside(w[p], b, s, p)
+                                   : md_window_add_part(w[p], &b->schema, &b->array, s, p, NULL);
         if (rc == MD_OK) rc = md_window_close(w[p], 1 << 20, NULL);
         if (rc != MD_OK || md_window_take(w[p], &found[n].schema, &found[n].array) != MD_OK) continue;
         n++;
@@ -180,7 +197,7 @@ static int test_parts_of_a_window_merge_to_the_whole(void) {
         CHECK(md_window_close(w, 1 << 20, NULL) == MD_OK && md_window_take(w, &out.schema, &out.array) == MD_OK);
         one = digest(one, &out);
         batch_free(&out);
-        CHECK(run_parts(&b, &parts) == MD_OK);
+        CHECK(run_parts(&b, round % 3 == 0, &parts) == MD_OK);
         CHECK(parts == one);
         md_window_free(w);
         batch_free(&b);
@@ -191,7 +208,31 @@ static int test_parts_of_a_window_merge_to_the_whole(void) {
 static int test_every_allocation_may_fail(void) {
     batch b = batch_random("llug", 300, -50, 200, true);
     uint64_t h = 1;
-    CHECK_EVERY_ALLOC(run_parts(&b, &h), (void)0);
+    CHECK_EVERY_ALLOC(run_parts(&b, false, &h), (void)0);
+    CHECK_EVERY_ALLOC(run_parts(&b, true, &h), (void)0);
+    batch_free(&b);
+    return 0;
+}
+
+static int test_positions_are_looked_at(void) {
+    static const int64_t numbers[] = {3, 5, 9, 4};
+    static const uint8_t no_nulls[] = {0xff}, null[] = {0x02};
+    batch b = batch_random("llug", 3, 0, 20, false);
+    md_column at = {.type = MD_I64, .length = 3, .values = (const uint8_t *)numbers, .validity = no_nulls};
+    md_column bad[] = {at, at, at, at};
+    md_window *w = window_of(true);
+    CHECK(w != NULL);
+    bad[0].type = MD_F64;
+    bad[1].length = 2;
+    bad[2].values += 8; /* 5, 9, 4 */
+    bad[3].validity = null;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(md_window_add_at(w, &b.schema, &b.array, &bad[i], 10, NULL) == MD_BADARG);
+    CHECK(md_window_add_at(w, &b.schema, &b.array, &at, 9, NULL) == MD_BADARG);
+    CHECK(md_window_taken(w) == 0 && md_window_rows_open(w) == 0);
+    CHECK(md_window_add_at(w, &b.schema, &b.array, &at, 12, NULL) == MD_OK && md_window_taken(w) == 12);
+    CHECK(md_window_add_at(w, &b.schema, &b.array, &at, 20, NULL) == MD_BADARG); /* below 12 */
+    md_window_free(w);
     batch_free(&b);
     return 0;
 }
@@ -256,5 +297,6 @@ static int test_merge_refuses(void) {
 }
 
 TEST_MAIN(TEST(test_equal_keys_go_together), TEST(test_many_keys_are_shared_out), TEST(test_bad_arguments),
-          TEST(test_parts_of_a_window_merge_to_the_whole), TEST(test_every_allocation_may_fail),
+          TEST(test_parts_of_a_window_merge_to_the_whole), TEST(test_positions_are_looked_at),
+          TEST(test_every_allocation_may_fail),
           TEST(test_rows_of_a_part_are_taken_with_their_numbers), TEST(test_merge_refuses))
