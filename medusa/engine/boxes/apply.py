@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.elements import END_US, Train
+from medusa.elements import END_US, Kind, Train
 from medusa.engine.boxes.base import Operator, Stateless, show_time
 from medusa.engine.calls import Output, bury, error_text, read_output, row_of
 from medusa.engine.dead import DeadLetters
@@ -58,6 +58,8 @@ class _Calls(Stateless):
     def _send(self, train: Train, parts: Sequence[_Part]) -> None:
         for part in parts:
             if part.output is None:
+                if train.kind is not Kind.STABLE:
+                    continue  # an early row that fails comes again when it is final
                 bury(self, self._letters, row_of(train.batch, part.first), part.error)
                 continue
             index = part.output.rows
@@ -168,6 +170,9 @@ class AsyncApplyBox(_Calls):
 
     def queue_bytes(self) -> int:
         return sum(entry[0].batch.nbytes for entry in self._waiting if not isinstance(entry, int))
+
+    def queue_rows(self) -> int:
+        return sum(len(entry[0]) for entry in self._waiting if not isinstance(entry, int))
 
     def waits_for(self, names: Sequence[str]) -> str:
         if self.boundary_us >= END_US:
