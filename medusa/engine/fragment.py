@@ -26,8 +26,9 @@ from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
+from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
-from medusa.engine.stats import stats_table
+from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.waiting import explain_boxes
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Tasks, Workers
@@ -88,6 +89,8 @@ class Fragment:
         self._train_rows_max = train_rows_max * (4 if workers is not None else 1)
         self._failed: BaseException | None = None
         self._now = Now()
+        self._meter = Meter()
+        self._measured = clock is not None
         places = {box.id: place for place, box in enumerate(boxes)}
         for box in boxes:
             self.boxes[box.id] = box
@@ -266,6 +269,8 @@ class Fragment:
 
     def at(self, now_us: int) -> None:
         """What comes next comes at this moment, in microseconds of a clock that never runs back."""
+        if now_us >= self._meter.due_us:
+            self._meter.note(now_us, counts_of(list(self.boxes.values())), self._now.us)
         self._now.us = now_us
 
     def tick(self, now_us: int) -> None:
@@ -274,7 +279,7 @@ class Fragment:
         Without sources with ``idle`` it does nothing but take note of the time. What it decides is
         not in the data: the same elements with other ticks may give other late rows.
         """
-        self._now.us = now_us
+        self.at(now_us)
         if not self._idleness.sources or self._failed is not None:
             return
         for box in self._idleness.sources:
@@ -372,9 +377,18 @@ class Fragment:
         """The graph as JSON values: what ``medusa.query.codec`` reads back."""
         return msgspec.to_builtins(self.graph)
 
-    def stats(self) -> pa.Table:
-        """One row per box; see ``medusa.engine.stats``."""
-        return stats_table(list(self.boxes.values()))
+    def stats(self, now_us: int | None = None) -> pa.Table:
+        """One row per box; see ``medusa.engine.stats``.
+
+        Args:
+            now_us: the moment, by the clock of ``at`` and ``tick``: without it nobody knows of rates.
+        """
+        counts = counts_of(list(self.boxes.values()))
+        return stats_table(self.figures(), self._meter, now_us, counts, self._now.us)
+
+    def figures(self) -> list[dict[str, Any]]:
+        """The same as plain values, without rates; boundaries in microseconds."""
+        return figures(self.graph, self.boxes, timed=self._measured)
 
     def explain(self, now_us: int | None = None) -> str:
         """What every box waits for, and which source holds it back since when.

@@ -209,10 +209,13 @@ class Run:
             return self._fragment.positions()
 
     def stats(self) -> pa.Table:
-        """One row per box: rows, late, dead, bytes held, time spent, boundary."""
+        """One row per box: rows, rates, cost, lag, late, dead, bytes held, time spent, boundary.
+
+        docs/metrics.md describes each column.
+        """
         with self._state:
             self._refuse_closed()
-            return self._fragment.stats()
+            return self._fragment.stats(self._clock.monotonic_us())
 
     def explain(self) -> str:
         """For every box what it waits for, which input holds it back since when, and who is the cause.

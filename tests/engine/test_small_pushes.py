@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import Boundary, Train
+from medusa.engine.stats import TIMED
 
 SCHEMA = {"ts": "int64", "k": "int64", "v": "float64"}
 ARROW = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
@@ -38,7 +39,7 @@ def table_of(rows: list[tuple[int, int, float]]) -> pa.RecordBatch:
 
 
 def seen(run: Any) -> list[Any]:
-    found: list[Any] = [run.stats().drop_columns(["busy_us"]).to_pylist(), run.positions(), run.explain()]
+    found: list[Any] = [run.stats().drop_columns([*TIMED]).to_pylist(), run.positions(), run.explain()]
     for sink in ("out", "plain", "late"):
         for each in run.take(sink, changes=True):
             if isinstance(each, Train):

@@ -324,6 +324,9 @@ class CombineBox(Operator):
     def queue_bytes(self) -> int:
         return sum(int(batch.nbytes) for batches in self._waiting for batch in batches)
 
+    def queue_rows(self) -> int:
+        return sum(batch.num_rows for batches in self._waiting for batch in batches)
+
     def waits_open(self, names: Sequence[str]) -> str:
         waiting = sum(batch.num_rows for batches in self._waiting for batch in batches)
         return f"{self.held(names, waits=True)}; {waiting} partial results wait for it"

@@ -45,6 +45,7 @@ class Operator(ABC):
         moved_us: when that was, as the driver told the time; None: never, or it tells none.
         inputs_us: the last boundary of each input.
         boundary_ports: the ports by which boundaries leave.
+        rows_before: of ``rows_in``, those that the process counted from whose checkpoint this goes on.
         dropped: rows that the box was told to leave out.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
@@ -61,6 +62,7 @@ class Operator(ABC):
         self.inputs_us: list[int] = [int(START_US)] * inputs
         self.boundary_us = int(START_US)
         self.rows_in = 0
+        self.rows_before = 0
         self.rows_out = 0
         self.late = 0
         self.ahead = 0
@@ -158,6 +160,10 @@ class Operator(ABC):
         """Bytes of rows that wait: for a boundary, or to be taken."""
         return 0
 
+    def queue_rows(self) -> int:
+        """Rows that wait: those of ``queue_bytes``."""
+        return 0
+
     def waits_for(self, names: Sequence[str]) -> str:
         """What this box waits for, as a sentence; ``names``: of its inputs."""
         if self.input_us >= END_US:
@@ -204,6 +210,7 @@ class Operator(ABC):
         self.load_more(state)
         self.inputs_us, self.boundary_us = inputs, boundary
         self.rows_in, self.rows_out, self.late, self.dead = counts
+        self.rows_before = self.rows_in
         self.dropped = dropped
 
     def upgrade(self, state: BoxState, format: int) -> None:

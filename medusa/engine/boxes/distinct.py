@@ -126,6 +126,9 @@ class DistinctBox(Operator):
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
 
+    def queue_rows(self) -> int:
+        return len(self._waiting)
+
     def waits_open(self, names: Sequence[str]) -> str:
         held = self.held(names)
         return f"{len(self._waiting)} rows wait for their time; knows {len(self._ids)} keys; {held}"

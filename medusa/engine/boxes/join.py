@@ -290,6 +290,9 @@ class JoinBox(Operator):
             total += side.kept.nbytes() * self._join.waiting(number) // rows if rows else 0
         return total
 
+    def queue_rows(self) -> int:
+        return sum(self._join.waiting(number) for number in range(len(self._sides)))
+
     def _held(self) -> int:
         return self._join.held(_LEFT) + self._join.held(_RIGHT)
 

@@ -43,6 +43,11 @@ class Judge(ABC):
     def boundary_us(self) -> int:
         """The boundary of the source; START_US: none."""
 
+    @property
+    @abstractmethod
+    def newest_us(self) -> int | None:
+        """The largest time of a row; None: none came."""
+
     @abstractmethod
     def rest(self, now_us: int, idle_us: int) -> bool:
         """Idle partitions no longer hold back those that aren't; whether the whole source is idle."""
@@ -99,6 +104,10 @@ class WholeJudge(Judge):
     def boundary_us(self) -> int:
         return self._lateness.boundary_us
 
+    @property
+    def newest_us(self) -> int | None:
+        return self._lateness.max_us
+
     def rest(self, now_us: int, idle_us: int) -> bool:
         if self._active_us is None:
             self._active_us = now_us
@@ -133,6 +142,7 @@ class PartitionJudge(Judge):
         self._schema = pa.schema([(self._name, native_arrow(self._type))])
         self._listed = spec.partitions
         self._active_us = np.zeros(0, np.int64)
+        self._newest_us: int | None = None
         self._start()
 
     def _start(self) -> None:
@@ -165,6 +175,9 @@ class PartitionJudge(Judge):
     def judge(self, batch: pa.RecordBatch, times: Times, now_us: int | None) -> tuple[int, int, Any]:
         ids = self._ids(batch.column(self._column))
         found = self._lateness.judge(times.array, ids)
+        if (extent := times.extent) is not None:
+            newest_us = self._newest_us
+            self._newest_us = extent[1] if newest_us is None else max(newest_us, extent[1])
         if now_us is not None:
             self._follow(now_us)
             self._active_us[ids.to_numpy()] = now_us
@@ -186,6 +199,10 @@ class PartitionJudge(Judge):
     @property
     def boundary_us(self) -> int:
         return self._lateness.boundary_us
+
+    @property
+    def newest_us(self) -> int | None:
+        return self._newest_us
 
     def rest(self, now_us: int, idle_us: int) -> bool:
         self._follow(now_us)
@@ -226,9 +243,11 @@ class PartitionJudge(Judge):
         ids = pa.array(self._keys.map(rows)).to_numpy()
         if not np.array_equal(ids, np.arange(len(ids))) or len(ids) < listed:
             raise ValueError("a partition stands twice, or one that is listed is missing")
-        for largest, floor in zip(table.column(1).to_pylist(), table.column(2).to_pylist(), strict=True):
+        largest_us = table.column(1).to_pylist()
+        for largest, floor in zip(largest_us, table.column(2).to_pylist(), strict=True):
             for number in (largest, floor):
                 if number is not None and not START_US <= number <= END_US:
                     raise ValueError(f"the time {number} is out of range")
             fresh.append(largest, floor)
+        self._newest_us = max((each for each in largest_us if each is not None), default=None)
         self._lateness = fresh

@@ -133,6 +133,9 @@ class LookupBox(Operator):
     def queue_bytes(self) -> int:
         return self._rows.nbytes() + self._changed.nbytes()
 
+    def queue_rows(self) -> int:
+        return len(self._rows) + len(self._changed)
+
     def waits_open(self, names: Sequence[str]) -> str:
         return f"{self.held(names, waits=True)}; {len(self._rows)} rows wait for it"
 

@@ -280,6 +280,9 @@ class ProcessBox(Operator):
     def queue_bytes(self) -> int:
         return sum(waiting.nbytes() for waiting in self._waiting)
 
+    def queue_rows(self) -> int:
+        return sum(map(len, self._waiting))
+
     def waits_open(self, names: Sequence[str]) -> str:
         rows = sum(map(len, self._waiting))
         return f"{self.held(names, waits=True)}; {rows} rows wait for it, {len(self._states)} keys have state"

@@ -125,6 +125,9 @@ class ResampleBox(Operator):
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
 
+    def queue_rows(self) -> int:
+        return len(self._waiting)
+
     def waits_open(self, names: Sequence[str]) -> str:
         return f"points up to {show_time(self.boundary_us)} have left; {self.held(names)}"
 

@@ -91,6 +91,9 @@ class SinkBox(Operator):
             self._counted = len(held)
         return self._held_bytes
 
+    def queue_rows(self) -> int:
+        return self._held_rows
+
     @cached_property
     def nothing(self) -> pa.Table:
         """No rows, in the sink's columns; the same table for all who take nothing."""

@@ -256,6 +256,13 @@ class SourceBox(Operator):
 
     # What is asked about it
 
+    @property
+    def newest_us(self) -> int | None:
+        """The largest time of a row; of rows judged elsewhere the boundary. None: none came, or no time."""
+        if self._judges:
+            return self._judge.newest_us
+        return self.boundary_us if self.spec.timed and START_US < self.boundary_us < END_US else None
+
     def on_boundary(self, time_us: int) -> None:
         raise AssertionError("a source takes its boundaries by promise()")
 

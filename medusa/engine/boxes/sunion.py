@@ -46,6 +46,9 @@ class SUnionBox(Operator):
     def queue_bytes(self) -> int:
         return sum(waiting.nbytes() for waiting in self._waiting)
 
+    def queue_rows(self) -> int:
+        return sum(map(len, self._waiting))
+
     def waits_open(self, names: Sequence[str]) -> str:
         waiting = sum(map(len, self._waiting))
         return f"{self.held(names, waits=True)}; {waiting} rows wait for it"

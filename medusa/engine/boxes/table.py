@@ -241,6 +241,9 @@ class TableBox(Operator):
     def queue_bytes(self) -> int:
         return sum(input.waiting.nbytes() for input in self._inputs)
 
+    def queue_rows(self) -> int:
+        return sum(len(input.waiting) for input in self._inputs)
+
     def waits_for(self, names: Sequence[str]) -> str:
         if not names:
             return f"holds {len(self._store)} rows, which nothing changes"

@@ -102,6 +102,9 @@ class WSortBox(Operator):
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
 
+    def queue_rows(self) -> int:
+        return len(self._waiting)
+
     def waits_open(self, names: Sequence[str]) -> str:
         held = self.held(names)
         return f"sorts {len(self._held)} rows, {len(self._waiting)} more wait for their time; {held}"
