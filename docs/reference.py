@@ -8,6 +8,9 @@ import re
 import textwrap
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import msgspec
 
 import medusa
 from medusa import errors
@@ -74,7 +77,8 @@ def title_of(thing: object) -> str:
 def signature_of(thing: object, name: str) -> str:
     """As it stands in the source, on one line where it fits."""
     try:
-        found = inspect.signature(thing)  # type: ignore[arg-type]
+        made = struct_signature if is_struct(thing) else inspect.signature
+        found = made(thing)  # type: ignore[operator]
     except (TypeError, ValueError):
         return name
     kept = [
@@ -96,6 +100,30 @@ def signature_of(thing: object, name: str) -> str:
         starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
         lines.append(short(str(parameter)))
     return f"{name}(\n" + "".join(f"    {line},\n" for line in lines) + f"){gives}"
+
+
+def is_struct(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, msgspec.Struct)
+
+
+def struct_signature(thing: Any) -> inspect.Signature:
+    """Its fields; asked for it, msgspec looks for modules that only type checkers load."""
+    names, defaults = thing.__struct_fields__, thing.__struct_defaults__
+    given = {}
+    for kind in reversed(thing.__mro__):
+        given.update(getattr(kind, "__annotations__", {}))
+    missing = len(names) - len(defaults)
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=defaults[place - missing] if place >= missing else inspect.Parameter.empty,
+                annotation=given[name],
+            )
+            for place, name in enumerate(names)
+        ]
+    )
 
 
 def short(text: str) -> str:
