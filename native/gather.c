@@ -127,7 +127,7 @@ AVX2 static uint8_t *keep_8_avx2(uint8_t *to, const uint8_t *from, const uint64_
 }
 
 /* Up to FEW columns of 8 bytes. `count` is a constant where this is inlined. */
-enum { FEW = 4 };
+enum { FEW = 4, AHEAD = 512 }; /* AHEAD: rows that are fetched into the cache beforehand */
 AVX2 MD_INLINE int64_t shuffle_columns(uint8_t *const *to, const uint8_t *const *from, int32_t count,
                                        const uint64_t *words, int64_t n) {
     uint8_t *out[FEW];
@@ -146,6 +146,8 @@ AVX2 MD_INLINE int64_t shuffle_columns(uint8_t *const *to, const uint8_t *const 
             }
         } else {
             uint64_t counts = counts_of(word);
+            for (int32_t c = 0; c < count; c++)
+                for (size_t i = 0; i < WORD; i += 8) MD_PREFETCH(in[c] + 8 * (base + AHEAD + i));
             for (size_t i = base; i < base + WORD; i += 4, word >>= 4, counts >>= 4) {
                 __m256i places = _mm256_loadu_si256((const __m256i *)(const void *)PLACES_8[word & 15]);
                 for (int32_t c = 0; c < count; c++) {

@@ -85,9 +85,11 @@ TARGET static uint64_t LOOPS(compare_strict)(int32_t op, const double *a, const 
 TARGET static void LOOPS(compare_f)(int32_t op, const md_reg *x, const md_reg *y, uint64_t *to, int64_t words) {
     const double *a = VALUES_F(x), *b = VALUES_F(y);
     bool number = y->constant && b[0] == b[0];
-    for (int64_t w = 0; w < words; w++, a += STRIDE(x), b += STRIDE(y))
+    for (int64_t w = 0; w < words; w++, a += STRIDE(x), b += STRIDE(y)) {
+        for (int64_t i = 0; i < WORD; i += 8) MD_PREFETCH(a + AHEAD + i);
         to[w] = number || LOOPS(unordered_f)(b, b) == 0 ? LOOPS(compare_strict)(op, a, b)
                                                         : LOOPS(compare_loose)(op, a, b);
+    }
 }
 
 TARGET static void LOOPS(compare_i)(int32_t op, const md_reg *x, const md_reg *y, uint64_t *to, int64_t words) {

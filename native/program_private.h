@@ -8,6 +8,7 @@ enum {
     CHUNK = 1024, /* rows: a register is 8 KiB, half of it after a filter, so that what is live fits the first cache */
     WORD = 64,
     WORDS = CHUNK / WORD,
+    AHEAD = 512, /* rows that a compare, which mostly comes first, fetches into the cache beforehand */
 };
 
 /* A register during a chunk. values points to 8-byte values (I64, F64) or words of bits (BOOL); they may be

@@ -146,6 +146,34 @@ static int test_both_forms_copy_the_same(void) {
     return 0;
 }
 
+/* Several columns of 8 bytes at once, in both forms; up to more than are moved together. */
+static int test_columns_together_equal_one_by_one(void) {
+    enum { N = 64 * 20, K = 9 };
+    static uint8_t from[K][N * 8], to[K][N * 8 + MD_GATHER_PAD], one[N * 8 + MD_GATHER_PAD];
+    uint64_t words[N / 64];
+    for (int times = 0; times < 40; times++) {
+        int64_t n = (int64_t)check_below(N + 1), kept = 0;
+        int32_t count = 1 + (int32_t)check_below(K);
+        uint8_t *into[K];
+        const uint8_t *of[K];
+        random_bits((uint8_t *)words, sizeof words, (uint64_t)times % 5);
+        for (int64_t i = 0; i < N; i++)
+            if (i >= n) words[i / 64] &= ~(UINT64_C(1) << i % 64);
+        for (int64_t w = 0; w < N / 64; w++) kept += __builtin_popcountll(words[w]);
+        for (int32_t c = 0; c < K; c++) {
+            for (size_t i = 0; i < sizeof from[c]; i++) from[c][i] = (uint8_t)check_random();
+            into[c] = to[c];
+            of[c] = from[c];
+        }
+        CHECK(md_gather_columns(into, of, count, words, n, times % 2 == 0) == kept);
+        for (int32_t c = 0; c < count; c++) {
+            md_gather_fixed(one, from[c], 8, words, n, false);
+            CHECK(memcmp(to[c], one, 8 * (size_t)kept) == 0);
+        }
+    }
+    return 0;
+}
+
 static int test_a_column_may_outlive_its_struct(void) {
     static rows r;
     struct ArrowSchema schema;
@@ -210,5 +238,6 @@ static int test_every_allocation_can_fail(void) {
 }
 
 TEST_MAIN(TEST(test_random_rows_equal_the_plain_rule), TEST(test_both_forms_copy_the_same),
+          TEST(test_columns_together_equal_one_by_one),
           TEST(test_a_column_may_outlive_its_struct), TEST(test_bad_arguments_change_nothing),
           TEST(test_every_allocation_can_fail))

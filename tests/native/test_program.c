@@ -4,7 +4,7 @@
 #include "check.h"
 #include "program.h"
 
-enum { ROWS = 1400, ODD = 3 };
+enum { ROWS = 2300, ODD = 3 };
 
 /* Columns a, b (int64), x (float64), p (bool), i (int32), all with nulls, at odd addresses and offsets. */
 typedef struct rows {
@@ -109,7 +109,7 @@ static int check_run(const rows *r, int64_t n, bool baseline) {
 
 static int test_random_rows_equal_the_plain_rule(void) {
     static rows r;
-    static const int64_t lengths[] = {0, 1, 63, 64, 65, 511, 512, 513, ROWS};
+    static const int64_t lengths[] = {0, 1, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2048, ROWS};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         for (int times = 0; times < 8; times++) {
             make(&r, lengths[i], times % 2 == 0);
