@@ -5,9 +5,11 @@ The pieces hold checks, ownership and the GIL; no algorithm and no policy.
 """
 
 include "common.pxi"
+include "borrow.pxi"
 include "gather.pxi"
 include "calls.pxi"
 include "split.pxi"
+include "window_header.pxi"
 include "window.pxi"
 include "keys.pxi"
 include "window_store.pxi"
