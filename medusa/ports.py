@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Buffer", "Clock", "Lock", "Store", "Task", "Tasks", "Turns", "Workers"]
+__all__ = ["Buffer", "Clock", "Journal", "Lock", "Segments", "Spill", "Store", "Task", "Tasks", "Turns", "Workers"]
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""
@@ -74,6 +74,107 @@ class Store(Protocol):
 
     def where(self, name: str, file: str = "") -> str:
         """The group (or one file of it) as a person would look for it: for messages only."""
+
+
+class Segments(Protocol):
+    """The history of one connection point: segments, each named by the number of its first row.
+
+    A segment is two files, ``rows`` and ``index``, that only grow at their end; the last one may be
+    cut. Numbers of segments ascend. Where a method raises, nothing is promised of the last segment
+    but what was synced.
+
+    Attributes:
+        memory: it is memory of this process, gone with it.
+    """
+
+    memory: bool
+
+    def names(self) -> list[int]:
+        """The segments there are, ascending."""
+
+    def begin(self, first: int, rows: Buffer, index: Buffer) -> None:
+        """Sync the last segment, and begin a new one with these bytes.
+
+        Raises:
+            StateError: it couldn't be written; so of all methods.
+        """
+
+    def append(self, rows: Buffer, index: Buffer) -> None:
+        """Add to the files of the last segment, first ``rows``."""
+
+    def sync(self) -> None:
+        """When this returns, all that was written survives a power cut."""
+
+    def index(self, first: int) -> Buffer:
+        """The whole index of a segment."""
+
+    def read(self, first: int, start: int, length: int) -> Buffer:
+        """So many bytes of its rows, fewer at the end."""
+
+    def cut(self, first: int, rows_length: int, index_length: int) -> None:
+        """Shorten the files of the last segment, durably; ``append`` goes on there."""
+
+    def remove(self, first: int) -> None:
+        """Forget a segment, the oldest or the last."""
+
+    def where(self, first: int, file: str = "rows") -> str:
+        """A file as a person would look for it: for messages only."""
+
+
+class Spill(Protocol):
+    """Files that grow at their end, for what doesn't fit in memory while a run lasts.
+
+    They need not survive the process: whoever opens the same place next removes them.
+    """
+
+    def append(self, name: str, parts: Sequence[Buffer]) -> None:
+        """Write some bytes behind those that are there; the first call makes the file.
+
+        Raises:
+            StateError: they couldn't be written; the file is as before.
+        """
+
+    def read(self, name: str, start: int, length: int) -> Buffer:
+        """Bytes of a file.
+
+        Raises:
+            StateError: they can't be read, or aren't there.
+        """
+
+    def remove(self, name: str) -> None:
+        """Forget a file; one that isn't there is no error."""
+
+    def where(self, name: str) -> str:
+        """The file as a person would look for it: for messages only."""
+
+
+class Journal(Protocol):
+    """The decision logs of one run, numbered: each is bytes that only grow at their end."""
+
+    def numbers(self) -> list[int]:
+        """Those there are, ascending."""
+
+    def read(self, number: int) -> Buffer:
+        """The whole of one.
+
+        Raises:
+            StateError: it can't be read; so of all methods.
+        """
+
+    def append(self, number: int, data: Buffer) -> None:
+        """Add to the end of one; the first call makes it. Durable only after ``sync``."""
+
+    def sync(self, number: int) -> None:
+        """When this returns, all that was appended survives a power cut."""
+
+    def cut(self, number: int, length: int) -> None:
+        """Shorten one, durably."""
+
+    def remove(self, number: int) -> None:
+        """Forget one; one that isn't there is no error."""
+
+    def where(self, number: int) -> str:
+        """One as a person would look for it: for messages only."""
 
 
 class Task(Protocol):

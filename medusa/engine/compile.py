@@ -9,6 +9,7 @@ from medusa.engine.boxes.aggregate import AggregateBox, CombineBox
 from medusa.engine.boxes.apply import make_apply
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.bsort import BSortBox
+from medusa.engine.boxes.connection import ConnectionPointBox
 from medusa.engine.boxes.distinct import DistinctBox
 from medusa.engine.boxes.drop import RandomDropBox, SemanticDropBox, WindowDropBox
 from medusa.engine.boxes.filter import FilterBox
@@ -31,13 +32,14 @@ from medusa.engine.boxes.wsort import WSortBox
 from medusa.engine.chain import link_chains
 from medusa.engine.dead import DeadLetters
 from medusa.engine.site import Site
-from medusa.ports import Tasks, Workers
+from medusa.ports import Segments, Tasks, Workers
 from medusa.query.boxes import (
     Aggregate,
     Apply,
     AsofJoin,
     Box,
     BSort,
+    ConnectionPoint,
     Distinct,
     Filter,
     Input,
@@ -80,6 +82,7 @@ def compile_graph(
     functions: Mapping[str, object] | None = None,
     tasks: Tasks | None = None,
     workers: Workers | None = None,
+    histories: Callable[[str], Segments] | None = None,
 ) -> list[Operator]:
     """One running box for each box of the graph, in its order, not yet connected.
 
@@ -88,6 +91,7 @@ def compile_graph(
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions.
         workers: run copies of boxes over disjoint keys.
+        histories: where each connection point keeps its history; None: they keep none.
     """
     timed = readers_of_time(checked, sink_times=sink_times)
     boxes = [
@@ -101,6 +105,7 @@ def compile_graph(
                 functions=functions or {},
                 tasks=tasks,
                 workers=workers,
+                histories=histories,
                 origins=[checked.boxes[arc.box] for arc in box.inputs],
             ),
         )
@@ -200,6 +205,11 @@ def _top(box: Top, site: Site) -> Operator:
     )
 
 
+def _connection_point(box: ConnectionPoint, site: Site) -> Operator:
+    segments = None if site.histories is None else site.histories(box.id)
+    return ConnectionPointBox(box, input=site.input.schema, timed=site.input.timed, segments=segments)
+
+
 MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     Source: lambda box, site: SourceBox(box, timed=site.timed),
     Filter: _filter,
@@ -228,5 +238,6 @@ MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     BSort: lambda box, site: BSortBox(box, input=site.input.schema, letters=site.letters),
     WSort: lambda box, site: WSortBox(box, input=site.input.schema, letters=site.letters),
     Resample: _resample,
+    ConnectionPoint: _connection_point,
     Sink: lambda box, site: SinkBox(box.id, schema_to_arrow(site.output.schema), timed=site.input.timed),
 }

@@ -20,6 +20,7 @@ from medusa.engine import state as fragment_state
 from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.boxes.apply import AsyncApplyBox
 from medusa.engine.boxes.base import Now, Operator
+from medusa.engine.boxes.connection import ConnectionPointBox, Connections
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
@@ -31,7 +32,7 @@ from medusa.engine.scheduler import Scheduler
 from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.waiting import explain_boxes
 from medusa.errors import DataError, QueryError, StateError
-from medusa.ports import Buffer, Clock, Tasks, Workers
+from medusa.ports import Buffer, Clock, Segments, Tasks, Workers
 from medusa.query.boxes import Graph, Input
 from medusa.query.graph import UNTIMED_PORTS, check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
@@ -55,6 +56,7 @@ class Fragment:
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions; without it a query with one is refused.
         workers: run copies of boxes over disjoint keys; the output is the same.
+        histories: where each connection point keeps its history (then ``connections.open``); None: nowhere.
 
     Raises:
         QueryError: the graph doesn't hold.
@@ -71,6 +73,7 @@ class Fragment:
         functions: Mapping[str, object] | None = None,
         tasks: Tasks | None = None,
         workers: Workers | None = None,
+        histories: Callable[[str], Segments] | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
@@ -79,7 +82,13 @@ class Fragment:
         self.letters = DeadLetters(stop=on_error == "stop")
         self.boxes: dict[str, Operator] = {}
         boxes = compile_graph(
-            checked, self.letters, sink_times=sink_times, functions=functions, tasks=tasks, workers=workers
+            checked,
+            self.letters,
+            sink_times=sink_times,
+            functions=functions,
+            tasks=tasks,
+            workers=workers,
+            histories=histories,
         )
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self.has_calls = bool(self._async)
@@ -103,6 +112,7 @@ class Fragment:
                 self.letters.tap(box.id, partial(box.emit, port="dead"))
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
+        self.connections = Connections(boxes)
         self._sinks = list(self.sinks.values())
         self._idleness = Idleness(graph, self.boxes)
         self._combines: dict[str, list[CombineBox]] = {id: [] for id in self.sources}
@@ -132,6 +142,17 @@ class Fragment:
         found = self.sinks.get(name) if isinstance(name, str) else None
         if found is None:
             raise _unknown("sink", name, self.sinks, self.graph.name)
+        return found
+
+    def connection(self, name: str) -> ConnectionPointBox:
+        """A connection point by name.
+
+        Raises:
+            DataError: there is none; says which there are.
+        """
+        found = self.connections.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise _unknown("connection point", name, self.connections, self.graph.name)
         return found
 
     def sources_read_in_time(self) -> set[str]:
@@ -280,8 +301,10 @@ class Fragment:
         not in the data: the same elements with other ticks may give other late rows.
         """
         self.at(now_us)
-        if not self._idleness.sources or self._failed is not None:
+        if self._failed is not None:
             return
+        if self.connections:
+            self._go_on(partial(self.connections.pass_time, now_us))
         for box in self._idleness.sources:
             if box.rest(now_us):
                 self._settle()
@@ -411,6 +434,7 @@ class Fragment:
         self._refuse_after_failure()
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
+        self._go_on(self.connections.sync)  # first: a history may be ahead of a checkpoint, never behind
         return fragment_state.save(self._checked, self.boxes)
 
     @classmethod
@@ -424,6 +448,7 @@ class Fragment:
         sink_times: bool = True,
         workers: Workers | None = None,
         plan: Plan | None = None,
+        histories: Callable[[str], Segments] | None = None,
     ) -> Fragment:
         """A fragment that goes on where ``snapshot`` was taken, with as many workers as you like.
 
@@ -434,8 +459,16 @@ class Fragment:
             StateError: a file is missing, isn't what ``snapshot`` wrote, or belongs to another graph.
             QueryError: the graph doesn't hold.
         """
-        made = cls(graph, on_error=on_error, clock=clock, sink_times=sink_times, workers=workers)
+        made = cls(
+            graph,
+            on_error=on_error,
+            clock=clock,
+            sink_times=sink_times,
+            workers=workers,
+            histories=histories,
+        )
         fragment_state.load(made._checked, made.boxes, files, kept=None if plan is None else plan.kept)
+        made.connections.open()
         if plan is not None:
             for id in made.boxes:
                 catch_up(graph, made.boxes, plan.fresh, id)
@@ -449,4 +482,4 @@ def _refuse_ended(box: SourceBox) -> None:
 
 def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:
     hint = did_you_mean(str(name), known)
-    return DataError(f"query {query!r} has no {kind} {name!r:.80}", hint=hint, code=f"data.{kind}")
+    return DataError(f"query {query!r} has no {kind} {name!r:.80}", hint=hint, code=f"data.{kind.split()[0]}")

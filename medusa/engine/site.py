@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.engine.dead import DeadLetters
 from medusa.errors import QueryError
-from medusa.ports import Tasks, Workers
+from medusa.ports import Segments, Tasks, Workers
 from medusa.query.boxes import Box, Schema
 from medusa.query.registry import resolve
 from medusa.query.shape import Shape
@@ -28,6 +28,7 @@ class Site:
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions; None: nothing does.
         workers: run copies of a box over disjoint keys; None: there is one copy.
+        histories: where each connection point keeps its history; None: they keep none.
         origins: the boxes from which the inputs come.
     """
 
@@ -38,6 +39,7 @@ class Site:
     functions: Mapping[str, object] = field(default_factory=dict)
     tasks: Tasks | None = None
     workers: Workers | None = None
+    histories: Callable[[str], Segments] | None = None
     origins: Sequence[Box] = ()
 
     def function(self, box: Box, *, label: str) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Box, Graph, Input, Sink, Source
+from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
 from medusa.query.shape import Shape, types_of
@@ -15,7 +15,7 @@ from medusa.query.shapes import shape_of
 from medusa.query.stream import Stream
 from medusa.query.stream_base import StreamBase, label_after
 from medusa.query.types import schema_from
-from medusa.units import Duration, duration_us
+from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,6 +141,36 @@ class Query:
         """
         label = f"sink {check_name(name, what='sink')!r}"
         self._add(Sink(id=name, inputs=(self._owned(stream, label),), qos=qos), (stream,), name)
+
+    def connection_point(
+        self,
+        name: str,
+        stream: Stream,
+        *,
+        keep: Duration | None = None,
+        keep_bytes: str | int | None = None,
+    ) -> Stream:
+        """Keep the last rows of a stream, to be looked at and read again while the query runs.
+
+        What comes out is what goes in. Rows are numbered from 0 in the order in which they come; what
+        is trimmed is whole segments (docs/history.md).
+
+        Args:
+            keep: how far behind the boundary rows are kept at least, where ``keep_bytes`` allows it.
+            keep_bytes: what the history may take, at least 64 KiB. None: as much as ``keep`` says, but
+                in memory (``md.start`` without ``history=``) 64 MiB. One of the two must be given.
+
+        Raises:
+            QueryError: names the connection point, what was expected and what came.
+        """
+        label = f"connection_point {check_name(name, what='connection_point')!r}"
+        box = ConnectionPoint(
+            id=name,
+            inputs=(self._owned(stream, label),),
+            keep_us=None if keep is None else duration_us(keep, what=f"{label}: keep", minimum_us=1),
+            keep_bytes=None if keep_bytes is None else byte_count(keep_bytes, what=f"{label}: keep_bytes"),
+        )
+        return self._add(box, (stream,), name)
 
     def _owned(self, stream: object, label: str) -> Input:
         """The arc of a stream of this query."""

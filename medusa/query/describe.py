@@ -12,6 +12,7 @@ from medusa.query.boxes import (
     AsofJoin,
     Box,
     BSort,
+    ConnectionPoint,
     Distinct,
     Filter,
     Join,
@@ -42,7 +43,7 @@ from medusa.query.expression import Column, Expression, Named
 from medusa.query.qos import qos_lines
 from medusa.query.shape import WindowKind
 from medusa.query.show import show
-from medusa.units import duration_text
+from medusa.units import duration_text, size_text
 
 __all__ = ["brief", "columns_text", "parameters", "waits"]
 
@@ -222,6 +223,12 @@ def _top(box: Top) -> str:
     return f"{box.n:,} {end} {show(box.by, longest=60)}{_by(box.keys)} of {kind}"
 
 
+def _connection_point(box: ConnectionPoint) -> str:
+    age = [] if box.keep_us is None else [duration_text(box.keep_us)]
+    size = [] if box.keep_bytes is None else [f"at most {size_text(box.keep_bytes)}"]
+    return f"keeps {', '.join([*age, *size])}"
+
+
 TEXTS: Mapping[type, Callable[[Any], str]] = {
     Apply: _apply,
     Process: lambda box: f"{_function(box)}{_by(box.keys)}",
@@ -250,6 +257,7 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     Running: _running,
     Top: _top,
     AsofJoin: _asof_join,
+    ConnectionPoint: _connection_point,
     Join: _join,
     WindowJoin: _window_join,
     Sink: lambda box: "; ".join(qos_lines(box.qos)),

@@ -38,6 +38,7 @@ COLOURS = {
     "window_values": ("#fdf0d9", "#b7791f"),
     "running": ("#fdf0d9", "#b7791f"),
     "top": ("#fdf0d9", "#b7791f"),
+    "connection_point": ("#f9e4e4", "#a84f4f"),
     "join": ("#f0e6fa", "#7d4fa8"),
     "window_join": ("#f0e6fa", "#7d4fa8"),
     "asof_join": ("#f0e6fa", "#7d4fa8"),

@@ -17,6 +17,7 @@ from medusa.query.boxes import (
     AsofJoin,
     Box,
     BSort,
+    ConnectionPoint,
     Distinct,
     Filter,
     Join,
@@ -43,6 +44,7 @@ from medusa.query.boxes import (
     WSort,
 )
 from medusa.query.shape import Shape
+from medusa.query.shape_connections import connection_point_shape
 from medusa.query.shape_flow import (
     dead_shape,
     distinct_shape,
@@ -124,6 +126,7 @@ RULES: Mapping[type, _Rule] = {
     Process: _Rule(lambda box, inputs, label, port: process_shape(box, inputs, label), 1, MANY),
     Table: _Rule(table_shape, 0, MANY),
     Lookup: _Rule(lambda box, inputs, label, port: lookup_shape(box, inputs[0], inputs[1], label), 2, 2),
+    ConnectionPoint: _Rule(lambda box, inputs, label, port: connection_point_shape(box, inputs[0], label)),
     Sink: _Rule(lambda box, inputs, label, port: sink_shape(box, inputs[0], label)),
 }
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
-__all__ = ["FolderStore"]
+__all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "told", "write_all"]
 
 LOCK = "lock"
 FOLDER_MODE = 0o700
@@ -46,7 +46,7 @@ class FolderStore:
         self._path = os.path.abspath(os.fspath(path))
         self._folder = -1
         self._lock = -1
-        with _told(self._path, "can't be opened"):
+        with told(self._path, "can't be opened"):
             if create:
                 self._make()
             # The folder itself may be reached over a symbolic link; what is in it may not.
@@ -70,7 +70,7 @@ class FolderStore:
             os.close(parent)
 
     def _take_lock(self) -> None:
-        with _told(f"{self._path}/{LOCK}", "can't be locked"):
+        with told(f"{self._path}/{LOCK}", "can't be locked"):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             self._lock = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
         try:
@@ -84,7 +84,7 @@ class FolderStore:
 
     def _sweep(self) -> None:
         """Remove what a writer left that was killed."""
-        with _told(self._path, "can't be read"):
+        with told(self._path, "can't be read"):
             for name in os.listdir(self._folder):
                 if name.endswith(".tmp"):
                     self._remove(name)
@@ -110,7 +110,7 @@ class FolderStore:
         _check(name, _GROUP)
         draft = f"{name}.tmp"
         try:
-            with _told(f"{self._path}/{name}", "couldn't be written"):
+            with told(f"{self._path}/{name}", "couldn't be written"):
                 if name in os.listdir(self._folder):
                     raise FileExistsError(errno.EEXIST, "it is there already")
                 self._remove(draft)  # of an earlier write that was interrupted
@@ -122,7 +122,7 @@ class FolderStore:
                 self._remove(draft)
             raise
         try:
-            with _told(f"{self._path}/{name}", "couldn't be synced"):
+            with told(f"{self._path}/{name}", "couldn't be synced"):
                 os.fsync(self._folder)
         except StateError:
             with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ class FolderStore:
                 _check(file, _FILE)
                 number = os.open(file, _WRITE, FILE_MODE, dir_fd=folder)
                 try:
-                    _write_all(number, memoryview(data).cast("B"))
+                    write_all(number, memoryview(data).cast("B"))
                     os.fsync(number)
                 finally:
                     os.close(number)
@@ -151,14 +151,14 @@ class FolderStore:
             StateError: there is no such group, or it can't be read; names the path.
         """
         _check(name, _GROUP)
-        with _told(f"{self._path}/{name}", "can't be read"):
+        with told(f"{self._path}/{name}", "can't be read"):
             folder = os.open(name, _FOLDER, dir_fd=self._folder)
         try:
-            with _told(f"{self._path}/{name}", "can't be read"):
+            with told(f"{self._path}/{name}", "can't be read"):
                 files = sorted(os.listdir(folder))
             found: dict[str, Buffer] = {}
             for file in files:
-                with _told(f"{self._path}/{name}/{file}", "can't be read"):
+                with told(f"{self._path}/{name}/{file}", "can't be read"):
                     found[file] = _read_all(file, folder)
             return found
         finally:
@@ -170,7 +170,7 @@ class FolderStore:
         Raises:
             StateError: the folder can't be read.
         """
-        with _told(self._path, "can't be read"):
+        with told(self._path, "can't be read"):
             names = os.listdir(self._folder)
             return sorted(name for name in names if _GROUP.fullmatch(name) and self._is_folder(name))
 
@@ -184,7 +184,7 @@ class FolderStore:
             StateError: it can't be removed.
         """
         _check(name, _GROUP)
-        with _told(f"{self._path}/{name}", "can't be removed"):
+        with told(f"{self._path}/{name}", "can't be removed"):
             # Renamed first: a half-removed group must not look like a whole one.
             try:
                 os.rename(name, f"{name}.tmp", src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -216,7 +216,7 @@ class FolderStore:
 
 
 @contextlib.contextmanager
-def _told(path: str, what: str) -> Iterator[None]:
+def told(path: str, what: str) -> Iterator[None]:
     """Errors of the system as ``StateError`` with the path."""
     try:
         yield
@@ -229,7 +229,7 @@ def _check(name: str, pattern: re.Pattern[str]) -> None:
         raise StateError(f"{name[:80]!r} can't be the name of a stored file or group", code="state.name")
 
 
-def _write_all(number: int, data: memoryview) -> None:
+def write_all(number: int, data: memoryview) -> None:
     while len(data):
         data = data[os.write(number, data) :]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from medusa.query.boxes.base import BoxData, Data, Field, Function, Input, Schema
+from medusa.query.boxes.connections import ConnectionPoint
 from medusa.query.boxes.core import Filter, Select, Sink, Source, Union, WithColumns
 from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
 from medusa.query.boxes.joins import AsofJoin, Join, WindowJoin
@@ -25,6 +26,7 @@ __all__ = [
     "BSort",
     "Box",
     "BoxData",
+    "ConnectionPoint",
     "Data",
     "Distinct",
     "Field",
@@ -89,6 +91,7 @@ Box: TypeAlias = (
     | ValueWindow
     | Running
     | Top
+    | ConnectionPoint
     | Sink
 )
 

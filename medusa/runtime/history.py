@@ -1,0 +1,274 @@
+"""Where histories of connection points lie: in memory, or in a folder.
+
+    history/
+      .lock                              held while a run has the folder open
+      recent/                            one folder for each connection point
+        000000000000000000.arrows        the rows of a segment, by the number of the first: an Arrow stream
+        000000000000000000.index         and what stands where in it, with checksums
+
+When a file is synced: all of a segment when the next one begins; the last one when the run asks, which it
+does before each checkpoint, a second after the last time where it still takes rows, and when it is closed.
+A sync that fails isn't tried again: the kernel may have dropped what it couldn't write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+
+from medusa.errors import StateError
+from medusa.ports import Buffer
+from medusa.runtime.files import FILE_MODE, FOLDER_MODE, told, write_all
+
+__all__ = ["FolderSegments", "HistoryFolder", "MemorySegments"]
+
+LOCK = ".lock"
+_ENDINGS = {"rows": "arrows", "index": "index"}
+_NAME = re.compile(r"(\d{18})\.index")
+_POINT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | _OPEN
+
+
+class MemorySegments:
+    """Implements ``medusa.ports.Segments`` in memory; records are kept as they were written."""
+
+    memory = True
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[int, Buffer]] = {}
+        self._length = 0
+
+    def names(self) -> list[int]:
+        return sorted(self._rows)
+
+    def begin(self, first: int, rows: Buffer, index: Buffer) -> None:
+        self._rows[first] = {}
+        self._length = len(memoryview(rows))
+
+    def append(self, rows: Buffer, index: Buffer) -> None:
+        segment = self._rows[next(reversed(self._rows))]
+        segment[self._length] = rows
+        self._length += len(memoryview(rows))
+
+    def sync(self) -> None:
+        """Memory has nothing to sync."""
+
+    def index(self, first: int) -> Buffer:
+        raise AssertionError("a history in memory is never opened again")
+
+    def read(self, first: int, start: int, length: int) -> Buffer:
+        return self._rows[first][start]
+
+    def cut(self, first: int, rows_length: int, index_length: int) -> None:
+        raise AssertionError("a history in memory is never opened again")
+
+    def remove(self, first: int) -> None:
+        del self._rows[first]
+
+    def where(self, first: int, file: str = "rows") -> str:
+        return "the history in memory"
+
+
+class HistoryFolder:
+    """A folder of histories, which one process at a time may write.
+
+    Args:
+        path: it is made where it doesn't exist (its parent must).
+        fresh: refuse one that holds history already.
+
+    Raises:
+        StateError: no folder, no permission, in use, or history where there must be none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fresh: bool) -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        self._lock = -1
+        self._open: list[FolderSegments] = []
+        with told(self._path, "can't be opened"):
+            make_folder(self._path)
+        self._take_lock()
+        try:
+            if fresh and (held := self.points()):
+                raise StateError(
+                    f"{self._path}: holds history already, of {', '.join(held)}",
+                    hint="go on from a checkpoint with md.restore(..., history=...), or use another folder",
+                    code="state.exists",
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_lock(self) -> None:
+        with told(f"{self._path}/{LOCK}", "can't be locked"):
+            self._lock = os.open(f"{self._path}/{LOCK}", os.O_RDWR | os.O_CREAT | _OPEN, FILE_MODE)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            self._lock = -1
+            raise StateError(
+                f"{self._path}: is in use by another run or process",
+                hint="close that one first, or use another folder",
+                code="state.locked",
+            ) from None
+
+    def points(self) -> list[str]:
+        """Names of the connection points that have segments here."""
+        with told(self._path, "can't be read"):
+            names = sorted(each.name for each in os.scandir(self._path) if _POINT.fullmatch(each.name))
+            return [name for name in names if self._segments(name).names()]
+
+    def _segments(self, name: str) -> FolderSegments:
+        return FolderSegments(f"{self._path}/{name}")
+
+    def segments(self, name: str) -> FolderSegments:
+        """Where the history of one connection point lies."""
+        with told(f"{self._path}/{name}", "can't be opened"):
+            make_folder(f"{self._path}/{name}")
+        made = self._segments(name)
+        made.sweep()
+        self._open.append(made)
+        return made
+
+    def close(self) -> None:
+        """Give the folder free; safe to call twice."""
+        for each in self._open:
+            each.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class FolderSegments:
+    """Implements ``medusa.ports.Segments`` in a folder that exists, or is only read and may not."""
+
+    memory = False
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._rows = self._index = -1
+        self._last: int | None = None
+
+    def sweep(self) -> None:
+        """Remove rows without an index: of a segment that was being begun, or removed."""
+        with told(self._path, "can't be read"):
+            whole = {f"{first:018d}.arrows" for first in self.names()}
+            for each in os.scandir(self._path):
+                if re.fullmatch(r"\d{18}\.arrows", each.name) and each.name not in whole:
+                    os.unlink(each.path)
+
+    def names(self) -> list[int]:
+        try:
+            with told(self._path, "can't be read"):
+                found = [_NAME.fullmatch(name) for name in os.listdir(self._path)]
+        except StateError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return []
+            raise
+        return sorted(int(each[1]) for each in found if each)
+
+    def begin(self, first: int, rows: Buffer, index: Buffer) -> None:
+        self.sync()
+        self.close()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
+        with told(self.where(first), "couldn't be written"):
+            self._rows = os.open(self.where(first), flags, FILE_MODE)
+            write_all(self._rows, memoryview(rows).cast("B"))
+            self._index = os.open(self.where(first, "index"), flags, FILE_MODE)
+            write_all(self._index, memoryview(index).cast("B"))
+            self._last = first
+            sync_folder(self._path)
+
+    def append(self, rows: Buffer, index: Buffer) -> None:
+        assert self._last is not None, "a segment was begun"
+        with told(self.where(self._last), "couldn't be written"):
+            write_all(self._rows, memoryview(rows).cast("B"))
+            write_all(self._index, memoryview(index).cast("B"))
+
+    def sync(self) -> None:
+        if self._last is None:
+            return
+        with told(self.where(self._last), "couldn't be synced"):
+            os.fsync(self._rows)
+            os.fsync(self._index)
+
+    def index(self, first: int) -> Buffer:
+        with told(self.where(first, "index"), "can't be read"):
+            return _read(self.where(first, "index"), 0, None)
+
+    def read(self, first: int, start: int, length: int) -> Buffer:
+        with told(self.where(first), "can't be read"):
+            return _read(self.where(first), start, length)
+
+    def cut(self, first: int, rows_length: int, index_length: int) -> None:
+        self.close()
+        with told(self.where(first), "can't be cut"):
+            self._index = os.open(self.where(first, "index"), os.O_WRONLY | _OPEN)
+            os.ftruncate(self._index, index_length)
+            self._rows = os.open(self.where(first), os.O_WRONLY | _OPEN)
+            os.ftruncate(self._rows, rows_length)
+            for number in (self._index, self._rows):
+                os.lseek(number, 0, os.SEEK_END)
+                os.fsync(number)
+            self._last = first
+
+    def remove(self, first: int) -> None:
+        if first == self._last:
+            self.close()
+        with told(self.where(first), "can't be removed"):
+            # The index first: rows without one are swept at the next start.
+            for file in ("index", "rows"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.where(first, file))
+
+    def where(self, first: int, file: str = "rows") -> str:
+        return f"{self._path}/{first:018d}.{_ENDINGS[file]}"
+
+    def close(self) -> None:
+        """Close the files of the last segment; safe to call twice."""
+        for number in (self._rows, self._index):
+            if number >= 0:
+                os.close(number)
+        self._rows = self._index = -1
+        self._last = None
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that is there durably; one that is there already is no error."""
+    try:
+        os.mkdir(path, FOLDER_MODE)
+    except FileExistsError:
+        return
+    sync_folder(os.path.dirname(path))
+
+
+def sync_folder(path: str) -> None:
+    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _read(path: str, start: int, length: int | None) -> bytes:
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _OPEN)
+    try:
+        size = os.fstat(number).st_size
+        left = max(0, size - start if length is None else min(length, size - start))
+        parts = []
+        while left > 0:
+            part = os.pread(number, min(left, 1 << 26), start)
+            if not part:
+                break
+            parts.append(part)
+            start += len(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(number)
