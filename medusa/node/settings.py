@@ -14,7 +14,6 @@ checkpoint_every = "1s"
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.errors import ConfigError
+from medusa.node.endpoint import check_endpoint, is_loopback
 from medusa.query.suggest import did_you_mean
 from medusa.units import byte_count, duration_text, duration_us, size_text
 from medusa.wire.link import LinkSettings
@@ -84,6 +84,8 @@ class Settings:
     peers: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     participant: str = "local"
+    metrics: tuple[str, int] | None = None
+    """Host and port where figures are served over HTTP; None: nowhere."""
     functions: tuple[str, ...] = ()
     """Modules that register functions, imported when the node starts."""
 
@@ -109,7 +111,18 @@ _SIZES = {
     "retention": ("retention_bytes", MIB, 64 * GIB),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
 }
-_FIELDS = ("name", "listen", "data", "store", "participant", "functions", "peers", "limits")
+_FIELDS = (
+    "name",
+    "listen",
+    "data",
+    "store",
+    "participant",
+    "functions",
+    "metrics",
+    "metrics_public",
+    "peers",
+    "limits",
+)
 
 
 def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
@@ -160,6 +173,7 @@ class _Reader:
             limits=self._limits(),
             participant=participant,
             functions=self._functions(),
+            metrics=self._metrics(),
         )
 
     def _peers(self, own: str) -> dict[str, str]:
@@ -214,6 +228,19 @@ class _Reader:
             )
         if store != "disk":
             raise self._error("store", f"{store!r} is no store", hint='allowed: "disk"')
+
+    def _metrics(self) -> tuple[str, int] | None:
+        public = self._root.get("metrics_public", False)
+        if not isinstance(public, bool):
+            raise self._error("metrics_public", f"expected true or false, got {public!r}", hint="")
+        if "metrics" not in self._root:
+            return None
+        try:
+            return check_endpoint(self._text("metrics"), public=public, allow="metrics_public = true")
+        except ConfigError as error:
+            raise self._error(
+                "metrics", error.message.removeprefix("metrics: "), hint=error.hint, code=error.code
+            ) from None
 
     def _functions(self) -> tuple[str, ...]:
         modules = self._root.get("functions", [])
@@ -321,7 +348,7 @@ def check_address(address: str, *, bind: bool) -> str:
     if found is None:
         raise ConfigError(f"{address[:120]!r} is no address", hint=_ADDRESS_RULE, code="config.address")
     host, port = found[1], found[2]
-    if not _is_loopback(host):
+    if not is_loopback(host):
         raise ConfigError(
             f"{host!r} is not an address of this machine alone",
             hint="until nodes have keys anyone who reaches a node could command it; use 127.0.0.1 or ipc",
@@ -336,12 +363,3 @@ def check_address(address: str, *, bind: bool) -> str:
             f"port {port} is not between 1 and 65535", hint=_ADDRESS_RULE, code="config.address"
         )
     return address
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -24,7 +24,7 @@ from medusa.query.registry import check_functions
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
-from medusa.runtime.live import LiveRun
+from medusa.runtime.live import LiveRun, serving
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
 from medusa.runtime.workers import ThreadWorkers
@@ -120,6 +120,8 @@ def start(
     on_error: str = "dead",
     threads: int = 1,
     clock: Clock | None = None,
+    metrics: str | None = None,
+    metrics_public: bool = False,
 ) -> LiveRun:
     """Run a query inside this program, live.
 
@@ -136,6 +138,10 @@ def start(
             wait for each other.
         clock: tells for how long a source has been idle, when a checkpoint is due and how busy boxes
             are; None: that of the machine. ``md.testing.ManualClock`` stands until it is moved.
+        metrics: serve the figures of ``stats()`` over HTTP at ``host:port``, for Prometheus and
+            ``medusa top``, until the run is closed; see docs/metrics.md. Port 0 takes a free one, which
+            ``run.metrics_address`` tells.
+        metrics_public: the address may be one that other machines reach.
 
     Raises:
         QueryError: the query can't run so.
@@ -165,7 +171,8 @@ def start(
         _end(workers)
 
     if checkpoint is None:
-        return _run(fragment, clock, settings, workers, on_close=close)
+        run = _run(fragment, clock, settings, workers, on_close=close)
+        return serving(run, metrics, public=metrics_public)
     store = FolderStore(checkpoint)
     try:
         checkpoints = _checkpoints(store)
@@ -175,7 +182,8 @@ def start(
                 hint=f"go on from them with md.restore({os.fspath(checkpoint)!r}), or use another folder",
                 code="state.exists",
             )
-        return _durable(fragment, clock, settings, checkpoints, store, workers)
+        run = _durable(fragment, clock, settings, checkpoints, store, workers)
+        return serving(run, metrics, public=metrics_public)
     except BaseException:
         store.close()
         raise
@@ -190,6 +198,8 @@ def restore(
     checkpoint: str | None = None,
     functions: Sequence[object] = (),
     threads: int = 1,
+    metrics: str | None = None,
+    metrics_public: bool = False,
 ) -> LiveRun:
     """A run that goes on from its last checkpoint; push rows from its ``positions()``.
 
@@ -203,6 +213,7 @@ def restore(
         checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
         functions: those that the query names, so that their modules are surely imported.
         threads: as of ``start``; not necessarily as many as wrote the checkpoint.
+        metrics, metrics_public: as of ``start``.
 
     Raises:
         QueryError: the query names functions that aren't registered (says which, and of which box), or
@@ -228,7 +239,8 @@ def restore(
         fragment = Fragment.restore(
             graph, files, on_error=settings["on_error"], clock=clock, workers=workers, plan=made
         )
-        return _durable(fragment, clock, settings, checkpoints, store, workers)
+        run = _durable(fragment, clock, settings, checkpoints, store, workers)
+        return serving(run, metrics, public=metrics_public)
     except BaseException:
         store.close()
         raise

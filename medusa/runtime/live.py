@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from medusa.elements import Train
 from medusa.engine.run import Run
 from medusa.engine.watchers import Watchers
-from medusa.errors import FullError, StateError
+from medusa.errors import FullError, QueryError, StateError
+from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
 
-__all__ = ["LiveRun"]
+__all__ = ["LiveRun", "serving"]
 
 LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
@@ -20,6 +22,42 @@ LOOK_AGAIN_S = 0.25
 
 class LiveRun(Run):
     """A run with methods for asyncio. The work itself is done in the thread that calls."""
+
+    _metrics: MetricsServer | None = None
+
+    def serve_metrics(self, address: str, *, public: bool = False) -> None:
+        """Serve the figures of ``stats`` over HTTP until the run is closed: what ``md.start`` does with
+        ``metrics=``; here for a run that goes on already. docs/metrics.md.
+
+        Args:
+            address: ``host:port``; port 0 takes a free one, see ``metrics_address``.
+            public: other machines may reach it.
+
+        Raises:
+            QueryError: no address, or one that can't be served at; no prometheus-client; served already.
+            StateError: the run is closed.
+        """
+        self._refuse_closed()
+        if self._metrics is not None:
+            raise QueryError(
+                f"metrics: this run serves them already, at {self._metrics.address}", code="query.metrics"
+            )
+        server = open_for_run(address, public=public)
+        server.serve(partial(rows_of, self, self._fragment.graph.name))
+        self._metrics = server
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where metrics are served, ``host:port``; None: nowhere."""
+        return None if self._metrics is None else self._metrics.address
+
+    def _end(self, *, save: bool) -> None:
+        try:
+            super()._end(save=save)
+        finally:
+            if self._metrics is not None:
+                self._metrics.close()
+                self._metrics = None
 
     async def push_async(self, source: str, data: Any, **options: Any) -> None:
         """``push``; but where it would raise ``FullError`` this waits until rows have been taken.
@@ -80,6 +118,21 @@ class LiveRun(Run):
         except TimeoutError:
             with suppress(StateError):  # closed, or another thread is at work
                 self.tick()
+
+
+def serving(run: LiveRun, address: str | None, *, public: bool) -> LiveRun:
+    """The run, serving its metrics where an address is given.
+
+    Raises:
+        QueryError: as ``serve_metrics``; the run is closed and has written nothing.
+    """
+    if address is not None:
+        try:
+            run.serve_metrics(address, public=public)
+        except BaseException:
+            run._end(save=False)
+            raise
+    return run
 
 
 @contextmanager
