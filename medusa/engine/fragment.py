@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +17,6 @@ import pyarrow as pa
 from medusa._native import Exported, Times
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
-from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.boxes.apply import AsyncApplyBox
 from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.boxes.connection import ConnectionPointBox, Connections
@@ -31,9 +30,10 @@ from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.waiting import explain_boxes
+from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Segments, Tasks, Workers
-from medusa.query.boxes import Graph, Input
+from medusa.query.boxes import Graph
 from medusa.query.graph import UNTIMED_PORTS, check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
 
@@ -42,6 +42,9 @@ __all__ = ["TRAIN_ROWS_MAX", "Fragment"]
 TRAIN_ROWS_MAX = 1 << 17
 """Rows that run through the boxes at once. Fewer: the cost of each call shows; more: their columns
 don't stay in the cache from box to box (measured in docs/performance.md)."""
+
+
+T = TypeVar("T")
 
 
 class Fragment:
@@ -57,6 +60,7 @@ class Fragment:
         tasks: runs async functions; without it a query with one is refused.
         workers: run copies of boxes over disjoint keys; the output is the same.
         histories: where each connection point keeps its history (then ``connections.open``); None: nowhere.
+        scheduler: makes what runs the boxes and orders work between outputs; None: all at once, as it comes.
 
     Raises:
         QueryError: the graph doesn't hold.
@@ -74,13 +78,13 @@ class Fragment:
         tasks: Tasks | None = None,
         workers: Workers | None = None,
         histories: Callable[[str], Segments] | None = None,
+        scheduler: Callable[[Sequence[Operator], Now], Scheduling] | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
         checked = self._checked = check_graph(graph)
         self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
-        self.boxes: dict[str, Operator] = {}
         boxes = compile_graph(
             checked,
             self.letters,
@@ -93,32 +97,21 @@ class Fragment:
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self.has_calls = bool(self._async)
         """Some box calls async functions, so that output may come by itself."""
-        self._scheduler = Scheduler(boxes, clock)
+        self._now = Now()
+        self._scheduler = Scheduler(boxes, clock) if scheduler is None else scheduler(boxes, self._now)
         # Workers share a train: the longer it is, the more panes it has, and the less often they wait.
         self._train_rows_max = train_rows_max * (4 if workers is not None else 1)
         self._failed: BaseException | None = None
-        self._now = Now()
         self._meter = Meter()
         self._measured = clock is not None
-        places = {box.id: place for place, box in enumerate(boxes)}
-        for box in boxes:
-            self.boxes[box.id] = box
-            box.now = self._now
-            for port in checked.boxes[box.id].ports:
-                for id, input in checked.consumers.get(Input(box.id, port), ()):
-                    self._scheduler.connect(box, port, places[id], input)
-            for id, input in checked.consumers.get(Input(box.id, "dead"), ()):
-                self._scheduler.connect(box, "dead", places[id], input)
-                self.letters.tap(box.id, partial(box.emit, port="dead"))
+        connect_all(checked, boxes, self._scheduler, self._now, self.letters)
+        self.boxes: dict[str, Operator] = {box.id: box for box in boxes}
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
         self.connections = Connections(boxes)
         self._sinks = list(self.sinks.values())
         self._idleness = Idleness(graph, self.boxes)
-        self._combines: dict[str, list[CombineBox]] = {id: [] for id in self.sources}
-        for id, known in self._combines.items():
-            readers = [boxes[places[reader]] for reader, _ in checked.consumers.get(Input(id), ())]
-            known += [box for box in readers if isinstance(box, CombineBox)]
+        self._combines = {id: combines_of(checked, self.boxes, id) for id in self.sources}
 
     # Names
 
@@ -263,13 +256,17 @@ class Fragment:
         step = self._train_rows_max
         rows = batch.num_rows
         if rows <= step:
-            box.accept(batch, times, arrival_us)
-            self._settle()
+            self._enter(box, batch, times, arrival_us)
             return
         for start in range(0, rows, step):
             part = None if times is None else times.part(start, step)
-            box.accept(batch.slice(start, step), part, arrival_us)
-            self._settle()
+            self._enter(box, batch.slice(start, step), part, arrival_us)
+
+    def _enter(
+        self, box: SourceBox, batch: pa.RecordBatch, times: Times | None, arrival_us: int | None
+    ) -> None:
+        box.accept(batch, times, arrival_us)
+        self._settle()
 
     def promise(self, source: str, time_us: int) -> None:
         """Take an explicit boundary and run to quiescence.
@@ -288,11 +285,16 @@ class Fragment:
 
     # Time passes
 
-    def at(self, now_us: int) -> None:
-        """What comes next comes at this moment, in microseconds of a clock that never runs back."""
+    def at(self, now_us: int, entered_us: int | None = None) -> None:
+        """What comes next comes at this moment, in microseconds of a clock that never runs back.
+
+        Args:
+            entered_us: it has waited outside since then.
+        """
         if now_us >= self._meter.due_us:
             self._meter.note(now_us, counts_of(list(self.boxes.values())), self._now.us)
         self._now.us = now_us
+        self._now.entered_us = entered_us
 
     def tick(self, now_us: int) -> None:
         """See which sources are idle at this moment, move them as far as boxes ask, run to quiescence.
@@ -306,20 +308,30 @@ class Fragment:
         if self.connections:
             self._go_on(partial(self.connections.pass_time, now_us))
         for box in self._idleness.sources:
-            if box.rest(now_us):
-                self._settle()
-        asked = True
-        while asked:  # boundaries only grow, each at most to that of another input
-            asked = False
-            for box, time_us in self._idleness.asked():
-                box.lift(time_us)
-                asked = True
-            if asked:
-                self._settle()
+            self._rest(box, now_us)
+        while asked := list(self._idleness.asked()):  # boundaries only grow, each at most to another input's
+            self._lift(asked)
+
+    def _rest(self, box: SourceBox, now_us: int) -> None:
+        if box.rest(now_us):
+            self._settle()
+
+    def _lift(self, asked: Sequence[tuple[SourceBox, int]]) -> None:
+        for box, time_us in asked:
+            box.lift(time_us)
+        self._settle()
+
+    def step(self) -> bool:
+        """Run some of what waits, as the scheduler chooses; False: nothing waits. Raises as ``push``."""
+        self._refuse_after_failure()
+        return self._guard(self._scheduler.step)
 
     def _settle(self) -> None:
+        self._guard(self._scheduler.run)
+
+    def _guard(self, run: Callable[[], T]) -> T:
         try:
-            self._scheduler.run()
+            return run()
         except BaseException as error:
             # A failed row, or memory ran out: some boxes are ahead of others, and there is no way back.
             self._scheduler.clear()

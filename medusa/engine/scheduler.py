@@ -46,6 +46,12 @@ class Scheduler:
                 box.busy_us += end - begin
                 begin = end
 
+    def step(self) -> bool:
+        """The same; False: nothing waited."""
+        waited = any(self._waiting)
+        self.run()
+        return waited
+
     def clear(self) -> None:
         """Forget what waits, after a box has raised."""
         for queue in self._waiting:

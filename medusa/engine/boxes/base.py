@@ -8,13 +8,14 @@ output, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
+from medusa.engine.spool import Streamed
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
 
@@ -24,17 +25,23 @@ Queue = list[tuple[int, Element]]
 
 @dataclass(slots=True)
 class BoxState:
-    """Everything a box holds: small numbers as JSON, rows as Arrow."""
+    """Everything a box holds: small numbers as JSON, rows as Arrow; ``streams``: tables too large for memory."""
 
     meta: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
+    streams: dict[str, Streamed] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Now:
-    """The time that the driver of a fragment told it last: boxes read no clock."""
+    """The time that the driver of a fragment told it last: boxes read no clock.
+
+    Attributes:
+        entered_us: when that entered which is worked on, so that sinks know how old rows are; None: ``us``.
+    """
 
     us: int | None = None
+    entered_us: int | None = None
 
 
 class Operator(ABC):
@@ -47,6 +54,8 @@ class Operator(ABC):
         boundary_ports: the ports by which boundaries leave.
         rows_before: of ``rows_in``, those that the process counted from whose checkpoint this goes on.
         dropped: rows that the box was told to leave out.
+        steps: what is left of the output of an element, where it is too much to leave at once: the scheduler
+            asks for it piece by piece with ``step``, and lets the boxes below run in between.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
         state_format: of what ``save`` gives; one more whenever that changes. ``upgrade`` knows the others.
@@ -56,6 +65,7 @@ class Operator(ABC):
     boundary_ports: tuple[str, ...] = ("",)
     takes_tentative: bool = False
     state_format: int = 1
+    steps: Iterator[None] | None = None
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id
@@ -124,6 +134,11 @@ class Operator(ABC):
                     self.on_boundary(now)
         else:
             raise AssertionError(f"{self.id}: {type(element).__name__} doesn't travel inside a fragment")
+
+    def step(self) -> None:
+        """Emit the next piece of ``steps``; after the last one there are none."""
+        if self.steps is not None and next(self.steps, self) is self:
+            self.steps = None
 
     @property
     def input_us(self) -> int:

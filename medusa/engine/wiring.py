@@ -1,0 +1,52 @@
+"""The arcs of a fragment: which box sends to which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from medusa.engine.boxes.aggregate import CombineBox
+from medusa.engine.boxes.base import Now, Operator
+from medusa.engine.dead import DeadLetters
+from medusa.query.boxes import Input
+from medusa.query.graph import CheckedGraph
+
+__all__ = ["Scheduling", "combines_of", "connect_all"]
+
+
+class Scheduling(Protocol):
+    """What runs the boxes of a fragment."""
+
+    def connect(self, origin: Operator, port: str, target: int, input: int) -> None:
+        """Draw an arc to an input of the box at place ``target``."""
+
+    def run(self) -> None:
+        """Run until nothing waits."""
+
+    def step(self) -> bool:
+        """Run some of what waits; False: nothing waits."""
+
+    def clear(self) -> None:
+        """Forget what waits, after a box has raised."""
+
+
+def connect_all(
+    checked: CheckedGraph, boxes: Sequence[Operator], scheduler: Scheduling, now: Now, letters: DeadLetters
+) -> None:
+    """Draw every arc, and tell every box where it finds the time."""
+    places = {box.id: place for place, box in enumerate(boxes)}
+    for box in boxes:
+        box.now = now
+        for port in checked.boxes[box.id].ports:
+            for id, input in checked.consumers.get(Input(box.id, port), ()):
+                scheduler.connect(box, port, places[id], input)
+        for id, input in checked.consumers.get(Input(box.id, "dead"), ()):
+            scheduler.connect(box, "dead", places[id], input)
+            letters.tap(box.id, partial(box.emit, port="dead"))
+
+
+def combines_of(checked: CheckedGraph, boxes: Mapping[str, Operator], source: str) -> list[CombineBox]:
+    """The boxes that put partial results of a source together."""
+    readers = [boxes[reader] for reader, _ in checked.consumers.get(Input(source), ())]
+    return [box for box in readers if isinstance(box, CombineBox)]
