@@ -68,6 +68,7 @@ class Run:
         self._turns = turns  # not reentrant: a callback that pushes is refused
         self._state = state  # reentrant: a callback may ask
         self._idles = any(box.spec.idle_us is not None for box in fragment.sources.values())
+        self._idles |= bool(fragment.connections)  # whose histories are synced as time passes
         judged = fragment.sources_read_in_time()
         self._warns_late = {name: name in judged and not box.late for name, box in fragment.sources.items()}
 
@@ -304,6 +305,7 @@ class Run:
                 self._tell()
             if save:
                 self._save()
+            self._fragment.connections.close()
         finally:
             self._closed = True
             self._on_close()

@@ -24,6 +24,7 @@ from medusa.query.registry import check_functions
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
+from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
 from medusa.runtime.live import LiveRun, serving
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
@@ -120,6 +121,7 @@ def start(
     on_error: str = "dead",
     threads: int = 1,
     clock: Clock | None = None,
+    history: str | os.PathLike[str] | None = None,
     metrics: str | None = None,
     metrics_public: bool = False,
 ) -> LiveRun:
@@ -138,6 +140,8 @@ def start(
             wait for each other.
         clock: tells for how long a source has been idle, when a checkpoint is due and how busy boxes
             are; None: that of the machine. ``md.testing.ManualClock`` stands until it is moved.
+        history: a folder for the histories of connection points, which holds none yet; None: they are
+            kept in memory, each within its ``keep_bytes`` or 64 MiB.
         metrics: serve the figures of ``stats()`` over HTTP at ``host:port``, for Prometheus and
             ``medusa top``, until the run is closed; see docs/metrics.md. Port 0 takes a free one, which
             ``run.metrics_address`` tells.
@@ -145,7 +149,7 @@ def start(
 
     Raises:
         QueryError: the query can't run so.
-        StateError: the folder can't be used, or holds checkpoints already.
+        StateError: a folder can't be used, or holds checkpoints or history already.
     """
     graph = _graph(q)
     workers = _workers(threads)
@@ -156,21 +160,31 @@ def start(
         "memory_bytes": byte_count(memory, what="memory"),
         "on_error": on_error,
         "checkpoint_every_us": every_us,
+        "history": history is not None,
     }
     clock = clock or SystemClock()
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
         _refuse_unlogged(graph)
     tasks = LoopTasks()
+    place = place_of(history, graph)
     fragment = Fragment(
-        graph, on_error=on_error, clock=clock, functions=q.functions, tasks=tasks, workers=workers
+        graph,
+        on_error=on_error,
+        clock=clock,
+        functions=q.functions,
+        tasks=tasks,
+        workers=workers,
+        histories=place.segments,
     )
 
     def close() -> None:
         tasks.close()
         _end(workers)
+        place.close()
 
     if checkpoint is None:
+        place.open(fresh=True)
         run = _run(fragment, clock, settings, workers, on_close=close)
         return serving(run, metrics, public=metrics_public)
     store = FolderStore(checkpoint)
@@ -182,7 +196,8 @@ def start(
                 hint=f"go on from them with md.restore({os.fspath(checkpoint)!r}), or use another folder",
                 code="state.exists",
             )
-        run = _durable(fragment, clock, settings, checkpoints, store, workers)
+        place.open(fresh=True)
+        run = _durable(fragment, clock, settings, checkpoints, store, workers, place)
         return serving(run, metrics, public=metrics_public)
     except BaseException:
         store.close()
@@ -198,6 +213,7 @@ def restore(
     checkpoint: str | None = None,
     functions: Sequence[object] = (),
     threads: int = 1,
+    history: str | os.PathLike[str] | None = None,
     metrics: str | None = None,
     metrics_public: bool = False,
 ) -> LiveRun:
@@ -213,13 +229,16 @@ def restore(
         checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
         functions: those that the query names, so that their modules are surely imported.
         threads: as of ``start``; not necessarily as many as wrote the checkpoint.
+        history: the folder that ``start`` was given for histories, which go on where the checkpoint
+            stands; another one, or none yet: they begin there, empty.
         metrics, metrics_public: as of ``start``.
 
     Raises:
         QueryError: the query names functions that aren't registered (says which, and of which box), or
             ``q`` can't run with checkpoints.
         StateError: no checkpoint, one that is damaged (names the file, and says whether an earlier
-            one is whole), a folder in use, or a box of ``q`` that isn't what it was (says what changed).
+            one is whole), a folder in use, a box of ``q`` that isn't what it was (says what changed), or
+            a history that lacks rows before the checkpoint.
     """
     workers = _workers(threads)
     changed = None if q is None else _graph(q)
@@ -233,17 +252,41 @@ def restore(
         before, settings = _read_manifest(manifest, store.where(""))
         graph = changed or before
         check_functions({label_of(box): box.functions for box in graph.boxes}, functions)
+        _check_history(settings, history, graph)
+        place = place_of(history, graph)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)
         clock = SystemClock()
-        fragment = Fragment.restore(
-            graph, files, on_error=settings["on_error"], clock=clock, workers=workers, plan=made
-        )
-        run = _durable(fragment, clock, settings, checkpoints, store, workers)
+        place.open(fresh=False)
+        try:
+            fragment = Fragment.restore(
+                graph,
+                files,
+                on_error=settings["on_error"],
+                clock=clock,
+                workers=workers,
+                plan=made,
+                histories=place.segments,
+            )
+        except BaseException:
+            place.close()
+            raise
+        run = _durable(fragment, clock, settings, checkpoints, store, workers, place)
         return serving(run, metrics, public=metrics_public)
     except BaseException:
         store.close()
         raise
+
+
+def _check_history(settings: dict[str, Any], history: object, graph: Graph) -> None:
+    """Refuse to go on without the history that is on disk; note where it is from now on."""
+    if settings.get("history") is True and history is None and keeps_history(graph):
+        raise StateError(
+            "the histories of this run are in a folder, which restore must be given too",
+            hint='restore(..., history="folder"); a new one begins empty',
+            code="state.history",
+        )
+    settings["history"] = history is not None
 
 
 def _tell(made: Plan, reset: Sequence[str], *, strict: bool) -> None:
@@ -270,9 +313,11 @@ def _durable(
     checkpoints: Checkpoints,
     store: FolderStore,
     workers: ThreadWorkers | None,
+    place: HistoryFolder | HistoryMemory,
 ) -> LiveRun:
     def close() -> None:
         store.close()
+        place.close()
         _end(workers)
 
     return _run(

@@ -18,11 +18,12 @@ import fcntl
 import os
 import re
 
-from medusa.errors import StateError
+from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer
+from medusa.query.boxes import ConnectionPoint, Graph
 from medusa.runtime.files import FILE_MODE, FOLDER_MODE, told, write_all
 
-__all__ = ["FolderSegments", "HistoryFolder", "MemorySegments"]
+__all__ = ["FolderSegments", "HistoryFolder", "HistoryMemory", "MemorySegments", "keeps_history", "place_of"]
 
 LOCK = ".lock"
 _ENDINGS = {"rows": "arrows", "index": "index"}
@@ -72,31 +73,56 @@ class MemorySegments:
         return "the history in memory"
 
 
+class HistoryMemory:
+    """Histories of a run that has no folder for them."""
+
+    def open(self, *, fresh: bool) -> None:
+        """Nothing is there, ever."""
+
+    def segments(self, name: str) -> MemorySegments:
+        """Where the history of one connection point is kept."""
+        return MemorySegments()
+
+    def close(self) -> None:
+        """They go with the run."""
+
+
 class HistoryFolder:
-    """A folder of histories, which one process at a time may write.
+    """A folder of histories, which one run of one process at a time may have open.
 
     Args:
-        path: it is made where it doesn't exist (its parent must).
-        fresh: refuse one that holds history already.
-
-    Raises:
-        StateError: no folder, no permission, in use, or history where there must be none.
+        path: where; nothing is done there until ``open``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, fresh: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.abspath(os.fspath(path))
         self._lock = -1
-        self._open: list[FolderSegments] = []
+        self._made: list[FolderSegments] = []
+
+    def open(self, *, fresh: bool) -> None:
+        """Take the folder, which is made where it doesn't exist (its parent must), and tidy it.
+
+        Args:
+            fresh: refuse one that holds history already.
+
+        Raises:
+            StateError: no folder, no permission, in use, or history where there must be none.
+        """
         with told(self._path, "can't be opened"):
             make_folder(self._path)
         self._take_lock()
         try:
-            if fresh and (held := self.points()):
+            with told(self._path, "can't be read"):
+                names = sorted(name for name in os.listdir(self._path) if _POINT.fullmatch(name))
+            points = {name: FolderSegments(f"{self._path}/{name}") for name in names}
+            if fresh and (held := [name for name, each in points.items() if each.names()]):
                 raise StateError(
                     f"{self._path}: holds history already, of {', '.join(held)}",
                     hint="go on from a checkpoint with md.restore(..., history=...), or use another folder",
                     code="state.exists",
                 )
+            for each in points.values():
+                each.sweep()
         except BaseException:
             self.close()
             raise
@@ -115,27 +141,15 @@ class HistoryFolder:
                 code="state.locked",
             ) from None
 
-    def points(self) -> list[str]:
-        """Names of the connection points that have segments here."""
-        with told(self._path, "can't be read"):
-            names = sorted(each.name for each in os.scandir(self._path) if _POINT.fullmatch(each.name))
-            return [name for name in names if self._segments(name).names()]
-
-    def _segments(self, name: str) -> FolderSegments:
-        return FolderSegments(f"{self._path}/{name}")
-
     def segments(self, name: str) -> FolderSegments:
         """Where the history of one connection point lies."""
-        with told(f"{self._path}/{name}", "can't be opened"):
-            make_folder(f"{self._path}/{name}")
-        made = self._segments(name)
-        made.sweep()
-        self._open.append(made)
+        made = FolderSegments(f"{self._path}/{name}")
+        self._made.append(made)
         return made
 
     def close(self) -> None:
         """Give the folder free; safe to call twice."""
-        for each in self._open:
+        for each in self._made:
             each.close()
         if self._lock >= 0:
             os.close(self._lock)
@@ -146,7 +160,7 @@ class HistoryFolder:
 
 
 class FolderSegments:
-    """Implements ``medusa.ports.Segments`` in a folder that exists, or is only read and may not."""
+    """Implements ``medusa.ports.Segments`` in a folder, which the first segment makes."""
 
     memory = False
 
@@ -157,8 +171,8 @@ class FolderSegments:
 
     def sweep(self) -> None:
         """Remove rows without an index: of a segment that was being begun, or removed."""
+        whole = {f"{first:018d}.arrows" for first in self.names()}
         with told(self._path, "can't be read"):
-            whole = {f"{first:018d}.arrows" for first in self.names()}
             for each in os.scandir(self._path):
                 if re.fullmatch(r"\d{18}\.arrows", each.name) and each.name not in whole:
                     os.unlink(each.path)
@@ -178,6 +192,7 @@ class FolderSegments:
         self.close()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
         with told(self.where(first), "couldn't be written"):
+            make_folder(self._path)
             self._rows = os.open(self.where(first), flags, FILE_MODE)
             write_all(self._rows, memoryview(rows).cast("B"))
             self._index = os.open(self.where(first, "index"), flags, FILE_MODE)
@@ -237,6 +252,28 @@ class FolderSegments:
                 os.close(number)
         self._rows = self._index = -1
         self._last = None
+
+
+def keeps_history(graph: Graph) -> bool:
+    """Whether a query has connection points."""
+    return any(isinstance(box, ConnectionPoint) for box in graph.boxes)
+
+
+def place_of(path: str | os.PathLike[str] | None, graph: Graph) -> HistoryFolder | HistoryMemory:
+    """Where the histories of a run of this query lie; nothing is done there yet.
+
+    Raises:
+        QueryError: there is a folder and nothing to keep in it.
+    """
+    if path is None:
+        return HistoryMemory()
+    if not keeps_history(graph):
+        raise QueryError(
+            f"query {graph.name!r} has no connection point, so there is no history= to keep",
+            hint='q.connection_point("recent", cars, keep="1h")',
+            code="query.history",
+        )
+    return HistoryFolder(path)
 
 
 def make_folder(path: str) -> None:

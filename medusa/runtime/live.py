@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from medusa.elements import Train
-from medusa.engine.run import Run
 from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, QueryError, StateError
 from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
+from medusa.runtime.views import ViewingRun
 
 __all__ = ["LiveRun", "serving"]
 
@@ -20,7 +20,7 @@ LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
 
 
-class LiveRun(Run):
+class LiveRun(ViewingRun):
     """A run with methods for asyncio. The work itself is done in the thread that calls."""
 
     _metrics: MetricsServer | None = None
