@@ -141,6 +141,13 @@ class Spill(Protocol):
             StateError: they can't be read, or aren't there.
         """
 
+    def map(self, name: str) -> Buffer:
+        """The whole of a file, which is read where it is touched; it may be removed meanwhile.
+
+        Raises:
+            StateError: as ``read``.
+        """
+
     def remove(self, name: str) -> None:
         """Forget a file; one that isn't there is no error."""
 

@@ -32,6 +32,7 @@ from medusa.engine.boxes.wsort import WSortBox
 from medusa.engine.chain import link_chains
 from medusa.engine.dead import DeadLetters
 from medusa.engine.site import Site
+from medusa.engine.storage import Storage
 from medusa.ports import Segments, Tasks, Workers
 from medusa.query.boxes import (
     Aggregate,
@@ -83,6 +84,7 @@ def compile_graph(
     tasks: Tasks | None = None,
     workers: Workers | None = None,
     histories: Callable[[str], Segments] | None = None,
+    storage: Storage | None = None,
 ) -> list[Operator]:
     """One running box for each box of the graph, in its order, not yet connected.
 
@@ -92,6 +94,7 @@ def compile_graph(
         tasks: runs async functions.
         workers: run copies of boxes over disjoint keys.
         histories: where each connection point keeps its history; None: they keep none.
+        storage: bounds of memory, and where to spill.
     """
     timed = readers_of_time(checked, sink_times=sink_times)
     boxes = [
@@ -106,6 +109,7 @@ def compile_graph(
                 tasks=tasks,
                 workers=workers,
                 histories=histories,
+                storage=storage,
                 origins=[checked.boxes[arc.box] for arc in box.inputs],
             ),
         )
@@ -165,7 +169,13 @@ def _aggregate(box: Aggregate, site: Site) -> Operator:
     if box.stage == "combine":
         return CombineBox(box, input=input, output=output, letters=site.letters, timed=site.timed)
     return AggregateBox(
-        box, input=input, output=output, letters=site.letters, timed=site.timed, workers=site.workers
+        box,
+        input=input,
+        output=output,
+        letters=site.letters,
+        timed=site.timed,
+        workers=site.workers,
+        storage=site.storage,
     )
 
 

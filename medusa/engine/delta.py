@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa._native import Digests
+from medusa.engine.spool import WHOLE
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
@@ -193,7 +194,9 @@ def write_table(table: pa.Table) -> Buffer:
 
 
 def _digests(table: pa.Table, secret: tuple[int, int]) -> Digests | None:
-    """None: a column has none."""
+    """None: a column has none, or the table is too large for memory."""
+    if WHOLE in (table.schema.metadata or ()):
+        return None
     whole = table.combine_chunks()
     batches = whole.to_batches()
     if len(batches) != 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,9 @@ from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
 from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
+from medusa.engine.scheduler_steps import SteppingScheduler
 from medusa.engine.stats import counts_of, figures, stats_table
+from medusa.engine.storage import Memory, Storage, memory_of
 from medusa.engine.waiting import explain_boxes
 from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
@@ -61,6 +63,7 @@ class Fragment:
         workers: run copies of boxes over disjoint keys; the output is the same.
         histories: where each connection point keeps its history (then ``connections.open``); None: nowhere.
         scheduler: makes what runs the boxes and orders work between outputs; None: all at once, as it comes.
+        storage: bounds of memory, and where to spill; None: there are none.
 
     Raises:
         QueryError: the graph doesn't hold.
@@ -79,6 +82,7 @@ class Fragment:
         workers: Workers | None = None,
         histories: Callable[[str], Segments] | None = None,
         scheduler: Callable[[Sequence[Operator], Now], Scheduling] | None = None,
+        storage: Storage | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
@@ -93,12 +97,21 @@ class Fragment:
             tasks=tasks,
             workers=workers,
             histories=histories,
+            storage=storage,
         )
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self.has_calls = bool(self._async)
         """Some box calls async functions, so that output may come by itself."""
         self._now = Now()
-        self._scheduler = Scheduler(boxes, clock) if scheduler is None else scheduler(boxes, self._now)
+        self._storage = storage
+        if storage is not None:
+            storage.adopt(boxes)
+        if scheduler is not None:
+            self._scheduler = scheduler(boxes, self._now)
+        elif storage is not None and storage.spool is not None:
+            self._scheduler = SteppingScheduler(boxes, clock, storage.relieve)
+        else:
+            self._scheduler = Scheduler(boxes, clock)
         # Workers share a train: the longer it is, the more panes it has, and the less often they wait.
         self._train_rows_max = train_rows_max * (4 if workers is not None else 1)
         self._failed: BaseException | None = None
@@ -398,6 +411,12 @@ class Fragment:
             held += box.queue_bytes()
         return held
 
+    def memory(self) -> Memory:
+        """What is held, in bytes."""
+        if self._storage is not None:
+            return self._storage.memory()
+        return memory_of(list(self.boxes.values()), 0)
+
     # What is asked about it
 
     def positions(self) -> dict[str, int]:
@@ -459,9 +478,11 @@ class Fragment:
         clock: Clock | None = None,
         sink_times: bool = True,
         workers: Workers | None = None,
+        tasks: Tasks | None = None,
         plan: Plan | None = None,
         histories: Callable[[str], Segments] | None = None,
-    ) -> Fragment:
+        storage: Storage | None = None,
+    ) -> Self:
         """A fragment that goes on where ``snapshot`` was taken, with as many workers as you like.
 
         Args:
@@ -476,11 +497,14 @@ class Fragment:
             on_error=on_error,
             clock=clock,
             sink_times=sink_times,
+            tasks=tasks,
             workers=workers,
             histories=histories,
+            storage=storage,
         )
         fragment_state.load(made._checked, made.boxes, files, kept=None if plan is None else plan.kept)
         made.connections.open()
+        made._settle()  # what was loaded may be more than memory has room for
         if plan is not None:
             for id in made.boxes:
                 catch_up(graph, made.boxes, plan.fresh, id)

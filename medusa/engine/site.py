@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.engine.dead import DeadLetters
+from medusa.engine.storage import Storage
 from medusa.errors import QueryError
 from medusa.ports import Segments, Tasks, Workers
 from medusa.query.boxes import Box, Schema
@@ -29,6 +30,7 @@ class Site:
         tasks: runs async functions; None: nothing does.
         workers: run copies of a box over disjoint keys; None: there is one copy.
         histories: where each connection point keeps its history; None: they keep none.
+        storage: bounds of memory, and where to spill; None: there are none.
         origins: the boxes from which the inputs come.
     """
 
@@ -40,6 +42,7 @@ class Site:
     tasks: Tasks | None = None
     workers: Workers | None = None
     histories: Callable[[str], Segments] | None = None
+    storage: Storage | None = None
     origins: Sequence[Box] = ()
 
     def function(self, box: Box, *, label: str) -> Any:

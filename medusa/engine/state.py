@@ -95,6 +95,9 @@ def save(checked: CheckedGraph, boxes: Mapping[str, Operator]) -> dict[str, Buff
             name = f"{id}.{part}.arrow"
             files[name] = write_table(table)
             names[part] = name
+        for part, stream in state.streams.items():
+            names[part] = f"{id}.{part}.arrow"
+            files[names[part]] = stream.write()
         index[id] = {
             "kind": box.kind,
             "format": box.state_format,

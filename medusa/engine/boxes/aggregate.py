@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,11 @@ from medusa.engine.boxes.aggregate_user import UserAggregates
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
 from medusa.engine.boxes.window_panes import WindowPanes, by_key, threaded_window
 from medusa.engine.boxes.window_parts import WindowParts
+from medusa.engine.boxes.window_spill import SpillWindow
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
+from medusa.engine.storage import Storage
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
 from medusa.errors import DataError
 from medusa.ports import Workers
@@ -37,6 +39,7 @@ class AggregateBox(Operator):
     Args:
         timed: whether anything reads the times of the results.
         workers: run copies of the window over disjoint keys, where there are keys.
+        storage: bounds of memory, and where groups go beyond them, where there are keys.
     """
 
     kind = "aggregate"
@@ -50,6 +53,7 @@ class AggregateBox(Operator):
         letters: DeadLetters,
         timed: bool,
         workers: Workers | None = None,
+        storage: Storage | None = None,
     ) -> None:
         super().__init__(spec.id, inputs=1)
         self._spec = spec
@@ -84,8 +88,11 @@ class AggregateBox(Operator):
             "aggregates": calls.native,
             "stage": spec.stage,
         }
-        self._window: Window | WindowParts
-        if workers is not None and workers.count > 1:
+        self._window: Window | WindowParts | SpillWindow
+        room = storage.room if storage is not None and width and spec.early_us is None else None
+        if room is not None and not users:
+            self._window = SpillWindow(room, input=self._input_schema, **self._options)
+        elif workers is not None and workers.count > 1:
             self._window = threaded_window(workers, early=spec.early_us is not None, **self._options)
         else:
             self._window = Window(**self._options)
@@ -147,7 +154,22 @@ class AggregateBox(Operator):
         names = self._input_schema.names[1 : 1 + width]
         users.add(as_int64(columns[0]), _batch(columns[1 : 1 + width], names), arguments)
 
+    def _leave(self, closed: Iterable[pa.RecordBatch], time_us: int) -> Iterator[None]:
+        for batch in closed:
+            for train in self._results.trains(self, [batch], None):
+                self.emit_train(train)
+            yield
+        self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
+
     def on_boundary(self, time_us: int) -> None:
+        if isinstance(self._window, SpillWindow):
+            rows = self._window.close(time_us)
+            self._results.trains(self, (), self._window.failed())
+            self.steps = self._leave(rows, time_us)
+            self.step()
+            while not self.paced and self.steps is not None:
+                self.step()
+            return
         closed, failed = self._window.close(time_us), self._window.failed()
         if closed or failed is not None:
             for train in self._results.trains(self, closed, failed):
@@ -164,6 +186,10 @@ class AggregateBox(Operator):
     def state_bytes(self) -> int:
         return self._window.nbytes() + (self._users.nbytes() if self._users is not None else 0)
 
+    def spill(self, nbytes: int) -> int:
+        """Move groups to disk until so many bytes of memory are free; how many that were."""
+        return self._window.spill(nbytes) if isinstance(self._window, SpillWindow) else 0
+
     def waits_open(self, names: Sequence[str]) -> str:
         oldest = self._window.oldest_open_us()
         held = self.held(names)
@@ -175,13 +201,20 @@ class AggregateBox(Operator):
         )
 
     def save_more(self, state: BoxState) -> None:
-        groups = pa.Table.from_batches([pa.record_batch(self._window.state())])
-        state.tables["groups"] = groups.rename_columns([self._readable(name) for name in groups.schema.names])
+        if isinstance(self._window, SpillWindow):
+            self._window.save(state, self._readable)
+        else:
+            groups = pa.Table.from_batches([pa.record_batch(self._window.state())])
+            names = [self._readable(name) for name in groups.schema.names]
+            state.tables["groups"] = groups.rename_columns(names)
         state.meta["position"] = list(self._window.position())
         if self._users is not None:
             state.tables["users"] = self._users.save()
 
     def load_more(self, state: BoxState) -> None:
+        if isinstance(self._window, SpillWindow):
+            self._window.restore(state, self._readable)
+            return
         fresh = pa.record_batch(self._window.state())
         schema = pa.schema([field.with_name(self._readable(field.name)) for field in fresh.schema])
         columns = expect_table(state.tables, "groups", schema).combine_chunks().columns

@@ -56,6 +56,7 @@ class Operator(ABC):
         dropped: rows that the box was told to leave out.
         steps: what is left of the output of an element, where it is too much to leave at once: the scheduler
             asks for it piece by piece with ``step``, and lets the boxes below run in between.
+        paced: somebody asks for ``steps``.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
         state_format: of what ``save`` gives; one more whenever that changes. ``upgrade`` knows the others.
@@ -66,6 +67,7 @@ class Operator(ABC):
     takes_tentative: bool = False
     state_format: int = 1
     steps: Iterator[None] | None = None
+    paced: bool = False
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import pyarrow as pa
@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from medusa.elements import END_US, Boundary, Element, Kind, Train
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
+from medusa.engine.boxes.sink_spill import LATE, TIMES, Spilled, held_bytes, pieces_to_spill
 from medusa.engine.rows import TIME
+from medusa.engine.spool import Spool, Streamed
+from medusa.errors import StateError
 
 __all__ = ["SinkBox"]
-
-_TIMES, _LATE = "@time", "@late"
 
 
 class SinkBox(Operator):
@@ -33,8 +34,9 @@ class SinkBox(Operator):
         super().__init__(id, inputs=1)
         self.schema = schema
         self._timed = timed
-        self._held: list[Element] = []
+        self._held: list[Element | Spilled] = []
         self._held_rows = 0
+        self._spool: Spool | None = None  # of what is held on disk
         # Counting bytes takes longer than a small train takes through a box: only of what stays.
         self._held_bytes, self._counted = 0, 0
 
@@ -72,27 +74,90 @@ class SinkBox(Operator):
         else:
             self._held.append(Boundary(time_us))
 
-    def take(self) -> list[Element]:
-        """Everything held, in order; it is no longer held."""
-        held, self._held = self._held, []
-        self._held_rows = self._held_bytes = self._counted = 0
-        return held
+    def take(self, bytes_max: int | None = None) -> list[Element]:
+        """Everything held, in order; it is no longer held.
 
-    def peek(self) -> list[Element]:
-        """Everything held, in order; it stays."""
-        return list(self._held)
+        Args:
+            bytes_max: so much of it, but at least one train.
+        """
+        if self._spool is None and bytes_max is None:
+            held, self._held = self._held, []
+            self._held_rows = self._held_bytes = self._counted = 0
+            return held  # type: ignore[return-value]  # nothing is on disk
+        found = self.peek(bytes_max)
+        self.drop(len(found))
+        return found
+
+    def peek(self, bytes_max: int | None = None) -> list[Element]:
+        """The same; it stays held.
+
+        Raises:
+            StateError: what is on disk can't be read.
+        """
+        found: list[Element] = []
+        size = place = 0
+        held = self._held
+        while place < len(held) and (bytes_max is None or not found or size < bytes_max):
+            element = held[place]
+            if isinstance(element, Spilled):
+                held[place : place + 1] = element
+                self._held_bytes = self._counted = 0  # counted anew
+                continue
+            found.append(element)
+            size += held_bytes(element)
+            place += 1
+        return found
+
+    def drop(self, count: int) -> None:
+        """So many elements, as ``peek`` gave them, are no longer held."""
+        for element in self._held[:count]:
+            if isinstance(element, Train) and element.kind is Kind.STABLE:
+                self._held_rows -= len(element)
+        del self._held[:count]
+        self._held_bytes = self._counted = 0
+        if not self._held:
+            self._spool = None
+
+    def spill_output(self, spool: Spool, nbytes: int) -> int:
+        """Move so many bytes to disk, of what came last; how many that were.
+
+        Raises:
+            StateError: the disk took nothing more; that stays in memory.
+        """
+        before = self.queue_bytes()
+        start, pieces = pieces_to_spill(self._held, nbytes)
+        self._spool = spool
+        tail: list[Element | Spilled] = []
+        refused: StateError | None = None
+        for piece in reversed(pieces):
+            if refused is None and any(isinstance(element, Train) for element in piece):
+                try:
+                    elements = [element for element in piece if not isinstance(element, Spilled)]
+                    piece = [Spilled(spool, elements, self.schema)]
+                except StateError as error:
+                    refused = error
+            tail[:0] = piece
+        self._held[start:] = tail
+        self._held_bytes = self._counted = 0
+        if refused is not None:
+            raise refused
+        return before - self.queue_bytes()
 
     def queue_bytes(self) -> int:
         held = self._held
         if self._counted < len(held):
             for element in held[self._counted :]:
-                if isinstance(element, Train):
-                    self._held_bytes += element.batch.nbytes
+                self._held_bytes += held_bytes(element)
             self._counted = len(held)
         return self._held_bytes
 
     def queue_rows(self) -> int:
         return self._held_rows
+
+    @property
+    def spilled(self) -> bool:
+        """Some of what is held is on disk."""
+        return self._spool is not None
 
     @cached_property
     def nothing(self) -> pa.Table:
@@ -109,20 +174,25 @@ class SinkBox(Operator):
     def _full_schema(self) -> pa.Schema:
         schema = self.schema
         if self._timed:
-            schema = schema.append(pa.field(_TIMES, TIME))
-        return schema.append(pa.field(_LATE, pa.bool_()))
+            schema = schema.append(pa.field(TIMES, TIME))
+        return schema.append(pa.field(LATE, pa.bool_()))
 
     def save_more(self, state: BoxState) -> None:
         schema = self._full_schema()
-        batches = []
-        for train in self._held:
-            if isinstance(train, Train) and train.kind is Kind.STABLE:
-                columns = list(train.batch.columns)
-                if self._timed:
-                    columns.append(pa.nulls(len(train), TIME) if train.times is None else train.times)
-                columns.append(pa.nulls(len(train), pa.bool_()) if train.late is None else train.late)
-                batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-        state.tables["held"] = pa.Table.from_batches(batches, schema)
+        if self._spool is not None:
+            state.streams["held"] = Streamed(self._spool, schema, self._rows_held(schema))
+        else:
+            state.tables["held"] = pa.Table.from_batches(self._rows_held(schema), schema)
+
+    def _rows_held(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for element in self._held:
+            for train in element if isinstance(element, Spilled) else (element,):
+                if isinstance(train, Train) and train.kind is Kind.STABLE:
+                    columns = list(train.batch.columns)
+                    if self._timed:
+                        columns.append(pa.nulls(len(train), TIME) if train.times is None else train.times)
+                    columns.append(pa.nulls(len(train), pa.bool_()) if train.late is None else train.late)
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def load_more(self, state: BoxState) -> None:
         table = expect_table(state.tables, "held", self._full_schema())

@@ -1,0 +1,186 @@
+"""A folder for what doesn't fit in memory while a run lasts.
+
+Nothing is synced, since nothing here outlives the run: a checkpoint holds its own copy. Files that a
+killed run left are removed by the next one that opens the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import re
+from collections.abc import Sequence
+
+from medusa.errors import StateError
+from medusa.ports import Buffer
+
+__all__ = ["FolderSpill"]
+
+LOCK = "spill.lock"
+SUFFIX = ".spill"
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+PARTS_MAX = 512
+"""Buffers handed to the system at once."""
+
+_NAME = re.compile(r"[0-9]{1,18}")
+_OURS = re.compile(r"[0-9]{1,18}\.spill")
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FolderSpill:
+    """Implements ``medusa.ports.Spill`` in a folder, which one run at a time may have open.
+
+    Other files in it are left alone.
+
+    Args:
+        path: the folder; it is made where it doesn't exist (its parent must).
+
+    Raises:
+        StateError: no folder, no permission, or another run (of this or another process) has it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        self._folder = self._lock = -1
+        try:
+            if not os.path.isdir(self._path):
+                os.mkdir(self._path, FOLDER_MODE)
+            self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._lock = os.open(
+                LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=self._folder
+            )
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._sweep()
+        except BlockingIOError:
+            self._give_back()
+            raise StateError(
+                f"{self._path}: is in use by another run or process",
+                hint="each run needs a spill= folder of its own",
+                code="state.locked",
+            ) from None
+        except OSError as error:
+            self._give_back()
+            raise self._told("", "can't be used", error) from error
+
+    def _sweep(self) -> None:
+        for name in os.listdir(self._folder):
+            if _OURS.fullmatch(name):
+                os.unlink(name, dir_fd=self._folder)
+
+    def append(self, name: str, parts: Sequence[Buffer]) -> None:
+        """Write bytes at the end of a file, which the first call makes.
+
+        Raises:
+            StateError: they couldn't be written; the file is as before.
+        """
+        file = self._file(name)
+        try:
+            number = os.open(file, _APPEND, FILE_MODE, dir_fd=self._folder)
+            try:
+                before = os.fstat(number).st_size
+                try:
+                    _write_all(number, parts)
+                except OSError:
+                    os.ftruncate(number, before)
+                    raise
+            finally:
+                os.close(number)
+        except OSError as error:
+            raise self._told(file, "couldn't be written", error) from error
+
+    def read(self, name: str, start: int, length: int) -> Buffer:
+        """Bytes of a file.
+
+        Raises:
+            StateError: they can't be read, or the file is shorter.
+        """
+        file = self._file(name)
+        data = bytearray(length)
+        try:
+            number = os.open(file, _READ, dir_fd=self._folder)
+            try:
+                done = 0
+                while done < length:
+                    step = os.preadv(number, [memoryview(data)[done:]], start + done)
+                    if step == 0:
+                        raise OSError(errno.EIO, "is shorter than what was written")
+                    done += step
+            finally:
+                os.close(number)
+        except OSError as error:
+            raise self._told(file, "can't be read", error) from error
+        return data
+
+    def map(self, name: str) -> Buffer:
+        """The whole of a file, which is read where it is touched; it may be removed meanwhile.
+
+        Raises:
+            StateError: it isn't there, or is empty.
+        """
+        file = self._file(name)
+        try:
+            number = os.open(file, _READ, dir_fd=self._folder)
+            try:
+                return memoryview(mmap.mmap(number, 0, prot=mmap.PROT_READ))
+            finally:
+                os.close(number)
+        except (OSError, ValueError) as error:
+            raise self._told(file, "can't be read", error) from error
+
+    def remove(self, name: str) -> None:
+        """Forget a file; one that isn't there, or a folder that was given back, is no error."""
+        if self._folder < 0:
+            return
+        try:
+            os.unlink(self._file(name), dir_fd=self._folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._told(self._file(name), "can't be removed", error) from error
+
+    def where(self, name: str) -> str:
+        """The file as a person would look for it."""
+        return f"{self._path}/{name}{SUFFIX}"
+
+    def close(self) -> None:
+        """Remove what is left and give the folder free; safe to call twice."""
+        if self._folder < 0:
+            return
+        try:
+            self._sweep()
+        except OSError as error:
+            raise self._told("", "couldn't be emptied", error) from error
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        for number in (self._lock, self._folder):
+            if number >= 0:
+                os.close(number)
+        self._lock = self._folder = -1
+
+    def __del__(self) -> None:
+        self._give_back()
+
+    def _file(self, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise StateError(f"{name[:80]!r} can't be the name of a spilled file", code="state.name")
+        return name + SUFFIX
+
+    def _told(self, file: str, what: str, error: OSError | ValueError) -> StateError:
+        path = f"{self._path}/{file}" if file else self._path
+        return StateError(f"{path} {what}: {getattr(error, 'strerror', None) or error}", code="state.io")
+
+
+def _write_all(number: int, parts: Sequence[Buffer]) -> None:
+    left = [memoryview(part).cast("B") for part in parts if len(memoryview(part))]
+    while left:
+        done = os.writev(number, left[:PARTS_MAX])
+        while left and done >= len(left[0]):
+            done -= len(left.pop(0))
+        if done:
+            left[0] = left[0][done:]
