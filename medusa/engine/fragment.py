@@ -117,7 +117,7 @@ class Fragment:
         self._failed: BaseException | None = None
         self._meter = Meter()
         self._measured = clock is not None
-        connect_all(checked, boxes, self._scheduler, self._now, self.letters)
+        connect_all(checked, boxes, self._scheduler, self._now, self.letters, clock)
         self.boxes: dict[str, Operator] = {box.id: box for box in boxes}
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}

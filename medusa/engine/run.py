@@ -16,6 +16,7 @@ from medusa.engine.dead import DeadRow
 from medusa.engine.fragment import Fragment
 from medusa.engine.ingest import normalise
 from medusa.engine.tell import warn_dead, warn_late, warn_user
+from medusa.engine.utility import qos_table
 from medusa.engine.watchers import Watchers
 from medusa.errors import (
     CheckpointWarning,
@@ -217,6 +218,16 @@ class Run:
         with self._state:
             self._refuse_closed()
             return self._fragment.stats(self._clock.monotonic_us())
+
+    def qos(self) -> pa.Table:
+        """One row for each sink with ``qos=``: its utility over the last 10 seconds, delay and loss.
+
+        docs/qos.md describes each column. May be asked from any thread, as ``stats``.
+        """
+        with self._state:
+            self._refuse_closed()
+            sinks = self._fragment.sinks.items()
+            return qos_table(((id, box.meter) for id, box in sinks), self._clock.monotonic_us())
 
     def explain(self) -> str:
         """For every box what it waits for, which input holds it back since when, and who is the cause.

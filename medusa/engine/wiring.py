@@ -8,8 +8,11 @@ from typing import Protocol
 
 from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.boxes.base import Now, Operator
+from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.dead import DeadLetters
-from medusa.query.boxes import Input
+from medusa.engine.utility import SinkMeter
+from medusa.ports import Clock
+from medusa.query.boxes import Input, Sink
 from medusa.query.graph import CheckedGraph
 
 __all__ = ["Scheduling", "combines_of", "connect_all"]
@@ -32,9 +35,14 @@ class Scheduling(Protocol):
 
 
 def connect_all(
-    checked: CheckedGraph, boxes: Sequence[Operator], scheduler: Scheduling, now: Now, letters: DeadLetters
+    checked: CheckedGraph,
+    boxes: Sequence[Operator],
+    scheduler: Scheduling,
+    now: Now,
+    letters: DeadLetters,
+    clock: Clock | None,
 ) -> None:
-    """Draw every arc, and tell every box where it finds the time."""
+    """Draw every arc, tell every box where it finds the time, and measure sinks with quality of service."""
     places = {box.id: place for place, box in enumerate(boxes)}
     for box in boxes:
         box.now = now
@@ -44,6 +52,10 @@ def connect_all(
         for id, input in checked.consumers.get(Input(box.id, "dead"), ()):
             scheduler.connect(box, "dead", places[id], input)
             letters.tap(box.id, partial(box.emit, port="dead"))
+        spec = checked.boxes[box.id]
+        if isinstance(box, SinkBox) and isinstance(spec, Sink) and spec.qos is not None and clock is not None:
+            column = -1 if spec.qos.value is None else box.schema.get_field_index(spec.qos.value[0])
+            box.meter = SinkMeter(spec.qos, column, clock, now)
 
 
 def combines_of(checked: CheckedGraph, boxes: Mapping[str, Operator], source: str) -> list[CombineBox]:

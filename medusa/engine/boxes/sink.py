@@ -13,6 +13,7 @@ from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.sink_spill import LATE, TIMES, Spilled, held_bytes, pieces_to_spill
 from medusa.engine.rows import TIME
 from medusa.engine.spool import Spool, Streamed
+from medusa.engine.utility import SinkMeter
 from medusa.errors import StateError
 
 __all__ = ["SinkBox"]
@@ -34,6 +35,7 @@ class SinkBox(Operator):
         super().__init__(id, inputs=1)
         self.schema = schema
         self._timed = timed
+        self.meter: SinkMeter | None = None  # of a sink with quality of service
         self._held: list[Element | Spilled] = []
         self._held_rows = 0
         self._spool: Spool | None = None  # of what is held on disk
@@ -65,6 +67,8 @@ class SinkBox(Operator):
         self.rows_out += rows
         self._held_rows += rows
         self._held.append(numbered)
+        if self.meter is not None:
+            self.meter.left(train.batch)
 
     def on_boundary(self, time_us: int) -> None:
         self.boundary_us = time_us
