@@ -16,6 +16,7 @@ import click
 
 from medusa.connectors.command import run
 from medusa.connectors.publish import publish
+from medusa.connectors.top import top
 from medusa.errors import MedusaError, QueryError, StateError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def demo(name: str, *, as_json: bool, **options: Any) -> None:
 
 main.add_command(run)
 main.add_command(publish)
+main.add_command(top)
 
 
 @main.command(epilog=_example("medusa node edge-1.toml"))

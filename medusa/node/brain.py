@@ -217,6 +217,10 @@ class Brain:
         if fragment in self.fragments:
             self.commands.engine[fragment] = stats
 
+    def status(self, now_us: int) -> dict[str, Any]:
+        """What ``medusa status`` shows."""
+        return self.commands.status(now_us)
+
     def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
         """The engine can't run this fragment any more."""
         if (hosted := self.fragments.get(fragment)) is not None:
@@ -243,7 +247,7 @@ class Brain:
             hosted.tick(now_us)
         self._saver.tick(now_us)
         self.commands.coordinator.tick(now_us)
-        self.commands.rates.tick(now_us, self.fragments.values())
+        self.commands.rates.tick(now_us, self.fragments.values(), self.commands.engine)
         self._wake(now_us)
 
     def _wake(self, now_us: int) -> None:

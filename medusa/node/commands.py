@@ -94,7 +94,7 @@ class Commands:
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload)
             case StatusRequest():
-                self._outbox.send(peer, Reply(request=message.request), self._status(now_us))
+                self._outbox.send(peer, Reply(request=message.request), msgspec.json.encode(self.status(now_us)))
             case _:
                 what = type(message).__name__
                 raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
@@ -209,12 +209,13 @@ class Commands:
 
     # --- status ---------------------------------------------------------------------------------
 
-    def _status(self, now_us: int) -> bytes:
+    def status(self, now_us: int) -> dict[str, Any]:
+        """What this node runs and how it goes: docs/nodes.md describes each field."""
         fragments = [
             fragment_status(hosted, self.rates, now_us, self.engine.get(name, {}))
             for name, hosted in self.fragments.items()
         ]
-        status = {
+        return {
             "node": self._settings.name,
             **totals(fragments),
             "fragments": fragments,
@@ -226,7 +227,6 @@ class Commands:
                 for each in self._catalog.deployments.values()
             },
         }
-        return msgspec.json.encode(status)
 
     def _sources(self) -> dict[str, Any]:
         """What clients can publish into: columns and the time."""

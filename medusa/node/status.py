@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from medusa.elements import END_US, START_US
+from medusa.engine.meter import Meter
 from medusa.node.hosting import Hosted
 from medusa.node.inputs import Input
 from medusa.node.outputs import Output
@@ -18,13 +19,20 @@ SAMPLE_US = 100_000
 
 
 class Rates:
-    """Rows per second of each fragment, over the last two seconds."""
+    """Rows per second of each fragment, over the last two seconds; of each box over the last five."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[tuple[int, int, int]]] = {}
+        self._meters: dict[str, tuple[list[str], Meter]] = {}
 
-    def tick(self, now_us: int, fragments: Iterable[Hosted]) -> None:
-        """Note where the counts stand."""
+    def tick(
+        self, now_us: int, fragments: Iterable[Hosted], engine: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Note where the counts stand.
+
+        Args:
+            engine: what the driver last said of the boxes of each fragment.
+        """
         current: dict[str, deque[tuple[int, int, int]]] = {}
         for hosted in fragments:
             name = hosted.spec.name
@@ -34,6 +42,31 @@ class Rates:
             while len(samples) > 1 and now_us - samples[1][0] >= RATE_OVER_US:
                 samples.popleft()
         self._samples = current
+        self._meters = {name: self._noted(now_us, name, known["boxes"]) for name, known in engine.items()}
+
+    def _noted(
+        self, now_us: int, fragment: str, boxes: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[list[str], Meter]:
+        ids = list(boxes)
+        known, meter = self._meters.get(fragment, ([], Meter()))
+        if known != ids:  # another query of that name
+            meter = Meter()
+        if now_us >= meter.due_us:
+            meter.note(now_us, _counts(boxes))
+        return ids, meter
+
+    def of_boxes(
+        self, now_us: int, fragment: str, boxes: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
+        """What is known of each box, with its rates, unless they are new here."""
+        ids, meter = self._meters.get(fragment, ([], None))
+        rates = meter.rates(now_us, _counts(boxes)) if meter is not None and ids == list(boxes) else None
+        found = {id: dict(figures) for id, figures in boxes.items()}
+        if rates is not None:
+            for place, figures in enumerate(found.values()):
+                came, left, busy = rates[3 * place : 3 * place + 3]
+                figures |= {"rows_in_per_s": came, "rows_out_per_s": left, "load": busy / 1e6}
+        return found
 
     def of(self, now_us: int, hosted: Hosted) -> tuple[int, int]:
         """Rows in and out per second."""
@@ -43,6 +76,10 @@ class Rates:
         since_us, came, left = samples[0]
         span = now_us - since_us
         return (hosted.rows_in - came) * 1_000_000 // span, (rows_out(hosted) - left) * 1_000_000 // span
+
+
+def _counts(boxes: Mapping[str, Mapping[str, Any]]) -> list[int]:
+    return [each[name] for each in boxes.values() for name in ("rows_in", "rows_out", "busy_us")]
 
 
 def rows_out(hosted: Hosted) -> int:
@@ -88,6 +125,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "checkpoints": hosted.checkpoints,
         "checkpoint_failures": hosted.checkpoint_failures,
         **engine,
+        "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
         "inputs": inputs,
         "outputs": outputs,
     }

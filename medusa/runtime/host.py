@@ -262,10 +262,7 @@ def _counts(fragment: Fragment) -> dict[str, Any]:
         "late": sum(box.late for box in fragment.sources.values()),
         "dead": sum(box.dead for box in boxes),
         "state_bytes": sum(box.state_bytes() for box in boxes),
-        "boxes": {
-            box.id: {"rows_in": box.rows_in, "rows_out": box.rows_out, "late": box.late, "dead": box.dead}
-            for box in boxes
-        },
+        "boxes": {figures.pop("box"): figures for figures in fragment.figures()},
     }
 
 

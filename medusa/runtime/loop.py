@@ -6,8 +6,10 @@ connection to it; who calls us is whoever its first message, checked by the brai
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from concurrent.futures import Future
+from typing import Any, Protocol
 
 from medusa.errors import RemoteProtocolError
 from medusa.node.brain import Brain
@@ -79,12 +81,20 @@ class NodeLoop:
         self._held: list[Send] = []
         self._wake_at_us = 0
         self._stopping = False
+        self._asked: deque[Future[dict[str, Any]]] = deque()
         self.refused = 0
 
     def stop(self) -> None:
         """Write last checkpoints, then end; from any thread or a signal handler."""
         self._stopping = True
         self._transport.wake()
+
+    def ask(self) -> Future[dict[str, Any]]:
+        """Status of the node, from any thread; the loop's own thread answers between two turns."""
+        future: Future[dict[str, Any]] = Future()
+        self._asked.append(future)
+        self._transport.wake()
+        return future
 
     def run(self, *, stop_timeout_us: int) -> bool:
         """Until ``stop``; whether everything was on disk in time."""
@@ -123,6 +133,8 @@ class NodeLoop:
             self._finished(done)
             self._perform()
         now_us = self._clock.monotonic_us()
+        while self._asked:
+            self._asked.popleft().set_result(self._brain.status(now_us))
         if now_us >= self._wake_at_us:
             self._brain.tick(now_us)
             self._perform()

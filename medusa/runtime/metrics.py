@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from medusa.errors import ConfigError, MedusaError, QueryError
+from medusa.errors import ConfigError, LinkError, MedusaError, QueryError
 from medusa.node.endpoint import check_endpoint
 from medusa.runtime.families import families
 
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from medusa.engine.run import Run
+    from medusa.runtime.loop import NodeLoop
 
-__all__ = ["MetricsServer", "Rows", "open_for_run", "rows_of"]
+__all__ = ["MetricsServer", "Rows", "node_rows", "open_for_run", "rows_of"]
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Of each box its query, name, kind and statistics."""
 
 REQUEST_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 5.0
 
 
 class MetricsServer:
@@ -174,6 +176,24 @@ def _text(rows: Rows, accepted: str) -> tuple[str, bytes]:
     registry.register(collector)
     encode, type = choose_encoder(accepted)
     return type, encode(registry)
+
+
+def node_rows(loop: NodeLoop) -> Rows:
+    """What the status of a node says of its boxes."""
+    try:
+        status = loop.ask().result(ANSWER_TIMEOUT_S)
+    except TimeoutError:
+        raise LinkError("the node didn't answer in time", code="link.timeout") from None
+    return status_rows(status)
+
+
+def status_rows(status: Mapping[str, Any]) -> Rows:
+    """The boxes in the status of a node."""
+    return [
+        {"query": fragment["query"], "fragment": fragment["fragment"], "box": id, **figures}
+        for fragment in status["fragments"]
+        for id, figures in fragment["boxes"].items()
+    ]
 
 
 def rows_of(run: Run, query: str) -> Rows:

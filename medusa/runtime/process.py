@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,7 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.loop import NodeLoop
+from medusa.runtime.metrics import MetricsServer, node_rows
 from medusa.runtime.recovery import recover
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
@@ -65,6 +67,11 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
             first_token=found.first_token,
         )
         loop = NodeLoop(brain, transport, host, clock, say=log.report)
+        if settings.metrics is not None:
+            server = MetricsServer(*settings.metrics)
+            stack.callback(server.close)
+            server.serve(partial(node_rows, loop))
+            log.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
         with _signals(loop):
             _announce(settings.name, transport.endpoint, as_json)
             if not loop.run(stop_timeout_us=STOP_TIMEOUT_US):

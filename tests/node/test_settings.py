@@ -120,3 +120,30 @@ def test_addresses_of_this_machine(address, used):
 def test_addresses_that_are_none(address):
     with pytest.raises(ConfigError):
         check_address(address, bind=True)
+
+
+NODE = 'name = "a"\nlisten = "tcp://127.0.0.1:*"\ndata = "d"\n'
+
+
+def test_metrics() -> None:
+    assert parse(NODE).metrics is None
+    assert parse(NODE + 'metrics = "127.0.0.1:9100"').metrics == ("127.0.0.1", 9100)
+    assert parse(NODE + 'metrics = "[::1]:0"').metrics == ("::1", 0)
+    assert parse(NODE + 'metrics_public = true\nmetrics = "0.0.0.0:9100"').metrics == ("0.0.0.0", 9100)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ('metrics = "0.0.0.0:9100"', "config.metrics.public", "metrics_public = true"),
+        ('metrics = "9100"', "config.metrics", "HOST:PORT"),
+        ("metrics = 9100", "config.value", "expected text"),
+        ('metrics_public = "yes"', "config.value", "true or false"),
+    ],
+)
+def test_metrics_that_are_refused(line: str, code: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(NODE + line)
+    assert caught.value.code == code
+    assert "line 4" in caught.value.message
+    assert words in f"{caught.value.message} {caught.value.hint}"

@@ -68,7 +68,8 @@ def test_the_text_parses_and_its_sums_are_the_input(pushes: list[tuple[str, list
     with md.start(query(), metrics="127.0.0.1:0") as run:
         for source, batch in pushes:
             if batch:
-                run.push(source, dict(zip(("ts", "k", "v"), map(list, zip(*batch, strict=True)), strict=True)))
+                columns = map(list, zip(*batch, strict=True))
+                run.push(source, dict(zip(("ts", "k", "v"), columns, strict=True)))
             given[source] += len(batch)
             zeros += sum(v == 0 for _, _, v in batch) if source == "cars" else 0
             now = samples(read(run.metrics_address))

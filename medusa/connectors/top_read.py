@@ -1,0 +1,125 @@
+"""What ``medusa top`` shows: the boxes of a node, or of a run that serves its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from medusa.errors import LinkError
+
+__all__ = ["Box", "reading"]
+
+BYTES_MAX = 64 << 20
+SERVES = "md.start(q, metrics='127.0.0.1:9100') serves there, or a node with metrics = \"127.0.0.1:9100\""
+ADDRESSES = "tcp://127.0.0.1:5555 or ipc:///path of a node, http://127.0.0.1:9100 of what serves metrics"
+
+
+class Box(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """One box, as ``run.stats()`` has it; None: not known."""
+
+    query: str
+    fragment: str = ""
+    box: str
+    kind: str
+    rows_in: int
+    rows_out: int
+    late: int = 0
+    ahead: int = 0
+    dead: int = 0
+    dropped: int = 0
+    shed: int | None = None
+    state_bytes: int = 0
+    queue_bytes: int = 0
+    queue_rows: int = 0
+    busy_us: int = 0
+    boundary: int | None = None
+    finished: bool = False
+    lag_us: int | None = None
+    selectivity: float | None = None
+    cost_us: float | None = None
+    rows_in_per_s: float | None = None
+    rows_out_per_s: float | None = None
+    load: float | None = None
+
+
+@contextmanager
+def reading(address: str, timeout_s: float) -> Iterator[Callable[[], list[Box]]]:
+    """A function that asks what is at an address how its boxes do.
+
+    Args:
+        address: ``tcp://`` or ``ipc://`` of a node, ``http://`` of what serves metrics.
+
+    Raises:
+        LinkError: no address, nobody is there, or something else; so does the function.
+    """
+    if address.startswith(("tcp://", "ipc://")):
+        from medusa.runtime.client import connect
+        from medusa.runtime.metrics import status_rows
+
+        with connect(address, f"{round(timeout_s * 1000)}ms") as fed:
+            yield lambda: _boxes(status_rows(fed.status()), address)
+        return
+    url = _url(address)
+    yield lambda: _boxes(_stats(url, address, timeout_s), address)
+
+
+def _url(address: str) -> str:
+    refused = LinkError(f"{address[:200]!r} is no address", hint=ADDRESSES, code="link.address")
+    try:
+        parts = urlsplit(address)
+        known = parts.port is not None and parts.hostname and parts.path in ("", "/", "/metrics", "/stats")
+    except ValueError:
+        raise refused from None
+    if parts.scheme != "http" or not known or not address.isprintable() or " " in address:
+        raise refused
+    return f"http://{parts.netloc}/stats"
+
+
+def _stats(url: str, address: str, timeout_s: float) -> Any:
+    # What the command line must not load for its other commands.
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    # Straight there: what is on this machine is not behind a proxy.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=timeout_s) as answer:
+            content = answer.read(BYTES_MAX + 1)
+        return msgspec.json.decode(content[:BYTES_MAX])["boxes"]
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read(200).decode("ascii", "replace").strip()
+        if error.code == 503:
+            raise LinkError(f"{address}: {_plain(said)}", hint="", code="link.answer") from None
+        raise _stranger(address, f"HTTP {error.code}") from None
+    except (TimeoutError, urllib.error.URLError) as error:
+        why = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(why, TimeoutError):
+            raise LinkError(
+                f"{address}: no answer in {timeout_s:g}s", hint="a long push may hold it", code="link.timeout"
+            ) from None
+        text = getattr(why, "strerror", None) or why
+        raise LinkError(f"nobody answers at {address}: {text}", hint=SERVES, code="link.refused") from None
+    except (msgspec.DecodeError, KeyError, TypeError, OSError, http.client.HTTPException):
+        raise _stranger(address, "its answer can't be read") from None
+
+
+def _boxes(rows: Any, address: str) -> list[Box]:
+    try:
+        return msgspec.convert(rows, list[Box])
+    except msgspec.ValidationError as error:
+        raise _stranger(address, str(error)) from None
+
+
+def _stranger(address: str, why: str) -> LinkError:
+    text = f"{address} is not what serves metrics of medusa, or another version: {why}"
+    return LinkError(text, hint=SERVES, code="link.answer")
+
+
+def _plain(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
