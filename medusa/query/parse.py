@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
@@ -63,6 +64,9 @@ TYPE_NAMES = {
     "TIMESTAMPTZ": TIMESTAMP,
 }
 
+SHORT_TEXT = 1_000
+"""Characters up to which the trees of texts are remembered."""
+
 
 def parse(text: str, *, box: str = "expression") -> Expression:
     """The expression tree of an SQL text.
@@ -75,9 +79,17 @@ def parse(text: str, *, box: str = "expression") -> Expression:
         QueryError: not an expression that we know; says what and where. Columns and types are not
             checked here (``medusa.query.check``).
     """
+    return _parse_again(text, box) if type(text) is str and len(text) <= SHORT_TEXT else _parse(text, box)
+
+
+def _parse(text: str, box: str) -> Expression:
     made = Reader(text, box).read(syntax_tree(text, box=box))
     tree.check_limits(made, box=box)
     return made
+
+
+_parse_again = lru_cache(maxsize=256)(_parse)
+"""A program that asks one query of many tables writes its texts again and again."""
 
 
 def parse_aggregate(

@@ -336,3 +336,29 @@ def test_many_windows_at_once(size: tuple[int, int]) -> None:
     expected = answer(q.graph, [event])
     for sink, table in driver.tables().items():
         close_to(numbers(table), expected.sinks[sink])
+
+
+def test_of_equal_times_in_joined_sessions_the_row_that_came_first_is_first() -> None:
+    """The row that joins two sessions, and those after it, come behind what was there before."""
+    q = md.Query("joined")
+    rows = q.source("rows", {"ts": "int64", "v": "float64", "t": "utf8"}, time="ts", unit="us", slack=10)
+    columns = {"v": md.last("v"), "first": md.first("t"), "last": md.last("t")}
+    q.sink("out", rows.session(3).aggregate(**columns))
+    came = [
+        (16, 1.0, None),
+        (20, 2.0, "x"),
+        (20, 3.0, None),
+        (18, 9.0, None),
+        (20, 7.0, "c"),
+        (20, 7.5, None),
+    ]
+    for cut in range(len(came)):
+        with md.start(q) as run:
+            for part in (came[:cut], came[cut:]):
+                if part:
+                    run.push(
+                        "rows", dict(zip(("ts", "v", "t"), map(list, zip(*part, strict=True)), strict=True))
+                    )
+            run.finish()
+            (row,) = run.take("out").to_pylist()
+            assert (row["v"], row["first"], row["last"]) == (7.5, "x", "c")

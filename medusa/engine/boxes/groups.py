@@ -77,6 +77,25 @@ class KeyIndex:
         return keys_nbytes(self.keys)
 
 
+def _by_arrival(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Partial states of joined sessions, with places for times: at equal times an earlier part is later.
+
+    Rows that came after sessions were joined are in the first part, and only they can have the time of a
+    row of another one. Who merges takes the last part for the later one.
+    """
+    table = pa.Table.from_batches(parts).combine_chunks()
+    for number, name in enumerate(table.schema.names):
+        if not name.endswith(".at"):
+            continue
+        times = table.column(number)
+        values = as_int64(times.fill_null(0).combine_chunks())
+        places = np.empty(len(values), dtype=np.int64)
+        places[np.lexsort((-np.arange(len(values)), values))] = np.arange(len(values))
+        ranked = pa.array(places, mask=np.asarray(times.is_null()))
+        table = table.set_column(number, table.schema.field(number), ranked)
+    return table.to_batches()  # type: ignore[no-any-return]
+
+
 class Groups:
     """The columns that a box reads, and the accumulators of its slots.
 
@@ -249,8 +268,8 @@ class Groups:
             stage="combine",
         )
         at = 0
-        for batch in self._store.pick(pa.array(slots), states=True):
-            states = pa.record_batch(batch)
+        made = [pa.record_batch(batch) for batch in self._store.pick(pa.array(slots), states=True)]
+        for states in _by_arrival(made) if self._by_time else made:
             rows = states.num_rows
             start = as_times(np.zeros(rows, dtype=np.int64))
             end = as_times(np.ones(rows, dtype=np.int64))
