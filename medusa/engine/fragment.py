@@ -36,7 +36,7 @@ from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Segments, Tasks, Workers
 from medusa.query.boxes import Graph
-from medusa.query.graph import UNTIMED_PORTS, check_graph, time_dependent
+from medusa.query.graph import UNTIMED_PORTS, CheckedGraph, check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["TRAIN_ROWS_MAX", "Fragment"]
@@ -86,44 +86,53 @@ class Fragment:
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
-        checked = self._checked = check_graph(graph)
-        self.graph = graph
         self.letters = DeadLetters(stop=on_error == "stop")
-        boxes = compile_graph(
-            checked,
-            self.letters,
+        self._now = Now()
+        self.storage = storage
+        self._clock = clock
+        self._ordered_by = scheduler
+        self.functions = dict(functions or {})
+        self.make_boxes = partial(
+            compile_graph,
+            letters=self.letters,
             sink_times=sink_times,
-            functions=functions,
             tasks=tasks,
             workers=workers,
             histories=histories,
             storage=storage,
         )
+        self.sink_times = sink_times
+        # Workers share a train: the longer it is, the more panes it has, and the less often they wait.
+        self._train_rows_max = train_rows_max * (4 if workers is not None else 1)
+        self._failed: BaseException | None = None
+        self._measured = clock is not None
+        checked = check_graph(graph)
+        self.wire(checked, self.make_boxes(checked, functions=self.functions))
+
+    def wire(self, checked: CheckedGraph, boxes: list[Operator]) -> None:
+        """Run these boxes, which aren't connected, from now on."""
+        clock, storage = self._clock, self.storage
+        self.graph, self.checked = checked.graph, checked
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self.has_calls = bool(self._async)
         """Some box calls async functions, so that output may come by itself."""
-        self._now = Now()
-        self._storage = storage
         if storage is not None:
             storage.adopt(boxes)
-        if scheduler is not None:
-            self._scheduler = scheduler(boxes, self._now)
+        self._scheduler: Scheduling
+        if self._ordered_by is not None:
+            self._scheduler = self._ordered_by(boxes, self._now)
         elif storage is not None and storage.spool is not None:
             self._scheduler = SteppingScheduler(boxes, clock, storage.relieve)
         else:
             self._scheduler = Scheduler(boxes, clock)
-        # Workers share a train: the longer it is, the more panes it has, and the less often they wait.
-        self._train_rows_max = train_rows_max * (4 if workers is not None else 1)
-        self._failed: BaseException | None = None
         self._meter = Meter()
-        self._measured = clock is not None
         connect_all(checked, boxes, self._scheduler, self._now, self.letters, clock)
         self.boxes: dict[str, Operator] = {box.id: box for box in boxes}
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
         self.sinks = {box.id: box for box in boxes if isinstance(box, SinkBox)}
         self.connections = Connections(boxes)
         self._sinks = list(self.sinks.values())
-        self._idleness = Idleness(graph, self.boxes)
+        self._idleness = Idleness(checked.graph, self.boxes)
         self._combines = {id: combines_of(checked, self.boxes, id) for id in self.sources}
 
     # Names
@@ -339,6 +348,16 @@ class Fragment:
         self._refuse_after_failure()
         return self._guard(self._scheduler.step)
 
+    def quiesce(self) -> None:
+        """Come to rest: nothing waits between boxes, and no call of an async function is under way.
+
+        Raises:
+            DataError: the fragment has stopped.
+        """
+        self._refuse_after_failure()
+        self.wait()
+        self._settle()
+
     def _settle(self) -> None:
         self._guard(self._scheduler.run)
 
@@ -413,8 +432,8 @@ class Fragment:
 
     def memory(self) -> Memory:
         """What is held, in bytes."""
-        if self._storage is not None:
-            return self._storage.memory()
+        if self.storage is not None:
+            return self.storage.memory()
         return memory_of(list(self.boxes.values()), 0)
 
     # What is asked about it
@@ -466,7 +485,7 @@ class Fragment:
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
         self._go_on(self.connections.sync)  # first: a history may be ahead of a checkpoint, never behind
-        return fragment_state.save(self._checked, self.boxes)
+        return fragment_state.save(self.checked, self.boxes)
 
     @classmethod
     def restore(
@@ -502,7 +521,7 @@ class Fragment:
             histories=histories,
             storage=storage,
         )
-        fragment_state.load(made._checked, made.boxes, files, kept=None if plan is None else plan.kept)
+        fragment_state.load(made.checked, made.boxes, files, kept=None if plan is None else plan.kept)
         made.connections.open()
         made._settle()  # what was loaded may be more than memory has room for
         if plan is not None:

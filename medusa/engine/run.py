@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from medusa.elements import Element, Kind, Train
 from medusa.engine.arguments import boundary_time_us, from_first
+from medusa.engine.boxes.sink_spill import PIECE_BYTES
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.dead import DeadRow
-from medusa.engine.fragment import Fragment
 from medusa.engine.ingest import normalise
+from medusa.engine.logged import LoggedFragment
+from medusa.engine.storage import Memory
 from medusa.engine.tell import warn_dead, warn_late, warn_user
 from medusa.engine.utility import qos_table
 from medusa.engine.watchers import Watchers
@@ -25,7 +27,7 @@ from medusa.errors import (
     StateError,
 )
 from medusa.ports import Clock, Lock, Turns
-from medusa.units import size_text
+from medusa.units import byte_count, size_text
 
 __all__ = ["Run", "to_table"]
 
@@ -44,7 +46,7 @@ class Run:
 
     def __init__(
         self,
-        fragment: Fragment,
+        fragment: LoggedFragment,
         *,
         clock: Clock,
         memory_bytes: int,
@@ -60,6 +62,7 @@ class Run:
         self._memory_bytes = memory_bytes
         self._settings = settings
         self._checkpoints = checkpoints
+        self._based = checkpoints is not None and bool(checkpoints.names())
         self._every_us = checkpoint_every_us
         self._due_us = clock.monotonic_us() + (checkpoint_every_us or 0)
         self._on_close = on_close
@@ -101,10 +104,12 @@ class Run:
         Raises:
             DataError: the rows don't fit, or ``first`` leaves a gap: nothing of them entered.
             FullError: more output than ``memory=`` waits to be taken: nothing entered.
-            StateError: the run is closed.
+            StateError: the run is closed; or the state is larger than ``state_budget=``: nothing entered.
         """
         with _Turn(self, True, wait, True):
             fragment = self._fragment
+            if fragment.storage is not None:
+                fragment.storage.check_budget()
             box = fragment.source(source)
             arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
             # As most come: nothing to convert and nothing to cut.
@@ -114,7 +119,7 @@ class Run:
             else:
                 batches = normalise(data, box.spec.schema, extra=extra, source=source, arrow=box.schema)
             if first is not None:
-                batches = from_first(batches, first, box.accepted, source)
+                batches = from_first(batches, first, fragment.positions()[source], source)
             times = fragment.check(box, batches, arrival_us, rows)
             fragment.at(self._clock.monotonic_us())
             try:
@@ -136,9 +141,8 @@ class Run:
             FullError, StateError: as ``push``.
         """
         with self._turn(tells=True, room=True):
-            box = self._fragment.source(source)
+            self._fragment.source(source)
             time_us = boundary_time_us(time, source, "a boundary")
-            box.check_promise(time_us)
             self._fragment.at(self._clock.monotonic_us())
             self._fragment.promise(source, time_us)
             self._settled()
@@ -159,10 +163,24 @@ class Run:
             self._warn("")
             self._settled()
 
+    def flush(self) -> None:
+        """Wait until all that has been pushed has been worked through.
+
+        Only a run with ``queue=`` lets rows wait: of another one that is so when ``push`` returns.
+
+        Raises:
+            StateError: the run is closed.
+        """
+        with self._state:
+            self._refuse_closed()
+
     # Rows out
 
-    def take(self, sink: str, *, changes: bool = False) -> Any:
+    def take(self, sink: str, *, changes: bool = False, at_most: str | int | None = None) -> Any:
         """What has come out since the last take.
+
+        Args:
+            at_most: about so many bytes of it, such as ``"64 MiB"``, but at least one train; the rest stays.
 
         Returns:
             A ``pyarrow.Table``, empty with the sink's columns where nothing came; or with
@@ -180,7 +198,9 @@ class Run:
             if fragment.letters.fresh is not None:
                 self._warn("")
             some = box.held_rows
-            elements = box.take()
+            if fragment.behind and (box.held_rows or changes):
+                self._sync()
+            elements = box.take(None if at_most is None else byte_count(at_most, what="at_most"))
             self.room.tell()
             if changes:
                 return elements
@@ -209,6 +229,12 @@ class Run:
         with self._state:
             self._refuse_closed()
             return self._fragment.positions()
+
+    def memory(self) -> Memory:
+        """Bytes of state and of rows that wait, in memory and on disk, and of each box."""
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.memory()
 
     def stats(self) -> pa.Table:
         """One row per box: rows, rates, cost, lag, late, dead, bytes held, time spent, boundary.
@@ -258,7 +284,7 @@ class Run:
     # Checkpoints
 
     def checkpoint(self) -> str:
-        """Write a checkpoint now.
+        """Write a checkpoint now; calls of async functions are waited for.
 
         Returns:
             Its name.
@@ -275,17 +301,33 @@ class Run:
                 "this run has no folder for checkpoints", hint="start(q, checkpoint=...)", code="state.none"
             )
         fragment = self._fragment
+        if fragment.has_calls:
+            fragment.wait()
+        state, number = fragment.snapshot(), fragment.turn()
         name = self._checkpoints.save(
-            fragment.snapshot(),
+            state,
             {
                 "query": fragment.graph_json(),
                 "settings": self._settings,
-                "positions": fragment.positions(),
+                "positions": fragment.accepted(),
                 "sinks": {id: {"taken": s.taken, "next": s.next_seq} for id, s in fragment.sinks.items()},
+                "decisions": number,
             },
         )
+        fragment.turned(number, name, self._checkpoints.names())
+        self._based = True
         self._due_us = self._clock.monotonic_us() + (self._every_us or 0)
         return name
+
+    def _sync(self) -> None:
+        """Rows are about to leave: what they depend on is made durable first.
+
+        The log stands on a checkpoint: where there is none yet, one is written in its place.
+        """
+        if self._based:
+            self._fragment.sync()
+        else:
+            self._save()
 
     def _save_if_due(self, every_us: int) -> None:
         if self._clock.monotonic_us() < self._due_us:
@@ -294,7 +336,7 @@ class Run:
             self._save()
         except StateError as error:
             self._due_us = self._clock.monotonic_us() + every_us
-            warn_user(f"the checkpoint that fell due was not written: {error}", CheckpointWarning)
+            self._caution(f"the checkpoint that fell due was not written: {error}", CheckpointWarning)
 
     # The end
 
@@ -308,7 +350,8 @@ class Run:
         if self._closed:
             return
         with self._turn():
-            self._end(save=self._checkpoints is not None and not self._fragment.stopped)
+            saves = self._checkpoints is not None and not self._fragment.stopped
+            self._end(save=saves and not self._fragment.stuck)
 
     def _end(self, *, save: bool) -> None:
         try:
@@ -397,9 +440,11 @@ class Run:
 
     def _refuse_full(self) -> None:
         held, allowed = size_text(self._fragment.held_bytes()), size_text(self._memory_bytes)
+        storage = self._fragment.storage
+        why = f"; {storage.error.message}" if storage is not None and storage.error is not None else ""
         raise FullError(
-            f"{held} of output wait to be taken, allowed are {allowed}",
-            hint="take() the sinks, or start with a larger memory=",
+            f"{held} of output wait to be taken, allowed are {allowed}{why}",
+            hint="take() the sinks, or start with a larger memory= or with spill=",
             code="full.memory",
         )
 
@@ -423,10 +468,17 @@ class Run:
         for name, calls in self._callbacks.items():
             box = self._fragment.sink(name)
             if box.held_rows:
-                table = to_table(box.peek(), box.schema)
-                for call in calls:
-                    call(table)
-                box.take()
+                if self._fragment.behind:
+                    self._sync()
+                while box.held_rows:  # in pieces where some of it is on disk
+                    elements = box.peek(PIECE_BYTES if box.spilled else None)
+                    table = to_table(elements, box.schema)
+                    for call in calls:
+                        call(table)
+                    box.drop(len(elements))
+
+    def _caution(self, text: str, category: type[Warning]) -> None:
+        warn_user(text, category)
 
     def _warn(self, source: str) -> None:
         """Warn of the first late row of a source and of the first dead row."""

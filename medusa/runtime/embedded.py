@@ -7,6 +7,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,18 +15,22 @@ import pyarrow as pa
 from medusa.engine.bounded import run_bounded
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.evolve import Plan, plan
-from medusa.engine.fragment import Fragment
+from medusa.engine.logged import LoggedFragment
 from medusa.engine.tell import warn_user
 from medusa.errors import CheckpointWarning, DataError, QueryError, StateError
-from medusa.query.boxes import Apply, Graph, Source
+from medusa.query.boxes import Graph
 from medusa.query.codec import graph_from_json, refuse_unregistered
-from medusa.query.graph import check_graph, label_of, order_dependent
+from medusa.query.graph import check_graph, label_of
 from medusa.query.registry import check_functions
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.clock import SystemClock
+from medusa.runtime.decided import begin_log, go_on_with_log
 from medusa.runtime.files import FolderStore
 from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
+from medusa.runtime.intake import QueuedRun, queued_options
+from medusa.runtime.journal import FolderJournal
 from medusa.runtime.live import LiveRun, serving
+from medusa.runtime.storage import Bounds, bounds_of, bounds_of_settings
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
 from medusa.runtime.workers import ThreadWorkers
@@ -118,10 +123,14 @@ def start(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: Duration | None = "1s",
     memory: str | int = "1 GiB",
+    queue: str | int | None = None,
     on_error: str = "dead",
     threads: int = 1,
     clock: Clock | None = None,
     history: str | os.PathLike[str] | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    state_budget: str | int | None = None,
+    at_limit: str = "error",
     metrics: str | None = None,
     metrics_public: bool = False,
 ) -> LiveRun:
@@ -131,8 +140,11 @@ def start(
         checkpoint: a folder for checkpoints, which holds none yet.
         checkpoint_every: write one at the end of a push when the last is so old; None: only by
             ``run.checkpoint()`` and when the run is closed.
-        memory: output not yet taken, beyond which ``push`` raises ``FullError`` or, with several
+        memory: output not yet taken, beyond which rows go to disk (``spill=``) or else ``push`` raises ``FullError`` or, with several
             threads and unless told ``wait=False``, waits until another thread has taken some.
+        queue: rows that wait to be worked on, such as ``"64 MiB"``: ``push`` puts them there and returns,
+            waits where there is no room, and a thread of the run works them off (``flush`` waits for it);
+            docs/shedding.md. None: ``push`` does the work.
         on_error: ``dead``: leave out rows on which an expression fails, and count them; ``stop``:
             raise ``DataError`` at the push, after which the run takes nothing more.
         threads: how many work at a push: windows and joins are split by their keys. The rows, their
@@ -142,6 +154,10 @@ def start(
             are; None: that of the machine. ``md.testing.ManualClock`` stands until it is moved.
         history: a folder for the histories of connection points, which holds none yet; None: they are
             kept in memory, each within its ``keep_bytes`` or 64 MiB.
+        spill: a folder for what doesn't fit in memory while this run lasts; docs/storage.md.
+        state_budget: what all state may take in memory; None: no bound.
+        at_limit: beyond it, ``error``: ``push`` raises ``StateError``, and nothing enters, until a boundary
+            has closed windows; ``spill``: windows with keys go to disk, and only what can't raises.
         metrics: serve the figures of ``stats()`` over HTTP at ``host:port``, for Prometheus and
             ``medusa top``, until the run is closed; see docs/metrics.md. Port 0 takes a free one, which
             ``run.metrics_address`` tells.
@@ -161,14 +177,18 @@ def start(
         "on_error": on_error,
         "checkpoint_every_us": every_us,
         "history": history is not None,
+        "queue_bytes": None if queue is None else byte_count(queue, what="queue"),
     }
+    bounds = bounds_of(
+        spill, memory_bytes=settings["memory_bytes"], state_budget=state_budget, at_limit=at_limit
+    )
+    settings |= bounds.settings
     clock = clock or SystemClock()
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
-        _refuse_unlogged(graph)
     tasks = LoopTasks()
     place = place_of(history, graph)
-    fragment = Fragment(
+    fragment = LoggedFragment(
         graph,
         on_error=on_error,
         clock=clock,
@@ -176,18 +196,24 @@ def start(
         tasks=tasks,
         workers=workers,
         histories=place.segments,
+        storage=bounds.open(),
     )
 
     def close() -> None:
         tasks.close()
         _end(workers)
         place.close()
+        bounds.close()
 
     if checkpoint is None:
         place.open(fresh=True)
         run = _run(fragment, clock, settings, workers, on_close=close)
         return serving(run, metrics, public=metrics_public)
-    store = FolderStore(checkpoint)
+    try:
+        store = FolderStore(checkpoint)
+    except BaseException:
+        bounds.close()
+        raise
     try:
         checkpoints = _checkpoints(store)
         if checkpoints.names():
@@ -197,9 +223,12 @@ def start(
                 code="state.exists",
             )
         place.open(fresh=True)
-        run = _durable(fragment, clock, settings, checkpoints, store, workers, place)
+        journal = FolderJournal(checkpoint)
+        begin_log(fragment, journal, settings)
+        run = _durable(fragment, clock, settings, checkpoints, store, journal, tasks, workers, place, bounds)
         return serving(run, metrics, public=metrics_public)
     except BaseException:
+        bounds.close()
         store.close()
         raise
 
@@ -213,7 +242,11 @@ def restore(
     checkpoint: str | None = None,
     functions: Sequence[object] = (),
     threads: int = 1,
+    clock: Clock | None = None,
     history: str | os.PathLike[str] | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    state_budget: str | int | None = None,
+    at_limit: str | None = None,
     metrics: str | None = None,
     metrics_public: bool = False,
 ) -> LiveRun:
@@ -229,8 +262,11 @@ def restore(
         checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
         functions: those that the query names, so that their modules are surely imported.
         threads: as of ``start``; not necessarily as many as wrote the checkpoint.
+        clock: as of ``start``.
         history: the folder that ``start`` was given for histories, which go on where the checkpoint
             stands; another one, or none yet: they begin there, empty.
+        spill: a folder as of ``start``, the same or another: a run that had one needs one.
+        state_budget, at_limit: as of ``start``; None: as they were.
         metrics, metrics_public: as of ``start``.
 
     Raises:
@@ -244,7 +280,6 @@ def restore(
     changed = None if q is None else _graph(q)
     if changed is not None:
         refuse_unregistered(changed, "checkpoint=")
-        _refuse_unlogged(changed)
     store = FolderStore(path, create=False)
     try:
         checkpoints = _checkpoints(store)
@@ -253,25 +288,35 @@ def restore(
         graph = changed or before
         check_functions({label_of(box): box.functions for box in graph.boxes}, functions)
         _check_history(settings, history, graph)
+        bounds = bounds_of_settings(
+            settings, spill, state_budget=state_budget, at_limit=at_limit, where=store.where("")
+        )
         place = place_of(history, graph)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)
-        clock = SystemClock()
+        clock, tasks = clock or SystemClock(), LoopTasks()
         place.open(fresh=False)
         try:
-            fragment = Fragment.restore(
+            fragment = LoggedFragment.restore(
                 graph,
                 files,
                 on_error=settings["on_error"],
                 clock=clock,
                 workers=workers,
+                tasks=tasks,
                 plan=made,
                 histories=place.segments,
+                storage=bounds.open(),
             )
+            name = checkpoint or checkpoints.names()[-1]
+            journal = FolderJournal(path)
+            go_on_with_log(fragment, journal, manifest, settings, name=name, made=made, strict=strict)
         except BaseException:
+            tasks.close()
             place.close()
+            bounds.close()
             raise
-        run = _durable(fragment, clock, settings, checkpoints, store, workers, place)
+        run = _durable(fragment, clock, settings, checkpoints, store, journal, tasks, workers, place, bounds)
         return serving(run, metrics, public=metrics_public)
     except BaseException:
         store.close()
@@ -307,17 +352,23 @@ def _checkpoints(store: FolderStore) -> Checkpoints:
 
 
 def _durable(
-    fragment: Fragment,
+    fragment: LoggedFragment,
     clock: Clock,
     settings: dict[str, Any],
     checkpoints: Checkpoints,
     store: FolderStore,
+    journal: FolderJournal,
+    tasks: LoopTasks,
     workers: ThreadWorkers | None,
     place: HistoryFolder | HistoryMemory,
+    bounds: Bounds,
 ) -> LiveRun:
     def close() -> None:
+        tasks.close()
+        journal.close()
         store.close()
         place.close()
+        bounds.close()
         _end(workers)
 
     return _run(
@@ -332,18 +383,20 @@ def _durable(
 
 
 def _run(
-    fragment: Fragment,
+    fragment: LoggedFragment,
     clock: Clock,
     settings: dict[str, Any],
     workers: ThreadWorkers | None,
     **durable: Any,
 ) -> LiveRun:
-    return LiveRun(
+    queued = queued_options(settings, threads=1 if workers is None else workers.count)
+    made = LiveRun if queued is None else partial(QueuedRun, **queued)
+    return made(
         fragment,
         clock=clock,
         memory_bytes=settings["memory_bytes"],
         settings=settings,
-        turns=OneTurn() if workers is None else SharedTurns(),
+        turns=OneTurn() if workers is None and queued is None else SharedTurns(),
         state=threading.RLock(),
         **durable,
     )
@@ -367,31 +420,6 @@ def _graph(q: Query) -> Graph:
         raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
     check_graph(graph, require_sinks=True)
     return graph
-
-
-def _refuse_unlogged(graph: Graph) -> None:
-    for union, box in order_dependent(graph):
-        raise QueryError(
-            f"box {box!r} depends on the order in which union {union!r} takes its rows, which a restored"
-            " run can't repeat yet: checkpoint= is refused",
-            hint="leave checkpoint= out, or push rows merged into one source",
-            code="query.later",
-        )
-    for each in graph.boxes:
-        if isinstance(each, Source) and each.idle_us is not None:
-            raise QueryError(
-                f"{label_of(each)} has idle=, by which the clock decides what is late, and a restored run"
-                " can't repeat that yet: checkpoint= is refused",
-                hint="leave one of them out, or call run.boundary() where a source is known to be silent",
-                code="query.later",
-            )
-        if isinstance(each, Apply) and each.in_flight is not None:
-            raise QueryError(
-                f"{label_of(each)} runs an async function, whose results a restored run can't repeat yet:"
-                " checkpoint= is refused",
-                hint="leave checkpoint= out, or use an ordinary function",
-                code="query.later",
-            )
 
 
 def _read_manifest(manifest: dict[str, Any], where: str) -> tuple[Graph, dict[str, Any]]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "told", "write_all"]
+__all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "read_whole", "told", "write_all"]
 
 LOCK = "lock"
 FOLDER_MODE = 0o700
@@ -159,7 +159,7 @@ class FolderStore:
             found: dict[str, Buffer] = {}
             for file in files:
                 with told(f"{self._path}/{name}/{file}", "can't be read"):
-                    found[file] = _read_all(file, folder)
+                    found[file] = read_whole(file, folder)
             return found
         finally:
             os.close(folder)
@@ -234,7 +234,7 @@ def write_all(number: int, data: memoryview) -> None:
         data = data[os.write(number, data) :]
 
 
-def _read_all(file: str, folder: int) -> bytes:
+def read_whole(file: str, folder: int) -> bytes:
     number = os.open(file, _READ | os.O_NONBLOCK, dir_fd=folder)
     try:
         status = os.fstat(number)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from medusa.elements import END_US, Kind, Train
+from medusa.engine.answers import Part, answer_of, read_answers
 from medusa.engine.boxes.base import Operator, Stateless, show_time
 from medusa.engine.calls import Output, bury, error_text, read_output, row_of
 from medusa.engine.dead import DeadLetters
+from medusa.engine.decisions import Answer
 from medusa.engine.rows import take_array
 from medusa.engine.site import Site
 from medusa.errors import DataError, QueryError
@@ -21,16 +22,6 @@ from medusa.query.boxes import Apply, Schema
 from medusa.query.user import is_async
 
 __all__ = ["ApplyBox", "AsyncApplyBox", "make_apply"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What became of some rows of a train, counted from ``first``: output, or a dead row's error."""
-
-    first: int
-    rows: int
-    output: Output | None = None
-    error: str = ""
 
 
 class _Calls(Stateless):
@@ -55,7 +46,7 @@ class _Calls(Stateless):
             )
         return output
 
-    def _send(self, train: Train, parts: Sequence[_Part]) -> None:
+    def _send(self, train: Train, parts: Sequence[Part]) -> None:
         for part in parts:
             if part.output is None:
                 if train.kind is not Kind.STABLE:
@@ -78,17 +69,17 @@ class ApplyBox(_Calls):
     """One call for each train; a call that fails is repeated on halves, down to single rows."""
 
     def on_train(self, input: int, train: Train) -> None:
-        parts: list[_Part] = []
+        parts: list[Part] = []
         self._attempt(train.batch, 0, parts)
         self._send(train, parts)
 
-    def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[_Part]) -> None:
+    def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[Part]) -> None:
         rows = batch.num_rows
         try:
-            parts.append(_Part(first, rows, self._checked(self._function(batch), rows)))
+            parts.append(Part(first, rows, self._checked(self._function(batch), rows)))
         except Exception as error:
             if rows == 1:
-                parts.append(_Part(first, 1, error=error_text(error)))
+                parts.append(Part(first, 1, error=error_text(error)))
                 return
             half = rows // 2
             self._attempt(batch.slice(0, half), first, parts)
@@ -101,22 +92,39 @@ class AsyncApplyBox(_Calls):
     A boundary waits behind the calls before it. Nothing here knows threads: ``tasks`` runs the calls,
     and the fragment asks ``poll`` whether the first have ended.
 
+    What calls gave can be written down (``given``) and used again (``again``): then nothing is called,
+    and answers leave when ``answers`` is told.
+
     Args:
         tasks: runs coroutines.
+
+    Attributes:
+        calls: trains whose output hasn't left.
+        given: the answers that left since somebody took note of them; None: nobody does.
     """
 
     def __init__(self, spec: Apply, *, function: Any, letters: DeadLetters, tasks: Tasks) -> None:
         super().__init__(spec, function=function, letters=letters)
         self._tasks = tasks
         self._most = spec.in_flight or 1
-        self._waiting: deque[tuple[Train, Task] | int] = deque()
+        self._waiting: deque[tuple[Train, Task | None] | int] = deque()
         self.calls = 0
-        """Calls whose output hasn't left."""
+        self.given: list[tuple[Answer, ...]] | None = None
+        self._known = 0
+        self._again = False
+        self._answers: deque[tuple[Answer, ...]] = deque()
 
     def on_train(self, input: int, train: Train) -> None:
-        while self.calls >= self._most:
-            self._next()
-        self._waiting.append((train, self._tasks.start(self._attempts(train.batch))))
+        self.poll()
+        if not self._again:
+            while self.calls >= self._most:
+                self._next()
+        task = None
+        if self._known:
+            self._known -= 1
+        else:
+            task = self._tasks.start(self._attempts(train.batch))
+        self._waiting.append((train, task))
         self.calls += 1
         self.poll()
 
@@ -124,18 +132,36 @@ class AsyncApplyBox(_Calls):
         self._waiting.append(time_us)
         self.poll()
 
-    async def _attempts(self, batch: pa.RecordBatch) -> list[_Part]:
-        parts: list[_Part] = []
+    # Answers of an earlier life
+
+    def again(self, known: int) -> None:
+        """The next ``known`` trains have answers already; until the last of them nothing leaves by itself."""
+        self._known, self._again = known, True
+
+    def answer(self, answers: Sequence[tuple[Answer, ...]]) -> None:
+        """What leaves until ``answered``."""
+        self._answers.extend(answers)
+
+    def answered(self) -> bool:
+        """Whether all of that has left."""
+        return not self._answers
+
+    def go_on(self) -> None:
+        """From now on as usual."""
+        self._again = False
+
+    async def _attempts(self, batch: pa.RecordBatch) -> list[Part]:
+        parts: list[Part] = []
         await self._attempt(batch, 0, parts)
         return parts
 
-    async def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[_Part]) -> None:
+    async def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[Part]) -> None:
         rows = batch.num_rows
         try:
-            parts.append(_Part(first, rows, self._checked(await self._function(batch), rows)))
+            parts.append(Part(first, rows, self._checked(await self._function(batch), rows)))
         except Exception as error:
             if rows == 1:
-                parts.append(_Part(first, 1, error=error_text(error)))
+                parts.append(Part(first, 1, error=error_text(error)))
                 return
             half = rows // 2
             await self._attempt(batch.slice(0, half), first, parts)
@@ -146,14 +172,14 @@ class AsyncApplyBox(_Calls):
         before = len(self._waiting)
         while self._waiting:
             first = self._waiting[0]
-            if not isinstance(first, int) and not first[1].done():
+            if not isinstance(first, int) and not (self._answers if self._again else _done(first[1])):
                 break
             self._next()
         return len(self._waiting) < before
 
     def wait(self) -> None:
-        """Wait for every call, and send on what they gave."""
-        while self._waiting:
+        """Wait for every call, and send on what they gave; not those that have answers already."""
+        while self._waiting and not self._again:
             self._next()
 
     def _next(self) -> None:
@@ -163,7 +189,13 @@ class AsyncApplyBox(_Calls):
             self.advance(first)
             return
         train, task = first
-        parts = task.result()
+        if self._again:
+            parts = read_answers(self._answers.popleft(), self._schema, train.batch.num_rows)
+        else:
+            assert task is not None, "all answers have left by then"
+            parts = task.result()
+            if self.given is not None:
+                self.given.append(tuple(map(answer_of, parts)))
         self._waiting.popleft()
         self.calls -= 1
         self._send(train, parts)
@@ -180,6 +212,10 @@ class AsyncApplyBox(_Calls):
         if self.calls:
             return f"waits for {self.calls} calls; its boundary stands at {show_time(self.boundary_us)}"
         return super().waits_for(names)
+
+
+def _done(task: Task | None) -> bool:
+    return task is not None and task.done()
 
 
 def make_apply(spec: Apply, site: Site) -> Operator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,18 @@ class Judge(ABC):
     @abstractmethod
     def rest(self, now_us: int, idle_us: int) -> bool:
         """Idle partitions no longer hold back those that aren't; whether the whole source is idle."""
+
+    def resting(self, now_us: int, idle_us: int) -> tuple[int, ...]:
+        """The numbers of the partitions that ``rest`` finds idle; without partitions none."""
+        return ()
+
+    def let_go(self, parts: Sequence[int]) -> None:
+        """What ``rest`` does with partitions that it finds idle.
+
+        Raises:
+            ValueError: there is no such partition.
+        """
+        raise ValueError("a source without partitions")
 
     def holder(self) -> str:
         """The partition that holds the boundary, for people; empty without partitions."""
@@ -209,6 +222,17 @@ class PartitionJudge(Judge):
         if not len(self._active_us) or now_us < int(self._active_us.min()) + idle_us:
             return False
         return self._lateness.rest(pa.array(self._active_us), now_us - idle_us)
+
+    def resting(self, now_us: int, idle_us: int) -> tuple[int, ...]:
+        self._follow(now_us)
+        return tuple(np.flatnonzero(self._active_us <= now_us - idle_us).tolist())
+
+    def let_go(self, parts: Sequence[int]) -> None:
+        since = np.ones(len(self._lateness), np.int64)
+        if any(part >= len(since) for part in parts):
+            raise ValueError("no such partition")
+        since[list(parts)] = 0
+        self._lateness.rest(pa.array(since), 0)
 
     def holder(self) -> str:
         part = self._lateness.holder

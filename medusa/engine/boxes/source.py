@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,7 @@ class SourceBox(Operator):
             restore.
         ahead: rows too far ahead of their arrival, which went nowhere but to ``.ahead``.
         worst_late_us: how late the latest row was.
+        waiting_rows, waiting_bytes: in the input queue, as the run knew them last.
         idle: nothing has come for ``idle_us``, as ``rest`` found it last.
         finished: the end boundary has come.
     """
@@ -53,6 +55,7 @@ class SourceBox(Operator):
         self.schema = schema_to_arrow(spec.schema)
         self.accepted = 0
         self.worst_late_us = 0
+        self.waiting_rows = self.waiting_bytes = 0
         self.idle = False
         self._promised_us = int(START_US)
         self.finished = False
@@ -173,7 +176,9 @@ class SourceBox(Operator):
             batch, times = self._without_ahead(batch, times, arrival_us)
             if not batch.num_rows:
                 return
-        late_rows, worst_us, mask = self._judge.judge(batch, times, self.now.us)
+        now = self.now
+        came_us = now.us if now.entered_us is None else now.entered_us
+        late_rows, worst_us, mask = self._judge.judge(batch, times, came_us)
         if late_rows:
             self._emit_late(batch, times, pa.array(mask))
             self.late += late_rows
@@ -248,6 +253,19 @@ class SourceBox(Operator):
         self.advance(self._judge.boundary_us)
         return self.boundary_us > before
 
+    def resting(self, now_us: int) -> tuple[int, ...]:
+        """The partitions that ``rest`` would find idle; without partitions none."""
+        return () if self.spec.idle_us is None else self._judge.resting(now_us, self.spec.idle_us)
+
+    def let_go(self, parts: Sequence[int]) -> None:
+        """Do what ``rest`` did when it found these partitions idle.
+
+        Raises:
+            ValueError: there are no such partitions.
+        """
+        self._judge.let_go(parts)
+        self.advance(self._judge.boundary_us)
+
     def lift(self, time_us: int) -> None:
         """Take a boundary that a box asked for, while the source is idle; never the end."""
         assert time_us < END_US, "an idle source goes on"
@@ -288,6 +306,12 @@ class SourceBox(Operator):
 
     def state_bytes(self) -> int:
         return self._judge.state_bytes()
+
+    def queue_bytes(self) -> int:
+        return self.waiting_bytes
+
+    def queue_rows(self) -> int:
+        return self.waiting_rows
 
     def save_more(self, state: BoxState) -> None:
         state.meta["accepted"] = self.accepted

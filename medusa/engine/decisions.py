@@ -1,0 +1,173 @@
+"""Decisions: what a run decides outside its data, as entries of a log, and the bytes of a log.
+
+Rows that entered as they came, explicit boundaries, idle sources that were moved on, and what async
+functions gave: given these, in this order, a fragment does again what it did. An entry says what
+entered and what the async boxes released while the fragment ran to quiescence on it.
+
+A log is a sequence of records: length, CRC-32C of the payload, payload; a payload is a list of
+entries in MessagePack. A reader stops at the first record that isn't whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from medusa._native import crc32c
+from medusa.elements import END_US, START_US
+
+__all__ = [
+    "Answer",
+    "Batch",
+    "Entry",
+    "Lifts",
+    "Promise",
+    "Released",
+    "Rest",
+    "Results",
+    "Rows",
+    "pack",
+    "unpack",
+]
+
+RECORD_MAX = 1 << 30
+"""Bytes of a payload."""
+
+_HEAD = 8
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What became of some rows of a call of an async function.
+
+    Attributes:
+        first, rows: which rows of its train.
+        error: why the row is dead; empty where there is output.
+        output: the record batch, as an Arrow IPC message.
+        index: int64 each: the row that caused each output row, counted from ``first``; None: one by one.
+    """
+
+    first: int
+    rows: int
+    error: str = ""
+    output: bytes | None = None
+    index: bytes | None = None
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True):
+    """What an async box sent on: the answers of its oldest calls, one after the other."""
+
+    box: str
+    calls: tuple[tuple[Answer, ...], ...]
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class Rows(_Entry, frozen=True, tag=1):
+    """Rows of a source entered, up to number ``stop`` of its rows; as one train, where a run needs that."""
+
+    source: str
+    stop: int
+    arrival_us: int | None = None
+    released: tuple[Released, ...] = ()
+
+
+class Promise(_Entry, frozen=True, tag=2):
+    """An explicit boundary of a source, after so many of its rows."""
+
+    source: str
+    at: int
+    time_us: int
+    released: tuple[Released, ...] = ()
+
+
+class Lifts(_Entry, frozen=True, tag=3):
+    """Idle sources, each after so many rows, took boundaries (the last number) for which boxes asked."""
+
+    sources: tuple[tuple[str, int, int], ...]
+    released: tuple[Released, ...] = ()
+
+
+class Rest(_Entry, frozen=True, tag=4):
+    """Idle partitions of a source, by their numbers, let go of the others after so many rows."""
+
+    source: str
+    at: int
+    parts: tuple[int, ...]
+    released: tuple[Released, ...] = ()
+
+
+class Results(_Entry, frozen=True, tag=5):
+    """Nothing entered; async boxes sent on what had ended by then."""
+
+    released: tuple[Released, ...]
+
+
+Entry = Rows | Promise | Lifts | Rest | Results
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of a record.
+
+    Attributes:
+        carried: the entries stand in an earlier log too: they count where reading begins with this one.
+    """
+
+    carried: bool
+    entries: tuple[Entry, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Batch)
+
+
+def pack(entries: Sequence[Entry], *, carried: bool = False) -> bytes:
+    """Entries as one record."""
+    payload = _encoder.encode(Batch(carried, tuple(entries)))
+    return len(payload).to_bytes(4, "little") + crc32c(payload).to_bytes(4, "little") + payload
+
+
+def unpack(data: bytes | bytearray | memoryview) -> tuple[list[Batch], int]:
+    """The whole records of a log, and the bytes that they take: what is beyond is no record."""
+    view = memoryview(data).cast("B")
+    found: list[Batch] = []
+    at = 0
+    for batch, end in _records(view):
+        found.append(batch)
+        at = end
+    return found, at
+
+
+def _records(view: memoryview) -> Iterator[tuple[Batch, int]]:
+    at = 0
+    while at + _HEAD <= len(view):
+        size = int.from_bytes(view[at : at + 4], "little")
+        start, end = at + _HEAD, at + _HEAD + size
+        if not 0 < size <= RECORD_MAX or end > len(view):
+            return
+        payload = view[start:end]
+        if crc32c(payload) != int.from_bytes(view[at + 4 : start], "little"):
+            return
+        try:
+            batch = _decoder.decode(payload)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        if not all(map(_possible, batch.entries)):
+            return
+        yield batch, end
+        at = end
+
+
+def _possible(entry: Entry) -> bool:
+    """Whether the numbers of an entry can be; names are looked at where they are used."""
+    if isinstance(entry, Rows):
+        return entry.stop > 0
+    if isinstance(entry, Promise):
+        return entry.at >= 0 and START_US < entry.time_us <= END_US
+    if isinstance(entry, Lifts):
+        return all(at >= 0 and START_US < time_us < END_US for _, at, time_us in entry.sources)
+    if isinstance(entry, Rest):
+        return entry.at >= 0 and all(part >= 0 for part in entry.parts)
+    return bool(entry.released)
