@@ -87,6 +87,11 @@ class Segment:
     def bytes(self) -> int:
         return self.rows_bytes + self.index_bytes
 
+    @property
+    def is_damaged(self) -> bool:
+        """Some of its index is: nothing is added to it any more."""
+        return any(entry.sum is None for entry in self.entries)
+
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
         self.rows_bytes = entry.start + entry.length
@@ -138,6 +143,7 @@ class History:
         self._waiting_rows = self._waiting_bytes = 0
         self._waiting_us = int(START_US)
         self._dirty = False
+        self._damaged: Segment | None = None
         self.broken = False
 
     def take_over(self, segments: list[Segment], next_seq: int, most_us: int) -> None:
@@ -145,6 +151,7 @@ class History:
         self.segments = segments
         self.next_seq = self.durable_seq = next_seq
         self.most_us = most_us
+        self._damaged = segments[-1] if segments and segments[-1].is_damaged else None
         self._bytes = sum(segment.bytes for segment in segments)
 
     # What is asked about it
@@ -288,13 +295,13 @@ class History:
     def _is_full(self, segment: Segment) -> bool:
         if segment.end == segment.first:
             return False
-        if segment.rows_bytes >= self._segment_bytes:
+        if segment.rows_bytes >= self._segment_bytes or self._damaged is segment:
             return True
-        if self._keep_us is None:
-            return False
-        return self._boundary_us - max(segment.entries[0].boundary_us, segment.entries[0].least_us) > max(
-            1, self._keep_us // PARTS
-        )
+        return self._spans_a_part(max(segment.entries[0].boundary_us, segment.entries[0].least_us))
+
+    def _spans_a_part(self, since_us: int) -> bool:
+        """Whether so much time has passed since that rows should become a unit that can be trimmed."""
+        return self._keep_us is not None and self._boundary_us - since_us > max(1, self._keep_us // PARTS)
 
     def trim(self, boundary_us: int) -> None:
         """Forget whole segments that are too old, or too many.
@@ -304,6 +311,9 @@ class History:
         """
         if boundary_us < END_US:
             self._boundary_us = max(self._boundary_us, boundary_us)
+        if self._waiting and self._spans_a_part(self._waiting_us):
+            self.write()  # which comes back here
+            return
         while self.segments and self._may_go(self.segments[0]):
             gone = self.segments[0]
             self.port.remove(gone.first)

@@ -28,9 +28,9 @@ def open_history(history: History, next_seq: int, most_us: int) -> None:
 
     Raises:
         StateError: rows before ``next_seq`` are missing, the files are of other columns or of a later
-            version, or can't be read or cut.
+            version, or can't be read: nothing was changed. Or they can't be cut.
     """
-    segments = _segments(history, repair=True)
+    segments = _segments(history)
     end = segments[-1].end if segments else next_seq
     if end < next_seq:
         raise StateError(
@@ -39,6 +39,8 @@ def open_history(history: History, next_seq: int, most_us: int) -> None:
             hint="give history= another folder: it begins at the checkpoint",
             code="state.history",
         )
+    for first in history.port.names()[len(segments) :]:  # nothing but a torn head
+        history.port.remove(first)
     if segments and segments[0].first > next_seq:
         _remove(history, segments)
     kept = _go_back(history, segments, next_seq)
@@ -55,24 +57,23 @@ def read_history(history: History) -> None:
     """Take over the segments there are, for reading only: nothing is changed.
 
     Raises:
-        StateError: they are of other columns or of a later version, or can't be read.
+        StateError: they are of other columns or of a later version, or can't be read. Damage is told when
+            rows are read.
     """
-    segments = [each for each in _segments(history, repair=False) if each.entries]
+    segments = [each for each in _segments(history) if each.entries]
     last = segments[-1].entries[-1] if segments else None
     most_us = int(START_US) if last is None else max(last.before_us, last.most_us)
     history.take_over(segments, last.end if last else 0, most_us)
 
 
-def _segments(history: History, *, repair: bool) -> list[Segment]:
+def _segments(history: History) -> list[Segment]:
+    """Of all segments what is whole; not the last one if nothing of it is."""
     names = history.port.names()
     made: list[Segment] = []
     for place, first in enumerate(names):
         following = names[place + 1] if place + 1 < len(names) else None
-        segment = _segment(history, first, following, repair=repair)
-        if segment is None:  # nothing but a torn head
-            if repair:
-                history.port.remove(first)
-        else:
+        segment = _segment(history, first, following)
+        if segment is not None:
             made.append(segment)
     for before, after in pairwise(made):
         if before.end != after.first:
@@ -85,7 +86,7 @@ def _segments(history: History, *, repair: bool) -> list[Segment]:
     return made
 
 
-def _segment(history: History, first: int, following: int | None, *, repair: bool) -> Segment | None:
+def _segment(history: History, first: int, following: int | None) -> Segment | None:
     port = history.port
     index = memoryview(port.index(first)).cast("B")
     ours = memoryview(head(history.full_schema)[0])
@@ -97,7 +98,9 @@ def _segment(history: History, first: int, following: int | None, *, repair: boo
     if start is None:
         if following is None:
             return None
-        raise StateError(f"{port.where(first, 'index')}: its head is damaged", code="state.corrupt")
+        segment = Segment(first, 0)
+        segment.add(_damaged(segment, following, 0))
+        return segment
     if bytes(memoryview(beginning).cast("B")[:start]) != bytes(ours):
         raise StateError(
             f"{port.where(first)}: holds other columns than the stream has",
@@ -113,8 +116,6 @@ def _segment(history: History, first: int, following: int | None, *, repair: boo
         if entry is None or not _follows(segment, entry) or not _whole(history, segment, entry):
             break
         segment.add(entry)
-    if repair:
-        port.cut(first, segment.rows_bytes, segment.index_bytes)
     return segment
 
 
@@ -181,6 +182,8 @@ def _go_back(history: History, segments: list[Segment], next_seq: int) -> tuple[
     if not segments:
         return None
     last = segments[-1]
+    if last.is_damaged and last.end == next_seq:
+        return None
     kept = [entry for entry in last.entries if entry.first < next_seq]
     cut = kept.pop() if kept and kept[-1].end > next_seq else None
     train = None if cut is None else history.load(last, cut)

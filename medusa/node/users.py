@@ -1,11 +1,11 @@
-"""What the boxes of users' functions and tables ask of the places where they stand."""
+"""What the boxes of users' functions, tables and connection points ask of the places where they stand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Apply, Graph, Lookup, Table
+from medusa.query.boxes import Apply, ConnectionPoint, Graph, Lookup, Table
 from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of
 
@@ -16,8 +16,8 @@ def check_users(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
     """Whether these boxes may stand where they do.
 
     Raises:
-        QueryError: a function that isn't registered, an async one, or a table that isn't on one node
-            together with its look-ups.
+        QueryError: a function that isn't registered, an async one, a connection point, or a table that
+            isn't on one node together with its look-ups.
     """
     refuse_unregistered(graph, "deploying")
     tables = {box.id: box for box in graph.boxes if isinstance(box, Table)}
@@ -26,6 +26,12 @@ def check_users(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
             raise QueryError(
                 f"{label_of(box)} runs an async function, whose results a restarted node can't repeat yet",
                 hint="use an ordinary function, or run it embedded",
+                code="query.later",
+            )
+        if isinstance(box, ConnectionPoint):
+            raise QueryError(
+                f"{label_of(box)} keeps history, which nodes don't yet",
+                hint="leave it out, or run the query embedded",
                 code="query.later",
             )
         if isinstance(box, Table) and len(homes[box.id]) > 1:

@@ -86,6 +86,12 @@ def filtered(t: Translation, box: b.Filter, port: str) -> str:
     return f"SELECT * FROM {t.stream(box.inputs[0])} WHERE {expression(box.predicate)}"
 
 
+@rule(b.ConnectionPoint)
+def passed(t: Translation, box: b.ConnectionPoint, port: str) -> str:
+    none(port)
+    return f"SELECT * FROM {t.stream(box.inputs[0])}"
+
+
 @rule(b.SemanticDrop)
 def dropped(t: Translation, box: b.SemanticDrop, port: str) -> str:
     known = "IS TRUE" if port == "dropped" else "IS NOT TRUE"

@@ -68,6 +68,7 @@ BUILDS: dict[str, Build] = {
     "running": lambda q, a, b: a.group_by("k").running(
         c=md.count(), t="sum(v)", before=md.lag("s"), expire=30, name="x"
     ),
+    "connection_point": lambda q, a, b: q.connection_point("x", a, keep=30, keep_bytes="64 KiB"),
     "top": lambda q, a, b: a.window(10).group_by("k").top(2, by="v", name="x"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from medusa.query.boxes import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
+from medusa.query.boxes import ConnectionPoint, Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
 from tests.oracle import query as q
 
 
@@ -82,5 +82,6 @@ q.OUTCOMES.update(
         RandomDrop: dropped_by_number,
         WindowDrop: dropped_by_window,
         Distinct: distinct,
+        ConnectionPoint: lambda box, rows: rows,
     }
 )

@@ -119,6 +119,8 @@ def calls(q: Query) -> Iterator[tuple[str, Call, dict[str, Any]]]:
     yield "sink", q.sink, {"name": "out", "stream": s, "qos": md.QoS(value=("vid", [(0, 1), (9, 0)]))}
     graphs = {"latency": [(0, 1), ("5s", 0)], "loss": [(0, 0), (100, 1)], "value": ("vid", [(0, 1), (9, 0)])}
     yield "QoS", md.QoS, graphs
+    keep = {"name": "recent", "stream": s, "keep": "1h", "keep_bytes": "1 MiB"}
+    yield "connection_point", q.connection_point, keep
     yield "stream", q.stream, {"name": "cars"}
     yield "from_json", md.Query.from_json, {"text": md.Query("q").to_json()}
     yield "from_msgpack", md.Query.from_msgpack, {"data": md.Query("q").to_msgpack()}
