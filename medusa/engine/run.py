@@ -329,13 +329,15 @@ class Run:
         else:
             self._save()
 
-    def _save_if_due(self, every_us: int) -> None:
-        if self._clock.monotonic_us() < self._due_us:
-            return
+    def _save_if_due(self) -> None:
+        if self._clock.monotonic_us() >= self._due_us:
+            self._save_or_warn()
+
+    def _save_or_warn(self) -> None:
         try:
             self._save()
         except StateError as error:
-            self._due_us = self._clock.monotonic_us() + every_us
+            self._due_us = self._clock.monotonic_us() + (self._every_us or 0)
             self._caution(f"the checkpoint that fell due was not written: {error}", CheckpointWarning)
 
     # The end
@@ -462,7 +464,7 @@ class Run:
         if self._callbacks:
             self._tell()
         if self._every_us is not None and self._checkpoints is not None:
-            self._save_if_due(self._every_us)
+            self._save_if_due()
 
     def _tell(self) -> None:
         for name, calls in self._callbacks.items():

@@ -20,7 +20,7 @@ from medusa.engine.tell import warn_user
 from medusa.errors import CheckpointWarning, DataError, QueryError, StateError
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_from_json, refuse_unregistered
-from medusa.query.graph import check_graph, label_of
+from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.clock import SystemClock
@@ -29,7 +29,7 @@ from medusa.runtime.files import FolderStore
 from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
 from medusa.runtime.intake import QueuedRun, queued_options
 from medusa.runtime.journal import FolderJournal
-from medusa.runtime.live import LiveRun, serving
+from medusa.runtime.live import LiveRun, graph_of, serving
 from medusa.runtime.storage import Bounds, bounds_of, bounds_of_settings
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
@@ -104,7 +104,7 @@ def collect(q: Query, /, *, threads: Any = 1, **tables: Any) -> Collected:
         QueryError: the query has no source or no sink.
         DataError: rows for an unknown source or none for a known one, or rows that don't fit.
     """
-    graph = _graph(q)
+    graph = graph_of(q)
     if "threads" in q.sources:
         tables["threads"], threads = threads, 1
     workers = _workers(threads)
@@ -167,7 +167,7 @@ def start(
         QueryError: the query can't run so.
         StateError: a folder can't be used, or holds checkpoints or history already.
     """
-    graph = _graph(q)
+    graph = graph_of(q)
     workers = _workers(threads)
     every_us = None
     if checkpoint_every is not None:
@@ -277,7 +277,7 @@ def restore(
             a history that lacks rows before the checkpoint.
     """
     workers = _workers(threads)
-    changed = None if q is None else _graph(q)
+    changed = None if q is None else graph_of(q)
     if changed is not None:
         refuse_unregistered(changed, "checkpoint=")
     store = FolderStore(path, create=False)
@@ -412,14 +412,6 @@ def _workers(threads: Any) -> ThreadWorkers | None:
 def _end(workers: ThreadWorkers | None) -> None:
     if workers is not None:
         workers.close()
-
-
-def _graph(q: Query) -> Graph:
-    graph = getattr(q, "graph", None)
-    if not isinstance(graph, Graph):
-        raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
-    check_graph(graph, require_sinks=True)
-    return graph
 
 
 def _read_manifest(manifest: dict[str, Any], where: str) -> tuple[Graph, dict[str, Any]]:

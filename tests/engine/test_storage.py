@@ -16,7 +16,7 @@ from medusa.elements import Boundary, Kind, Train
 from medusa.engine.boxes import sink_spill, window_spill, window_spill_part
 from medusa.engine.delta import read_table
 from medusa.engine.fragment import Fragment
-from tests.engine.queries import ARROW, batch_of, inputs, queries
+from tests.engine.queries import batch_of, inputs, queries
 from tests.engine.spilling import MemorySpill, storage_of
 from tests.engine.test_threads import bits
 from tests.oracle.query import Promise
@@ -24,7 +24,7 @@ from tests.oracle.query import Promise
 
 @pytest.fixture(autouse=True)
 def _little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_spill, "PARTS", 5)
+    monkeypatch.setattr(window_spill, "PARTS_MAX", 5)
     monkeypatch.setattr(window_spill, "GATHERED_ROWS", 4)
     monkeypatch.setattr(window_spill, "CHUNK_BYTES_MIN", 100)
     monkeypatch.setattr(window_spill_part, "WAITING_BYTES_MIN", 150)
@@ -67,9 +67,7 @@ class Feeder:
                     assert train.first_seq == seq
                     seq += len(train)
             columns = [
-                train.batch
-                if train.times is None
-                else train.batch.append_column("@time", train.times)
+                train.batch if train.times is None else train.batch.append_column("@time", train.times)
                 for train in trains
             ]
             found[sink] = bits(pa.Table.from_batches(columns)) if columns else []
@@ -93,7 +91,7 @@ def test_a_tiny_budget_changes_nothing(data: st.DataObject) -> None:
     q = data.draw(queries(unions=False))
     events = data.draw(inputs(list(q.sources)))
     cuts = data.draw(st.sampled_from([[], [1], [2, 3, 7], [5]]))
-    budgets = st.sampled_from([0, 6_000, 20_000, None])
+    budgets = st.sampled_from([0, 1 << 18, 1 << 20, None])
     reload_at = data.draw(st.integers(-1, len(events)))
     often = data.draw(st.booleans())
     plain, spilling = Feeder(q, None), Feeder(q, data.draw(budgets), data.draw(st.sampled_from([0, 300])))

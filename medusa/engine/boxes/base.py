@@ -25,7 +25,11 @@ Queue = list[tuple[int, Element]]
 
 @dataclass(slots=True)
 class BoxState:
-    """Everything a box holds: small numbers as JSON, rows as Arrow; ``streams``: tables too large for memory."""
+    """Everything a box holds: small numbers as JSON, rows as Arrow.
+
+    Attributes:
+        streams: tables that needn't fit in memory.
+    """
 
     meta: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
@@ -91,6 +95,10 @@ class Operator(ABC):
     def connect(self, port: str, queue: Queue, input: int) -> None:
         """Send what leaves by ``port`` to an input of another box too, by its queue."""
         self._ports.setdefault(port, []).append((queue, input))
+
+    def disconnect(self) -> None:
+        """Send nothing anywhere any more."""
+        self._ports.clear()
 
     def emit(self, element: Element, port: str = "") -> None:
         for queue, input in self._ports.get(port, ()):

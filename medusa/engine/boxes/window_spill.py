@@ -26,10 +26,13 @@ from medusa.engine.spool import SpoolFile, Streamed
 from medusa.engine.storage import Room
 from medusa.errors import StateError
 
-__all__ = ["PARTS", "SpillWindow"]
+__all__ = ["PARTS_MAX", "SpillWindow"]
 
-PARTS = 64
-"""Into so many parts the groups are split: one of them at a time must fit in memory."""
+PARTS_MAX = 64
+"""Into so many parts the groups are split, at most: one of them at a time must fit in memory."""
+
+PART_BYTES_MIN = 1 << 18
+"""Of the budget for each part: a window that is empty takes 80 KiB."""
 
 GATHERED_ROWS = 4096
 """Rows that wait to be split together while a part is cold: each split looks at every part."""
@@ -62,11 +65,12 @@ class SpillWindow:
         spool, budget_bytes = room.spool, room.budget_bytes
         self._spool = spool
         self._failed_write = room.failed_write
-        self._chunk_bytes = min(max(budget_bytes // (4 * PARTS), CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
+        parts = min(max(budget_bytes // PART_BYTES_MIN, 4), PARTS_MAX)
+        self._chunk_bytes = min(max(budget_bytes // (4 * parts), CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
         self._output_bytes_max = budget_bytes // 8
         self._load_bytes_max = budget_bytes // 2
-        self._parts = [Part(spool, make, input, self._chunk_bytes) for _ in range(PARTS)]
-        self._split = Split(keys=keys, parts=PARTS)
+        self._parts = [Part(spool, make, input, self._chunk_bytes) for _ in range(parts)]
+        self._split = Split(keys=keys, parts=parts)
         self._watch = make()  # never takes a row: it knows which window closes next
         self._size_us, self._advance_us = size_us, advance_us
         self._taken = 0
@@ -100,16 +104,17 @@ class SpillWindow:
         try:
             split_rows(split, rows, None)
             for place, part in enumerate(self._parts):
-                if part.window is not None:
-                    part.window.add_part(split, place)
-                else:
+                if part.cold:
                     batch, numbers = split.take(place, self._taken)
                     part.wait(pa.record_batch(batch), pa.array(numbers))
+                else:
+                    window = part.window or part.open(self._watch.position()[0], self._taken)
+                    window.add_part(split, place)
         finally:
             split.end()
         self._taken += rows.num_rows
         for part in self._parts:
-            if part.window is None and part.buffer_bytes > self._chunk_bytes:
+            if part.buffer_bytes > self._chunk_bytes:
                 self._try(part.flush)
                 if part.waits_too_much:
                     part.load(self._taken)
@@ -129,7 +134,7 @@ class SpillWindow:
     @property
     def cold(self) -> int:
         """Parts on disk."""
-        return sum(part.window is None for part in self._parts)
+        return sum(part.cold for part in self._parts)
 
     def nbytes(self) -> int:
         """In memory."""
@@ -174,19 +179,18 @@ class SpillWindow:
         return merge_runs(runs, (1, self._width), self._width)
 
     def _close_part(self, part: Part, boundary_us: int) -> list[pa.RecordBatch]:
-        was_cold = part.window is None
-        if was_cold and boundary_us < self._first_end_us(part):
+        was_cold = part.cold
+        if (part.window is None and not was_cold) or (was_cold and boundary_us < self._first_end_us(part)):
             return []
         window = part.load(self._taken)
         made = [piece for batch in window.close(boundary_us) for piece in cut_batch(batch, self._chunk_bytes)]
         failed = window.failed()
         if failed is not None:
             self._failed.append(failed)
-        if was_cold:
-            if window.rows_open():
-                self._try(part.evict)
-            else:
-                part.clear(self._taken, boundary_us)
+        if not window.rows_open():
+            part.clear()
+        elif was_cold:
+            self._try(part.evict)
         return made
 
     def _first_end_us(self, part: Part) -> int:
@@ -225,7 +229,7 @@ class SpillWindow:
         for part in self._parts:
             if part.window is not None:
                 starts.append(part.window.oldest_open_us())
-            elif part.oldest_us is not None or part.least_us is not None:
+            elif part.cold:
                 starts.append(self._first_end_us(part) - self._size_us)
         return min((start for start in starts if start is not None), default=None)
 

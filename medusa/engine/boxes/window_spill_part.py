@@ -21,10 +21,10 @@ WAITING_TIMES = 2
 
 
 class Part:
-    """Groups of some keys: hot (``window``) or cold.
+    """Groups of some keys: hot (``window``), cold, or empty, which is how it begins.
 
     Attributes:
-        window: None: cold.
+        window: None: cold or empty.
         state: the rows of a cold part's state; None: it has none.
         oldest_us: of a cold part's state, the start of its oldest open window with rows; None: no rows.
         least_us: the least time of the rows beside it; None: there are none.
@@ -35,11 +35,11 @@ class Part:
         self._make = make
         self._input = input
         self._chunk_bytes = chunk_bytes
-        self.window: Window | None = make()
+        self.window: Window | None = None
         self.state: SpoolFile | None = None
         self.oldest_us: int | None = None
         self.least_us: int | None = None
-        self._position = self.window.position()
+        self._position = (0, 0)
         self._rows = 0
         self._buffer: list[pa.RecordBatch] = []
         self.buffer_bytes = 0
@@ -52,6 +52,11 @@ class Part:
     def rows_open(self) -> int:
         return self._rows if self.window is None else self.window.rows_open()
 
+    @property
+    def cold(self) -> bool:
+        """It holds rows, and not in memory."""
+        return self.window is None and (self.state is not None or self.least_us is not None)
+
     # Cold
 
     def evict(self) -> None:
@@ -62,6 +67,9 @@ class Part:
         """
         window = self.window
         if window is None:
+            return
+        if not window.rows_open():
+            self.clear()
             return
         rows = pa.record_batch(window.state())
         self.state = None
@@ -145,10 +153,16 @@ class Part:
         self.oldest_us = self.least_us = None
         self._rows = 0
 
-    def clear(self, taken: int, boundary_us: int) -> None:
-        """Be hot and hold nothing: the memory of what was held is given back."""
+    def open(self, boundary_us: int, taken: int) -> Window:
+        """Of an empty part: be hot."""
         self.window = self._make()
-        self.window.load(pa.record_batch(self.window.state()), boundary_us, taken)
+        schema = pa.record_batch(self.window.state()).schema
+        self.window.load(empty_batch(schema), boundary_us, taken)
+        return self.window
+
+    def clear(self) -> None:
+        """Of a hot part that holds no rows: be empty."""
+        self.window = None
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
