@@ -80,6 +80,7 @@ def compile_graph(
     letters: DeadLetters,
     *,
     sink_times: bool,
+    running: Mapping[str, Operator] | None = None,
     functions: Mapping[str, object] | None = None,
     tasks: Tasks | None = None,
     workers: Workers | None = None,
@@ -90,6 +91,7 @@ def compile_graph(
 
     Args:
         sink_times: trains at sinks carry their times.
+        running: boxes that there are already, by id; they are used as they are.
         functions: of users, by box, where they aren't registered.
         tasks: runs async functions.
         workers: run copies of boxes over disjoint keys.
@@ -97,8 +99,11 @@ def compile_graph(
         storage: bounds of memory, and where to spill.
     """
     timed = readers_of_time(checked, sink_times=sink_times)
+    running = running or {}
     boxes = [
-        MAKERS[type(box)](
+        running[box.id]
+        if box.id in running
+        else MAKERS[type(box)](
             box,
             Site(
                 inputs=[checked.shapes[arc] for arc in box.inputs],

@@ -57,6 +57,10 @@ class DeadLetters:
         """Send every failed row of a box on, too."""
         self._taps[box] = send
 
+    def untap(self) -> None:
+        """Send them nowhere any more."""
+        self._taps.clear()
+
     def room(self, box: str) -> int:
         """How many more rows of this box are wanted."""
         if box in self._taps:

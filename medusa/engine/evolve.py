@@ -16,7 +16,7 @@ from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.signature import differences, signatures
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Plan", "catch_up", "plan"]
+__all__ = ["Plan", "catch_up", "check_promised", "check_reset", "plan", "promise_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def plan(
     """
     index = read_index(files)
     now, old = check_graph(graph), check_graph(before)
-    _check_reset(now, reset)
+    check_reset(now, reset)
     if index.graph and index.graph != graph_checksum(raw):
         raise StateError("fragment.json: the state belongs to another query", code="state.graph")
     was = box_sums(old) if index.graph else {id: entry.sum for id, entry in index.boxes.items()}
@@ -81,7 +81,8 @@ def plan(
     return Plan(tuple(kept), tuple(fresh), tuple(dropped))
 
 
-def _check_reset(now: CheckedGraph, reset: Collection[str]) -> None:
+def check_reset(now: CheckedGraph, reset: Collection[str]) -> None:
+    """Raises: QueryError: ``reset`` names a box that isn't there."""
     for id in reset:
         if id not in now.boxes:
             raise QueryError(
@@ -106,17 +107,31 @@ def catch_up(graph: Graph, boxes: Mapping[str, Operator], fresh: Collection[str]
     spec = next(box for box in graph.boxes if box.id == id)
     for number, arc in enumerate(spec.inputs):
         above, box = boxes[arc.box], boxes[id]
-        if arc.port in above.boundary_ports:
-            time_us = above.boundary_us
-        else:
-            time_us = int(END_US) if above.boundary_us >= END_US else int(START_US)
-        promised_us = box.inputs_us[number]
-        # A table without updates has no inputs: its look-ups know that it says nothing.
-        if id not in fresh and promised_us > time_us and above.inputs_us:
-            raise StateError(
-                f"{label_of(spec)} was promised that nothing before {show_time(promised_us)} comes any more;"
-                f" its input {arc.box!r} can promise {show_time(time_us)} only",
-                hint=f"begin it empty too: reset=[{id!r}]",
-                code="state.boundary",
-            )
+        time_us = promise_of(above, arc.port)
+        if id not in fresh:
+            check_promised(spec, box, number, above, time_us)
         box.receive(number, Boundary(time_us))
+
+
+def promise_of(box: Operator, port: str) -> int:
+    """What a box has promised by one of its ports so far."""
+    if port in box.boundary_ports:
+        return box.boundary_us
+    return int(END_US) if box.boundary_us >= END_US else int(START_US)
+
+
+def check_promised(spec: Box, box: Operator, number: int, above: Operator, time_us: int) -> None:
+    """See that an input of a box with state can promise as much as was promised to it.
+
+    Raises:
+        StateError: it can't.
+    """
+    promised_us = box.inputs_us[number]
+    # A table without updates has no inputs: its look-ups know that it says nothing.
+    if promised_us > time_us and above.inputs_us:
+        raise StateError(
+            f"{label_of(spec)} was promised that nothing before {show_time(promised_us)} comes any more;"
+            f" its input {above.id!r} can promise {show_time(time_us)} only",
+            hint=f"begin it empty too: reset=[{spec.id!r}]",
+            code="state.boundary",
+        )
