@@ -28,7 +28,7 @@ class Measured:
         self._runs = [0] * count
         self._busy_us = [0.0] * count
         self._rows = [0.0] * count
-        self._seen = [0] * count
+        self._seen = [(box.rows_in, box.rows_out) for box in boxes]
         self._in = [0.0] * count
         self._out = [0.0] * count
         self._counts = [(box.rows_in, box.rows_out) for box in boxes]
@@ -41,9 +41,12 @@ class Measured:
             took_us: how long it ran.
             passed_us: how long its elements took from coming before it, on average.
         """
-        rows, self._seen[place] = self._boxes[place].rows_in - self._seen[place], self._boxes[place].rows_in
+        box, (rows_in, rows_out) = self._boxes[place], self._seen[place]
+        rows, self._seen[place] = box.rows_in - rows_in, (box.rows_in, box.rows_out)
         self._busy_us[place] = self._busy_us[place] * KEPT + took_us
         self._rows[place] = self._rows[place] * KEPT + rows
+        if not rows and box.rows_out == rows_out:
+            return  # boundaries alone, of which nothing came, are no measure of what rows take
         kept = KEPT if self._runs[place] else 0.0
         self._runs[place] += 1
         self.running_us[place] = self.running_us[place] * kept + took_us * (1 - kept)

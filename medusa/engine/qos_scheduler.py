@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from medusa.elements import Element, Train
 from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.measured import Measured
-from medusa.engine.qos import NOTHING, Utility, infer
+from medusa.engine.qos import NOTHING, Utility, infer, latency_graphs
 from medusa.ports import Clock
+from medusa.query.boxes import Graph
 
-__all__ = ["OutputScheduler", "QosScheduler", "RoundRobinScheduler"]
+__all__ = ["OutputScheduler", "QosScheduler", "RoundRobinScheduler", "by_utility"]
 
 STEP_US = 5_000
 """A step takes as many whole trains as are thought to take so long: what is more urgent waits no longer
 than that, unless one train takes it, and choosing costs little beside it."""
 
 ELEMENTS_MAX = 256
-"""Of a step; boundaries cost nearly nothing, but not nothing."""
+"""Of a step, but for the boundaries behind its last train."""
 
 SKIPS_MAX = 32
 """An output with work that has been passed over so often is next: 3 % of the steps, so nothing starves."""
@@ -153,14 +154,14 @@ class OutputScheduler(ABC):
     def _whole(self, place: int, output: int) -> int:
         """How many elements that wait before a box make a step."""
         each_us = self._measured.cost_us(place, self._readers, self._above[output])
-        took_us, count = 0.0, 0
-        for _, element in self._queues[place]:
-            count += 1
-            took_us += each_us * len(element) if isinstance(element, Train) else 0.0
-            # What it takes is not known before the first train has run.
-            if count >= ELEMENTS_MAX or took_us >= STEP_US or (not each_us and isinstance(element, Train)):
-                break
-        return count
+        took_us = 0.0
+        for count, (_, element) in enumerate(self._queues[place]):
+            if isinstance(element, Train):
+                # What a row takes is not known before the first train has run.
+                if count and (took_us >= STEP_US or count >= ELEMENTS_MAX or not each_us):
+                    return count
+                took_us += each_us * len(element)
+        return len(self._queues[place])
 
     def _run(self, place: int, count: int) -> None:
         box, now = self._boxes[place], self._now
@@ -272,6 +273,12 @@ class QosScheduler(OutputScheduler):
         step = -(-len(entered) // SAMPLES)
         ages = now_us - np.array(entered[::step], np.float64)
         return float(np.mean(graph.falls(ages, within_us))), graph.slack(float(ages.max()))
+
+
+def by_utility(graph: Graph, clock: Clock) -> Callable[[Sequence[Operator], Now], OutputScheduler]:
+    """The ``scheduler`` of a fragment of this graph, by the latency graphs of its sinks."""
+    outputs = latency_graphs(graph)
+    return lambda boxes, now: QosScheduler(boxes, clock, now, outputs)
 
 
 def _above(readers: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
