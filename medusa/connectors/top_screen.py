@@ -128,7 +128,9 @@ def _lag(box: Box) -> str:
         return "ended"
     if box.lag_us is None:
         return "-"
-    return duration_text(round(box.lag_us, -3 if box.lag_us < 1_000_000 else -5))
+    steps = ((1_000_000, 1_000), (60_000_000, 100_000), (3_600_000_000, 1_000_000))
+    step = next((step for below, step in steps if box.lag_us < below), 60_000_000)
+    return duration_text(box.lag_us // step * step)
 
 
 def _number(value: float | None) -> str:

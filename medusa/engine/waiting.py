@@ -10,7 +10,7 @@ from medusa.engine.boxes.source import SourceBox
 from medusa.query.boxes import Box, Graph, Input
 from medusa.units import duration_text
 
-__all__ = ["explain_boxes"]
+__all__ = ["arc_name", "explain_boxes", "held_by"]
 
 
 def explain_boxes(graph: Graph, boxes: Mapping[str, Operator], now_us: int | None = None) -> str:
@@ -23,7 +23,7 @@ def explain_boxes(graph: Graph, boxes: Mapping[str, Operator], now_us: int | Non
     lines = [f"query {graph.name}"]
     for spec in graph.boxes:
         box = boxes[spec.id]
-        names = [_arc_name(arc) for arc in spec.inputs]
+        names = [arc_name(arc) for arc in spec.inputs]
         origin = f" from {', '.join(names)}" if names else ""
         text = box.waits_for(names)
         told = "holds its boundary at" in text  # by which input, the box says itself
@@ -48,13 +48,13 @@ def _cause(
         holder = box.holder()
         found = [f"{holder} holds it"] if holder and box.boundary_us < END_US else []
         return found + [f"unmoved for {text}" for text in _since(box, now_us)]
-    held = _held_by(spec, box)
+    held = held_by(spec, box)
     if held is None:
         return []
     above = boxes[held.box]
-    found = [] if told else [f"held back by {_arc_name(held)} at {show_time(above.boundary_us)}"]
+    found = [] if told else [f"held back by {arc_name(held)} at {show_time(above.boundary_us)}"]
     found += [f"unmoved for {since}" for since in _since(above, now_us)]
-    while (further := _held_by(specs[held.box], boxes[held.box])) is not None:
+    while (further := held_by(specs[held.box], boxes[held.box])) is not None:
         held = further
     root = boxes[held.box]
     if isinstance(root, SourceBox):
@@ -65,7 +65,7 @@ def _cause(
     return [", ".join(found)] if found else []
 
 
-def _held_by(spec: Box, box: Operator) -> Input | None:
+def held_by(spec: Box, box: Operator) -> Input | None:
     """The input with the lowest boundary; None where none holds: a source, the end, a stream without time."""
     if not spec.inputs or box.input_us >= END_US:
         return None
@@ -81,5 +81,5 @@ def _since(box: Operator, now_us: int | None) -> list[str]:
     return [duration_text(seconds * 1_000_000)] if seconds > 0 else []
 
 
-def _arc_name(arc: Input) -> str:
+def arc_name(arc: Input) -> str:
     return f"{arc.box}.{arc.port}" if arc.port else arc.box

@@ -11,6 +11,16 @@ from xml.sax.saxutils import escape, quoteattr
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, Graph
 from medusa.query.describe import brief, columns_text, parameters
+from medusa.query.diagram_load import (
+    LEGEND_HEIGHT,
+    LEGEND_WIDTH,
+    OUTLINE,
+    Load,
+    Loads,
+    colours,
+    legend,
+    outline,
+)
 from medusa.query.graph import check_graph, label_of
 from medusa.query.ids import kind_of
 from medusa.query.layout import Layout, Node, layered
@@ -24,7 +34,7 @@ MARGIN = 16.0
 PADDING = 12.0
 TEXT_MAX = 38
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
-SIZES = {"kind": 10, "name": 13, "parameters": 11}
+SIZES = {"kind": 10, "name": 13, "parameters": 11, "mark": 11}
 CHARACTER = 0.62
 """Width of a monospaced character in ems, with some room."""
 
@@ -49,14 +59,18 @@ PLAIN = ("#e6f0fb", "#3a72b0")
 class Diagram:
     """The drawing of a query. Notebooks show it; ``save`` writes it."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, loads: Loads | None = None) -> None:
         """Draw a graph.
+
+        Args:
+            loads: how busy its boxes are, which then gives them their colours.
 
         Raises:
             QueryError: the graph doesn't hold.
         """
         self._checked = check_graph(graph)
         self._graph = graph
+        self._loads = loads
 
     @cached_property
     def svg(self) -> str:
@@ -64,8 +78,12 @@ class Diagram:
         boxes = self._graph.boxes
         places = {box.id: index for index, box in enumerate(boxes)}
         arcs = [(places[arc.box], index) for index, box in enumerate(boxes) for arc in box.inputs]
-        layout = layered([_size(box) for box in boxes], arcs)
+        layout = layered([_size(self._texts(box)) for box in boxes], arcs)
         width, height = layout.width + 2 * MARGIN, layout.height + 2 * MARGIN
+        below: list[str] = []
+        if self._loads is not None:
+            below = legend(self._loads.over, layout.height + MARGIN)
+            width, height = max(width, LEGEND_WIDTH + 2 * MARGIN), height + LEGEND_HEIGHT
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
             f' viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-family={quoteattr(FONT)}>',
@@ -76,6 +94,7 @@ class Diagram:
             f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
             *self._arrows(layout),
             *(line for box, node in zip(boxes, layout.nodes, strict=False) for line in self._box(box, node)),
+            *below,
             "</g>",
             "</svg>",
         ]
@@ -88,9 +107,13 @@ class Diagram:
         places = {box.id: index for index, box in enumerate(boxes)}
         lines = ["flowchart LR"]
         for index, box in enumerate(boxes):
-            text = "<br/>".join(_mermaid_text(text) for _, text in _texts(box))
+            text = "<br/>".join(_mermaid_text(text) for _, text in self._texts(box))
             left, right = ("([", "])") if kind_of(box) in ("source", "sink") else ("[", "]")
             lines.append(f'    b{index}{left}"{text}"{right}')
+            if (load := self._load(box)) is not None:
+                fill, ink = colours(load.share)
+                dashes = ",stroke-width:3px,stroke-dasharray:6 3" if load.held else ""
+                lines.append(f"    style b{index} fill:{fill},color:{ink},stroke:{OUTLINE}{dashes}")
         for index, box in enumerate(boxes):
             for arc in box.inputs:
                 port = f"|{arc.port}|" if arc.port else ""
@@ -122,26 +145,41 @@ class Diagram:
         return f"<Diagram of query {self._graph.name!r}: .svg, .mermaid, .save(path)>"
 
     def _box(self, box: Box, node: Node) -> list[str]:
-        fill, outline = COLOURS.get(kind_of(box), PLAIN)
+        fill, accent = COLOURS.get(kind_of(box), PLAIN)
+        inks = {"kind": accent, "name": "#1c2430"}
+        other, border, data = "#3b4554", f'stroke="{accent}" stroke-width="1.3"', ""
+        load = self._load(box)
+        if load is not None:
+            fill, other = colours(load.share)
+            inks, border, data = {}, outline(held=load.held), f' data-load="{load.share:.4f}"'
         rounded = 16 if kind_of(box) in ("source", "sink") else 6
         arc = next(arc for arc in self._checked.shapes if arc.box == box.id)
         tip = f"{label_of(box)}: {parameters(box)}\n{columns_text(self._checked.shapes[arc].schema)}"
+        tip += f"\n{load.tip}" if load is not None and load.tip else ""
         lines = [
-            f'<g class="box" data-id={quoteattr(box.id)}>',
+            f'<g class="box" data-id={quoteattr(box.id)}{data}>',
             f"<title>{escape(tip)}</title>",
             f'<rect x="{node.x:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
-            f' rx="{rounded}" fill="{fill}" stroke="{outline}" stroke-width="1.3"/>',
+            f' rx="{rounded}" fill="{fill}" {border}/>',
         ]
         y = node.y + 6.0
-        for role, text in _texts(box):
+        for role, text in self._texts(box):
             size = SIZES[role]
             y += size + 4
-            style = {"kind": f'fill="{outline}"', "name": 'font-weight="bold" fill="#1c2430"'}.get(
-                role, 'fill="#3b4554"'
-            )
+            weight = 'font-weight="bold" ' if role in ("name", "mark") else ""
+            style = f'{weight}fill="{inks.get(role, other)}"'
             place = f'x="{node.x + PADDING:.1f}" y="{y:.1f}"'
             lines.append(f'<text {place} font-size="{size}" {style}>{escape(text)}</text>')
         return [*lines, "</g>"]
+
+    def _load(self, box: Box) -> Load | None:
+        return None if self._loads is None else self._loads.boxes.get(box.id)
+
+    def _texts(self, box: Box) -> list[tuple[str, str]]:
+        lines = [("parameters", _clipped(line)) for line in brief(box)]
+        load = self._load(box)
+        marks = [("mark", _clipped(line)) for line in load.marks] if load is not None else []
+        return [("kind", kind_of(box)), ("name", _clipped(box.id)), *lines, *marks]
 
     def _arrows(self, layout: Layout) -> list[str]:
         lines = []
@@ -164,13 +202,7 @@ class Diagram:
         return lines
 
 
-def _texts(box: Box) -> list[tuple[str, str]]:
-    lines = [("parameters", _clipped(line)) for line in brief(box)]
-    return [("kind", kind_of(box)), ("name", _clipped(box.id)), *lines]
-
-
-def _size(box: Box) -> tuple[float, float]:
-    texts = _texts(box)
+def _size(texts: list[tuple[str, str]]) -> tuple[float, float]:
     width = max(_columns_of(text) * SIZES[role] * CHARACTER for role, text in texts)
     height = sum(SIZES[role] + 4 for role, _ in texts)
     return max(84.0, width + 2 * PADDING), height + 16.0

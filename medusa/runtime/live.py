@@ -14,6 +14,7 @@ from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, QueryError, StateError
 from medusa.query.boxes import Graph
 from medusa.query.codec import refuse_unregistered
+from medusa.query.diagram import Diagram
 from medusa.query.graph import check_graph, label_of
 from medusa.query.registry import check_functions
 from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
@@ -32,6 +33,19 @@ class LiveRun(ViewingRun):
     """A run with methods for asyncio. The work itself is done in the thread that calls."""
 
     _metrics: MetricsServer | None = None
+
+    def diagram(self, *, load: bool = True) -> Diagram:
+        """A drawing of the query: SVG, which notebooks show, and Mermaid text.
+
+        Args:
+            load: the busier a box was in the last seconds the darker it is, so that the bottleneck is
+                seen; with the rows that wait, and who holds back whom. Without it, as ``q.diagram()``.
+        """
+        with self._state:
+            self._refuse_closed()
+            graph = self._fragment.graph
+            loads = self._fragment.loads(self._clock.monotonic_us()) if load else None
+        return Diagram(graph, loads)
 
     def serve_metrics(self, address: str, *, public: bool = False) -> None:
         """Serve the figures of ``stats`` over HTTP until the run is closed: what ``md.start`` does with
@@ -98,6 +112,7 @@ class LiveRun(ViewingRun):
             made = change_fragment(fragment, graph, functions=query.functions, reset=reset)
             self._changed(made)
             if self._checkpoints is not None:
+                self._based = False  # the log of decisions stands on the query that was
                 self._save_or_warn()
             self._settled()
         return made

@@ -120,7 +120,22 @@ def test_text_of_others_commands_no_terminal() -> None:
     shown = text_of([box("a\x1b[2Jb [bold]c", load=0.5, lag_us=61_000_000, cost_us=1.5)])
     assert "\x1b" not in shown
     assert "a?[2Jb [bold]c" in shown
-    assert "1min1s" in shown.replace(" ", "") or "61s" in shown
+    assert "1 min 1s" in shown
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0, "0s"),
+        (1_499, "1ms"),
+        (1_250_000, "1s 200ms"),
+        (61_900_000, "1 min 1s"),
+        (90_061_000_000, "1d 1h 1 min"),
+    ],
+)
+def test_lags_are_short(us: int, text: str) -> None:
+    assert f" {text} " in text_of([box("a", lag_us=us)])
+    assert "ended" in text_of([box("a", lag_us=us, finished=True)])
 
 
 @pytest.mark.parametrize(
