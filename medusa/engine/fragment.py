@@ -26,7 +26,6 @@ from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
-from medusa.engine.loads import loads
 from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.scheduler_steps import SteppingScheduler
@@ -37,7 +36,6 @@ from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Segments, Tasks, Workers
 from medusa.query.boxes import Graph
-from medusa.query.diagram_load import Loads
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph, check_graph, time_dependent
 from medusa.query.suggest import did_you_mean
 
@@ -464,14 +462,6 @@ class Fragment:
     def figures(self) -> list[dict[str, Any]]:
         """The same as plain values, without rates; boundaries in microseconds."""
         return figures(self.graph, self.boxes, timed=self._measured)
-
-    def loads(self, now_us: int | None = None) -> Loads:
-        """How busy the boxes are, for a drawing.
-
-        Args:
-            now_us: as of ``stats``.
-        """
-        return loads(self.graph, self.boxes, self.stats(now_us).to_pylist())
 
     def explain(self, now_us: int | None = None) -> str:
         """What every box waits for, and which source holds it back since when.

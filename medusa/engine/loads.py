@@ -28,13 +28,16 @@ def loads(graph: Graph, boxes: Mapping[str, Operator], stats: Sequence[Mapping[s
     rows = {row["box"]: row for row in stats}
     specs = {spec.id: spec for spec in graph.boxes}
     found = {}
-    for id, box in boxes.items():
+    for id, row in rows.items():
+        box = boxes.get(id)
+        if box is None:  # the query has changed since
+            continue
         holder = ""
         if len(box.inputs_us) > 1 and box.input_us < max(box.inputs_us) and box.input_us < END_US:
             held = held_by(specs[id], box)
             holder = "" if held is None else arc_name(held)
         share = busy[id] / whole if whole else 0.0
-        found[id] = Load(share, tuple(_marks(rows[id], share, holder)), bool(holder), _tip(rows[id]))
+        found[id] = Load(share, tuple(_marks(row, share, holder)), bool(holder), _tip(row))
     return Loads(found, f"over the last {duration_text(OVER_US)}" if recent else "since the run began")
 
 

@@ -29,10 +29,11 @@ from medusa.runtime.files import FolderStore
 from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
 from medusa.runtime.intake import QueuedRun, queued_options
 from medusa.runtime.journal import FolderJournal
-from medusa.runtime.live import LiveRun, graph_of, serving
+from medusa.runtime.live import LiveRun, graph_of
 from medusa.runtime.storage import Bounds, bounds_of, bounds_of_settings
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
+from medusa.runtime.watched import serving
 from medusa.runtime.workers import ThreadWorkers
 from medusa.units import Duration, byte_count, duration_us
 
@@ -390,7 +391,7 @@ def _run(
     **durable: Any,
 ) -> LiveRun:
     queued = queued_options(settings, threads=1 if workers is None else workers.count)
-    made = LiveRun if queued is None else partial(QueuedRun, **queued)
+    made = LiveRun if queued is None else partial(QueuedRun, **queued)  # type: ignore[arg-type]
     return made(
         fragment,
         clock=clock,

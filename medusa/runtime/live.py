@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from medusa.elements import Train
@@ -14,72 +13,21 @@ from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, QueryError, StateError
 from medusa.query.boxes import Graph
 from medusa.query.codec import refuse_unregistered
-from medusa.query.diagram import Diagram
 from medusa.query.graph import check_graph, label_of
 from medusa.query.registry import check_functions
-from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
-from medusa.runtime.views import ViewingRun
+from medusa.runtime.watched import WatchedRun
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
-__all__ = ["LiveRun", "graph_of", "serving"]
+__all__ = ["LiveRun", "graph_of"]
 
 LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
 
 
-class LiveRun(ViewingRun):
+class LiveRun(WatchedRun):
     """A run with methods for asyncio. The work itself is done in the thread that calls."""
-
-    _metrics: MetricsServer | None = None
-
-    def diagram(self, *, load: bool = True) -> Diagram:
-        """A drawing of the query: SVG, which notebooks show, and Mermaid text.
-
-        Args:
-            load: the busier a box was in the last seconds the darker it is, so that the bottleneck is
-                seen; with the rows that wait, and who holds back whom. Without it, as ``q.diagram()``.
-        """
-        with self._state:
-            self._refuse_closed()
-            graph = self._fragment.graph
-            loads = self._fragment.loads(self._clock.monotonic_us()) if load else None
-        return Diagram(graph, loads)
-
-    def serve_metrics(self, address: str, *, public: bool = False) -> None:
-        """Serve the figures of ``stats`` over HTTP until the run is closed: what ``md.start`` does with
-        ``metrics=``; here for a run that goes on already. docs/metrics.md.
-
-        Args:
-            address: ``host:port``; port 0 takes a free one, see ``metrics_address``.
-            public: other machines may reach it.
-
-        Raises:
-            QueryError: no address, or one that can't be served at; no prometheus-client; served already.
-            StateError: the run is closed.
-        """
-        self._refuse_closed()
-        if self._metrics is not None:
-            raise QueryError(
-                f"metrics: this run serves them already, at {self._metrics.address}", code="query.metrics"
-            )
-        server = open_for_run(address, public=public)
-        server.serve(partial(rows_of, self, self._fragment.graph.name))
-        self._metrics = server
-
-    @property
-    def metrics_address(self) -> str | None:
-        """Where metrics are served, ``host:port``; None: nowhere."""
-        return None if self._metrics is None else self._metrics.address
-
-    def _end(self, *, save: bool) -> None:
-        try:
-            super()._end(save=save)
-        finally:
-            if self._metrics is not None:
-                self._metrics.close()
-                self._metrics = None
 
     def change(self, query: Query, *, reset: Sequence[str] = ()) -> Change:
         """Go on with another query, in place of this one; docs/changing.md.
@@ -197,21 +145,6 @@ def graph_of(q: Query) -> Graph:
         raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
     check_graph(graph, require_sinks=True)
     return graph
-
-
-def serving(run: LiveRun, address: str | None, *, public: bool) -> LiveRun:
-    """The run, serving its metrics where an address is given.
-
-    Raises:
-        QueryError: as ``serve_metrics``; the run is closed and has written nothing.
-    """
-    if address is not None:
-        try:
-            run.serve_metrics(address, public=public)
-        except BaseException:
-            run._end(save=False)
-            raise
-    return run
 
 
 @contextmanager

@@ -1,0 +1,87 @@
+"""A run that shows how it does: drawn by its load, and over HTTP."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from medusa.engine.loads import loads
+from medusa.errors import QueryError
+from medusa.query.diagram import Diagram
+from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
+from medusa.runtime.views import ViewingRun
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    R = TypeVar("R", bound="WatchedRun")
+
+__all__ = ["WatchedRun", "serving"]
+
+
+class WatchedRun(ViewingRun):
+    """A run with a drawing of its own, which can serve its figures until it is closed."""
+
+    _metrics: MetricsServer | None = None
+
+    def diagram(self, *, load: bool = True) -> Diagram:
+        """A drawing of the query: SVG, which notebooks show, and Mermaid text.
+
+        Args:
+            load: the busier a box was in the last seconds the darker it is, so that the bottleneck is
+                seen; with the rows that wait, and who holds back whom. Without it, as ``q.diagram()``.
+        """
+        rows = self.stats().to_pylist()
+        with self._state:
+            graph = self._fragment.graph
+            found = loads(graph, self._fragment.boxes, rows) if load else None
+        return Diagram(graph, found)
+
+    def serve_metrics(self, address: str, *, public: bool = False) -> None:
+        """Serve the figures of ``stats`` over HTTP until the run is closed: what ``md.start`` does with
+        ``metrics=``; here for a run that goes on already. docs/metrics.md.
+
+        Args:
+            address: ``host:port``; port 0 takes a free one, see ``metrics_address``.
+            public: other machines may reach it.
+
+        Raises:
+            QueryError: no address, or one that can't be served at; no prometheus-client; served already.
+            StateError: the run is closed.
+        """
+        self._refuse_closed()
+        if self._metrics is not None:
+            raise QueryError(
+                f"metrics: this run serves them already, at {self._metrics.address}", code="query.metrics"
+            )
+        server = open_for_run(address, public=public)
+        server.serve(partial(rows_of, self, self._fragment.graph.name))
+        self._metrics = server
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where metrics are served, ``host:port``; None: nowhere."""
+        return None if self._metrics is None else self._metrics.address
+
+    def _end(self, *, save: bool) -> None:
+        try:
+            super()._end(save=save)
+        finally:
+            if self._metrics is not None:
+                self._metrics.close()
+                self._metrics = None
+
+
+def serving(run: R, address: str | None, *, public: bool) -> R:
+    """The run, serving its metrics where an address is given.
+
+    Raises:
+        QueryError: as ``serve_metrics``; the run is closed and has written nothing.
+    """
+    if address is not None:
+        try:
+            run.serve_metrics(address, public=public)
+        except BaseException:
+            run._end(save=False)
+            raise
+    return run
