@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from medusa._native import Times
 from medusa.elements import START_US
+from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.decision_log import DecisionLog
 from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows
@@ -23,7 +24,7 @@ from medusa.engine.replay import Held, Replay
 from medusa.errors import DataError, FullError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
-from medusa.query.graph import order_dependent
+from medusa.query.graph import CheckedGraph, order_dependent
 from medusa.units import size_text
 
 __all__ = ["LoggedFragment"]
@@ -55,13 +56,9 @@ class LoggedFragment(Fragment):
             StateError: what was decided can't be about this query.
         """
         self.log, self._held_bytes, self._logs = log, held_bytes, dict(known or {})
-        unions = bool(order_dependent(self.graph))
-        self._ordered = unions or bool(self._async)
-        self._whole = bool(self._async) or (unions and _meets_itself(self.graph))
         self._run: Rows | None = None
         self._repeated: dict[str, int] = {}
-        for box in self._async:
-            box.given = []
+        self._look()
         if again:
             self._check(again)
             self._replay = Replay(again, ordered=self._ordered)
@@ -70,6 +67,30 @@ class LoggedFragment(Fragment):
             for box in self._async:
                 box.again(sum(len(each.calls) for e in again for each in e.released if each.box == box.id))
         self._work()
+
+    def _look(self) -> None:
+        """See what of this query has to be noted."""
+        unions = bool(order_dependent(self.graph))
+        self._ordered = unions or bool(self._async)
+        self._whole = bool(self._async) or (unions and _meets_itself(self.graph))
+        for box in self._async:
+            box.given = []
+
+    def wire(self, checked: CheckedGraph, boxes: list[Operator]) -> None:
+        super().wire(checked, boxes)
+        if self.log is not None:
+            self._look()
+
+    def quiesce(self) -> None:
+        if self._replay is not None:
+            raise StateError(
+                "what was decided before the restore has not been done again: the query can't change now",
+                hint=self._missing(),
+                code="state.replay",
+            )
+        super().quiesce()
+        if self.log is not None:
+            self._close_run()
 
     def _check(self, again: Sequence[Entry]) -> None:
         boxes = {box.id for box in self._async}
