@@ -37,7 +37,7 @@ def rows(first: int, count: int) -> pa.RecordBatch:
                 [max(0, n + n * 7 % 5 - (40 if n % 31 == 30 else 0)) for n in numbers], pa.int64()
             ),
             "vid": pa.array([-1 if n % 11 == 10 else n % 3 for n in numbers], pa.int64()),
-            "name": pa.array([None if n % 13 == 0 else "n" * (n % 5) for n in numbers]),
+            "name": pa.array([None if n % 13 == 0 else "n" * (n % 5) for n in numbers], pa.string()),
         }
     )
 
