@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import re
 import stat
@@ -23,6 +24,9 @@ __all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "read_whole", "told", "wri
 LOCK = "lock"
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+
+MAPPED_BYTES_MIN = 1 << 26
+"""From here on a file of a group is mapped: nothing changes a group once it is there."""
 
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 _FILE = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@.-]{0,199}")
@@ -159,7 +163,7 @@ class FolderStore:
             found: dict[str, Buffer] = {}
             for file in files:
                 with told(f"{self._path}/{name}/{file}", "can't be read"):
-                    found[file] = read_whole(file, folder)
+                    found[file] = _read_or_map(file, folder)
             return found
         finally:
             os.close(folder)
@@ -232,6 +236,18 @@ def _check(name: str, pattern: re.Pattern[str]) -> None:
 def write_all(number: int, data: memoryview) -> None:
     while len(data):
         data = data[os.write(number, data) :]
+
+
+def _read_or_map(file: str, folder: int) -> Buffer:
+    """A file; a large one is read where it is touched, so that it needn't fit in memory."""
+    number = os.open(file, _READ | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        status = os.fstat(number)
+        if stat.S_ISREG(status.st_mode) and status.st_size >= MAPPED_BYTES_MIN:
+            return memoryview(mmap.mmap(number, 0, prot=mmap.PROT_READ))
+    finally:
+        os.close(number)
+    return read_whole(file, folder)
 
 
 def read_whole(file: str, folder: int) -> bytes:

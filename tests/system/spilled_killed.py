@@ -1,0 +1,104 @@
+"""A program that spills and checkpoints, in processes that kill themselves while they write.
+
+    python spilled_killed.py FOLDER KEYS SEED KILLS
+
+Each process goes on from the last checkpoint, compares whatever it takes with what must leave at its
+number, and in the middle of a random write to the spill folder kills itself with SIGKILL. The one after so
+many kills comes to its end. The last line tells how many there were.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import medusa as md
+from medusa.ports import Buffer
+from medusa.runtime import storage
+from medusa.runtime.spill import FolderSpill
+from tests.system.spilled_run import check, query, rows_of
+
+BUDGET = "128 KiB"
+MEMORY = "32 KiB"
+PUSH_ROWS = 1_000
+
+
+class DeadlySpill(FolderSpill):
+    """Dies in the middle of a write."""
+
+    writes = 0
+    kill_at = 0
+
+    def append(self, name: str, parts: Sequence[Buffer]) -> None:
+        DeadlySpill.writes += 1
+        if DeadlySpill.writes == DeadlySpill.kill_at:
+            super().append(name, [memoryview(parts[-1]).cast("B")[: len(memoryview(parts[-1])) // 2]])
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().append(name, parts)
+
+
+def live(state: str, spill: str, keys: int, kill_at: int) -> None:
+    DeadlySpill.kill_at = kill_at
+    if any(Path(state).glob("checkpoint-*[0-9]")):
+        run = md.restore(state, spill=spill)
+    else:
+        bounds = {"spill": spill, "memory": MEMORY, "state_budget": BUDGET, "at_limit": "spill"}
+        run = md.start(query(), checkpoint=state, checkpoint_every=None, **bounds)
+    while (start := run.positions()["rows"]) < 2 * keys:
+        run.push("rows", rows_of(start, min(start + PUSH_ROWS, 2 * keys), keys), first=start)
+        if start // PUSH_ROWS % 4 == 3:
+            run.checkpoint()
+    run.finish()
+    got = run.taken("out")
+    while got < keys:
+        table = run.take("out", at_most="32 KiB")
+        check(table, got, keys)
+        got += table.num_rows
+        if keys // 3 <= got < keys // 2:
+            run.checkpoint()
+    assert got == keys
+    assert run.take("out").num_rows == 0
+    run.close()
+
+
+def forked(state: str, spill: str, keys: int, kill_at: int) -> int:
+    """The status of a process that lives once: a fork, as imports take longer than most lives."""
+    child = os.fork()
+    if child == 0:
+        try:
+            live(state, spill, keys, kill_at)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(folder: str, keys: int, seed: int, kills: int) -> None:
+    storage.FolderSpill = DeadlySpill  # type: ignore[misc]
+    state, spill = f"{folder}/state", f"{folder}/spill"
+    chance = random.Random(seed)
+    killed = ended = 0
+    while killed < kills:
+        status = forked(state, spill, keys, chance.randint(1, 24))
+        assert status in (0, -signal.SIGKILL), status
+        if status == 0:  # it was through before its moment came: from the beginning
+            ended += 1
+            assert ended < kills
+            shutil.rmtree(state)
+            continue
+        killed += 1
+        assert len(os.listdir(spill)) > 1  # what it left
+    assert forked(state, spill, keys, 0) == 0
+    assert os.listdir(spill) == ["spill.lock"]
+    print(f"{killed} killed, {ended + 1} ended")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
