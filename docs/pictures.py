@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import html
 import io
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -204,6 +205,73 @@ def grid(names: dict[str, Any]) -> Drawing:
     return drawing
 
 
+class Graphs(Drawing):
+    """Piecewise linear graphs in panels beside each other, utility upwards from 0 to 1."""
+
+    def __init__(self, panels: int) -> None:
+        super().__init__(0, 1, "", 1)
+        self.wide = (WIDTH - 40) / panels
+        self.count = 0
+
+    def panel(self, title: str, low: float, high: float, ticks: Sequence[tuple[float, str]]) -> None:
+        """The next panel: its axis from ``low`` to ``high``, with these marks."""
+        self.at = 40 + self.count * self.wide
+        self.low, self.high = low, high
+        self.count += 1
+        self.text(round(self.at + (self.wide - 40) / 2, 1), 18, title)
+        self.parts.append(
+            f'<path d="M{self.at:g} 30V130H{self.at + self.wide - 40:g}" stroke="#66707d" fill="none"/>'
+        )
+        for utility, text in ((0, "0"), (1, "1")):
+            self.text(self.at - 8, self.up(utility) + 4, text, "end", "#66707d")
+        for place, text in ticks:
+            self.text(self.x(place), 146, text, colour="#66707d")
+
+    def x(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.at + share * (self.wide - 40), 1)
+
+    def up(self, utility: float) -> float:
+        return round(130 - utility * 90, 1)
+
+    def line(self, points: Sequence[tuple[float, float]], colour: int, *, dashed: bool = False) -> None:
+        """Through the points that lie on the axis, and flat beyond them."""
+        inside = [(self.low, value_at(points, self.low)), *((x, y) for x, y in points if x > self.low)]
+        inside.append((self.high, points[-1][1]))
+        path = "L".join(f"{self.x(x):g} {self.up(y):g}" for x, y in inside)
+        dashes = ' stroke-dasharray="5 4"' if dashed else ""
+        self.parts.append(
+            f'<path d="M{path}" stroke="{COLOURS[colour]}" stroke-width="2" fill="none"{dashes}/>'
+        )
+
+    def svg(self, title: str) -> str:
+        self.y, self.ticks, self.low, self.high = 120, ("", 1), 0, -1
+        return super().svg(title)
+
+
+def value_at(points: Sequence[tuple[float, float]], x: float) -> float:
+    """Of a piecewise linear graph, flat outside its points."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        if x0 <= x <= x1:
+            return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    return points[0][1] if x < points[0][0] else points[-1][1]
+
+
+def quality(names: dict[str, Any]) -> Drawing:
+    """The three graphs of an output; dashed: the first one before 2 s of work."""
+    qos = names["ALARMS"]
+    drawing = Graphs(3)
+    latency = [(us / 1e6, utility) for us, utility in qos.latency]
+    drawing.panel("worth by delay", 0, 6, [(0, "0 s"), (2, "2 s"), (5, "5 s")])
+    drawing.line(latency, 0)
+    drawing.line([(delay - 2, utility) for delay, utility in latency], 1, dashed=True)
+    drawing.panel("by rows delivered", 0, 100, [(0, "0 %"), (50, "50 %"), (100, "100 %")])
+    drawing.line(qos.loss, 0)
+    drawing.panel(f"importance by {qos.value[0]}", 0, 60, [(0, "0"), (50, "50")])
+    drawing.line(qos.value[1], 0)
+    return drawing
+
+
 def pictures() -> dict[str, str]:
     """File name -> SVG, all of them."""
     page = run_page("guide-windows.md")
@@ -230,6 +298,7 @@ def pictures() -> dict[str, str]:
             pair(meets, "cars", "tolls", "latest", ("speed", "fee")),
             "Each car with the latest toll before it",
         ),
+        "qos": (quality(run_page("qos.md")), "Quality of service: three graphs of an output"),
         "resample": (grid(meets), "Resampled every 5 s; gaps are marked"),
     }
     return {f"{name}.svg": drawing.svg(title) for name, (drawing, title) in drawings.items()}
