@@ -9,29 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from medusa._native import Exported, Times
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
+from medusa.engine.asked import Asked
 from medusa.engine.boxes.apply import AsyncApplyBox
 from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.boxes.connection import ConnectionPointBox, Connections
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
-from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.dead import DeadLetters
 from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
 from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.scheduler_steps import SteppingScheduler
-from medusa.engine.stats import counts_of, figures, stats_table
-from medusa.engine.storage import Memory, Storage, memory_of
-from medusa.engine.waiting import explain_boxes
+from medusa.engine.stats import counts_of
+from medusa.engine.storage import Storage
 from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Segments, Tasks, Workers
@@ -49,7 +48,7 @@ don't stay in the cache from box to box (measured in docs/performance.md)."""
 T = TypeVar("T")
 
 
-class Fragment:
+class Fragment(Asked):
     """The boxes of a graph, running in the caller's thread.
 
     Args:
@@ -429,47 +428,6 @@ class Fragment:
         for box in self._sinks:
             held += box.queue_bytes()
         return held
-
-    def memory(self) -> Memory:
-        """What is held, in bytes."""
-        if self.storage is not None:
-            return self.storage.memory()
-        return memory_of(list(self.boxes.values()), 0)
-
-    # What is asked about it
-
-    def positions(self) -> dict[str, int]:
-        """Rows accepted so far, of each source, late ones included."""
-        return {name: box.accepted for name, box in self.sources.items()}
-
-    def dead(self) -> list[DeadRow]:
-        """The first failed rows of each box."""
-        return self.letters.rows()
-
-    def graph_json(self) -> Any:
-        """The graph as JSON values: what ``medusa.query.codec`` reads back."""
-        return msgspec.to_builtins(self.graph)
-
-    def stats(self, now_us: int | None = None) -> pa.Table:
-        """One row per box; see ``medusa.engine.stats``.
-
-        Args:
-            now_us: the moment, by the clock of ``at`` and ``tick``: without it nobody knows of rates.
-        """
-        counts = counts_of(list(self.boxes.values()))
-        return stats_table(self.figures(), self._meter, now_us, counts, self._now.us)
-
-    def figures(self) -> list[dict[str, Any]]:
-        """The same as plain values, without rates; boundaries in microseconds."""
-        return figures(self.graph, self.boxes, timed=self._measured)
-
-    def explain(self, now_us: int | None = None) -> str:
-        """What every box waits for, and which source holds it back since when.
-
-        Args:
-            now_us: the moment, by the clock of ``at`` and ``tick``: tells for how long.
-        """
-        return explain_boxes(self.graph, self.boxes, now_us)
 
     # State
 
