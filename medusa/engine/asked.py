@@ -1,9 +1,10 @@
-"""What may be asked about a fragment while it runs; nothing changes."""
+"""What may be asked about a fragment and a run while they work; nothing changes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -14,10 +15,15 @@ from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.meter import Meter
 from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.storage import Memory, Storage, memory_of
+from medusa.engine.utility import qos_table
 from medusa.engine.waiting import explain_boxes
+from medusa.ports import Clock, Lock
 from medusa.query.boxes import Graph
 
-__all__ = ["Asked"]
+if TYPE_CHECKING:
+    from medusa.engine.fragment import Fragment
+
+__all__ = ["Asked", "RunAsked"]
 
 
 class Asked:
@@ -70,3 +76,72 @@ class Asked:
             now_us: the moment, by the clock of ``at`` and ``tick``: tells for how long.
         """
         return explain_boxes(self.graph, self.boxes, now_us)
+
+
+class RunAsked(ABC):
+    """The part of ``Run`` that tells how it does: from any thread."""
+
+    _fragment: Fragment
+    _clock: Clock
+    _state: Lock
+    _closed: bool
+
+    @abstractmethod
+    def _refuse_closed(self) -> None: ...
+
+    def positions(self) -> dict[str, int]:
+        """Rows accepted so far of each source, late ones included: push from there after a restore."""
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.positions()
+
+    def memory(self) -> Memory:
+        """Bytes of state and of rows that wait, in memory and on disk, and of each box."""
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.memory()
+
+    def stats(self) -> pa.Table:
+        """One row per box: rows, rates, cost, lag, late, dead, bytes held, time spent, boundary.
+
+        docs/metrics.md describes each column.
+        """
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.stats(self._clock.monotonic_us())
+
+    def qos(self) -> pa.Table:
+        """One row for each sink with ``qos=``: its utility over the last 10 seconds, delay and loss.
+
+        docs/qos.md describes each column. May be asked from any thread, as ``stats``.
+        """
+        with self._state:
+            self._refuse_closed()
+            sinks = self._fragment.sinks.items()
+            return qos_table(((id, box.meter) for id, box in sinks), self._clock.monotonic_us())
+
+    def explain(self) -> str:
+        """For every box what it waits for, which input holds it back since when, and who is the cause.
+
+        Since when: the boundary of that input, and how long ago it moved by the clock.
+        """
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.explain(self._clock.monotonic_us())
+
+    @property
+    def ended(self) -> bool:
+        """No more output will come: the run is closed, or every source has ended."""
+        return self._closed or all(box.finished for box in self._fragment.sources.values())
+
+    @property
+    def goes_on_alone(self) -> bool:
+        """Something may come though nobody pushes: after ``idle=``, or from async calls."""
+        sources = self._fragment.sources.values()
+        return self._fragment.has_calls or any(box.spec.idle_us is not None for box in sources)
+
+    def dead(self) -> list[DeadRow]:
+        """Rows on which an expression failed: the first 100 of each box since this run was made."""
+        with self._state:
+            self._refuse_closed()
+            return self._fragment.dead()

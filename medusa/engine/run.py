@@ -11,14 +11,12 @@ import pyarrow as pa
 
 from medusa.elements import Element, Kind, Train
 from medusa.engine.arguments import boundary_time_us, from_first
+from medusa.engine.asked import RunAsked
 from medusa.engine.boxes.sink_spill import PIECE_BYTES
 from medusa.engine.checkpoint import Checkpoints
-from medusa.engine.dead import DeadRow
 from medusa.engine.ingest import normalise
 from medusa.engine.logged import LoggedFragment
-from medusa.engine.storage import Memory
 from medusa.engine.tell import warn_dead, warn_late, warn_user
-from medusa.engine.utility import qos_table
 from medusa.engine.watchers import Watchers
 from medusa.errors import (
     CheckpointWarning,
@@ -32,7 +30,7 @@ from medusa.units import byte_count, size_text
 __all__ = ["Run", "to_table"]
 
 
-class Run:
+class Run(RunAsked):
     """A running query. ``md.start`` and ``md.restore`` make it.
 
     One thread at a time may push, take and change it: a second one gets ``StateError`` or, with
@@ -221,65 +219,6 @@ class Run:
         with self._state:
             self._refuse_closed()
             return self._fragment.sink(sink).taken
-
-    # What is asked about it
-
-    def positions(self) -> dict[str, int]:
-        """Rows accepted so far of each source, late ones included: push from there after a restore."""
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.positions()
-
-    def memory(self) -> Memory:
-        """Bytes of state and of rows that wait, in memory and on disk, and of each box."""
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.memory()
-
-    def stats(self) -> pa.Table:
-        """One row per box: rows, rates, cost, lag, late, dead, bytes held, time spent, boundary.
-
-        docs/metrics.md describes each column.
-        """
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.stats(self._clock.monotonic_us())
-
-    def qos(self) -> pa.Table:
-        """One row for each sink with ``qos=``: its utility over the last 10 seconds, delay and loss.
-
-        docs/qos.md describes each column. May be asked from any thread, as ``stats``.
-        """
-        with self._state:
-            self._refuse_closed()
-            sinks = self._fragment.sinks.items()
-            return qos_table(((id, box.meter) for id, box in sinks), self._clock.monotonic_us())
-
-    def explain(self) -> str:
-        """For every box what it waits for, which input holds it back since when, and who is the cause.
-
-        Since when: the boundary of that input, and how long ago it moved by the clock.
-        """
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.explain(self._clock.monotonic_us())
-
-    @property
-    def ended(self) -> bool:
-        """No more output will come: the run is closed, or every source has ended."""
-        return self._closed or all(box.finished for box in self._fragment.sources.values())
-
-    @property
-    def goes_on_alone(self) -> bool:
-        """Something may come though nobody pushes: after ``idle=``, or from async calls."""
-        sources = self._fragment.sources.values()
-        return self._fragment.has_calls or any(box.spec.idle_us is not None for box in sources)
-
-    def dead(self) -> list[DeadRow]:
-        """Rows on which an expression failed: the first 100 of each box since this run was made."""
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.dead()
 
     # Checkpoints
 
