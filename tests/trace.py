@@ -76,9 +76,9 @@ class VirtualRun:
             self.delivered[id] = []
             self._listen(id, sink)
 
-    def _make(self, boxes: Sequence[Operator], now: Now) -> OutputScheduler:
+    def _make(self, graph: Graph, boxes: Sequence[Operator], now: Now) -> OutputScheduler:
         assert self.scheduler is not None
-        self.order = self.scheduler(boxes, self.clock, now, latency_graphs(self.graph))
+        self.order = self.scheduler(boxes, self.clock, now, latency_graphs(graph))
         return self.order
 
     def _charge(self, box: Operator) -> None:

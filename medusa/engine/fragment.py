@@ -80,7 +80,7 @@ class Fragment(Asked):
         tasks: Tasks | None = None,
         workers: Workers | None = None,
         histories: Callable[[str], Segments] | None = None,
-        scheduler: Callable[[Sequence[Operator], Now], Scheduling] | None = None,
+        scheduler: Callable[[Graph, Sequence[Operator], Now], Scheduling] | None = None,
         storage: Storage | None = None,
     ) -> None:
         if on_error not in ("dead", "stop"):
@@ -119,7 +119,7 @@ class Fragment(Asked):
             storage.adopt(boxes)
         self._scheduler: Scheduling
         if self._ordered_by is not None:
-            self._scheduler = self._ordered_by(boxes, self._now)
+            self._scheduler = self._ordered_by(self.graph, boxes, self._now)
         elif storage is not None and storage.spool is not None:
             self._scheduler = SteppingScheduler(boxes, clock, storage.relieve)
         else:

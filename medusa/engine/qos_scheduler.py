@@ -275,10 +275,9 @@ class QosScheduler(OutputScheduler):
         return float(np.mean(graph.falls(ages, within_us))), graph.slack(float(ages.max()))
 
 
-def by_utility(graph: Graph, clock: Clock) -> Callable[[Sequence[Operator], Now], OutputScheduler]:
-    """The ``scheduler`` of a fragment of this graph, by the latency graphs of its sinks."""
-    outputs = latency_graphs(graph)
-    return lambda boxes, now: QosScheduler(boxes, clock, now, outputs)
+def by_utility(clock: Clock) -> Callable[[Graph, Sequence[Operator], Now], OutputScheduler]:
+    """The ``scheduler`` of a fragment that goes by the latency graphs of its sinks."""
+    return lambda graph, boxes, now: QosScheduler(boxes, clock, now, latency_graphs(graph))
 
 
 def _above(readers: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:

@@ -71,6 +71,7 @@ class SinkMeter:
     """
 
     def __init__(self, qos: QoS, column: int, clock: Clock, now: Now) -> None:
+        self.qos = qos
         self._delay = None if qos.latency is None else Utility(qos.latency)
         self._loss = Utility(qos.loss or ((0.0, 0.0), (100.0, 1.0)))
         self._value = None if qos.value is None else Utility(qos.value[1])

@@ -12,7 +12,7 @@ from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.dead import DeadLetters
 from medusa.engine.utility import SinkMeter
 from medusa.ports import Clock
-from medusa.query.boxes import Input, Sink
+from medusa.query.boxes import Box, Input, Sink
 from medusa.query.graph import CheckedGraph
 
 __all__ = ["Scheduling", "combines_of", "connect_all"]
@@ -52,10 +52,19 @@ def connect_all(
         for id, input in checked.consumers.get(Input(box.id, "dead"), ()):
             scheduler.connect(box, "dead", places[id], input)
             letters.tap(box.id, partial(box.emit, port="dead"))
-        spec = checked.boxes[box.id]
-        if isinstance(box, SinkBox) and isinstance(spec, Sink) and spec.qos is not None and clock is not None:
-            column = -1 if spec.qos.value is None else box.schema.get_field_index(spec.qos.value[0])
-            box.meter = SinkMeter(spec.qos, column, clock, now)
+        if isinstance(box, SinkBox):
+            box.meter = _meter(box, checked.boxes[box.id], now, clock)
+
+
+def _meter(box: SinkBox, spec: Box, now: Now, clock: Clock | None) -> SinkMeter | None:
+    """What measures a sink: the meter that it has, unless its quality of service is another now."""
+    qos = spec.qos if isinstance(spec, Sink) else None
+    if qos is None or clock is None:
+        return None
+    if box.meter is not None and box.meter.qos == qos:
+        return box.meter
+    column = -1 if qos.value is None else box.schema.get_field_index(qos.value[0])
+    return SinkMeter(qos, column, clock, now)
 
 
 def combines_of(checked: CheckedGraph, boxes: Mapping[str, Operator], source: str) -> list[CombineBox]:

@@ -270,7 +270,7 @@ def test_a_failed_row_ends_the_run_and_nothing_waits_any_more() -> None:
     q.sink("one", cars.select(x="1 // v"), qos=URGENT)
     q.sink("two", cars)
     clock = md.testing.ManualClock()
-    fragment = Fragment(q.graph, clock=clock, on_error="stop", scheduler=by_utility(q.graph, clock))
+    fragment = Fragment(q.graph, clock=clock, on_error="stop", scheduler=by_utility(clock))
     box = fragment.source("cars")
     for value in (1, 0, 2):
         box.accept(pa.record_batch({"v": [value]}), None)

@@ -149,6 +149,21 @@ def test_a_run_tells_of_its_sinks_with_quality_of_service() -> None:
         run.qos()
 
 
+def test_a_changed_query_goes_on_measuring_what_stays() -> None:
+    """A sink keeps its meter; one with other graphs gets another, and one without them none."""
+    with md.start(measured(), clock=ManualClock()) as run:
+        run.push("cars", rows(0, 50.0))
+        run.change(measured())
+        assert run.qos()["rows"].to_pylist() == [1, 0]
+        run.change(measured(md.QoS(latency=[(0, 0.5), ("1s", 0)])))
+        run.push("cars", rows(1, 50.0, 60.0))
+        assert run.qos()["rows"].to_pylist() == [2, 0]
+        assert run.qos()["utility"].to_pylist() == [0.5, None]
+        run.change(measured(None))
+        assert run.qos()["sink"].to_pylist() == ["windows"]
+        assert len(run.take("fast")) == 3
+
+
 def test_nothing_is_measured_without_quality_of_service() -> None:
     with md.start(measured(None)) as run:
         boxes = run._fragment.sinks
