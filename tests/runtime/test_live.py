@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -144,15 +143,6 @@ def test_an_idle_source_of_a_stream_is_seen_though_nobody_calls() -> None:
             return list(table["n"].to_pylist())
 
     assert asyncio.run(main()) == [1]
-
-
-def test_what_the_clock_decides_is_refused_with_checkpoints(tmp_path: Path) -> None:
-    joined = md.Query("q")
-    a, b = joined.source("a", SCHEMA, time="v", unit="s"), joined.source("b", SCHEMA, "v", "s", idle="10s")
-    joined.sink("out", a.join(b, on="ts", within=1))
-    with pytest.raises(md.QueryError, match=r"source 'b' has idle=, .*checkpoint= is refused") as caught:
-        md.start(joined, checkpoint=tmp_path)
-    assert caught.value.code == "query.later"
 
 
 def test_arrival_is_said_at_the_push() -> None:

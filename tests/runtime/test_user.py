@@ -157,15 +157,6 @@ class TestAsync:
             run.push("a", rows((1, 1), (2, 2)))
         assert seen == [1, 2]
 
-    def test_checkpoints_are_refused(self, tmp_path: Path) -> None:
-        async def call(batch: pa.RecordBatch) -> dict[str, Any]:
-            return {"n": batch.column("k")}
-
-        md.register("test.async")(call)
-        q = query(lambda a: a.apply(call, {"n": "int64"}))
-        with pytest.raises(md.QueryError, match="runs an async function"):
-            md.start(q, checkpoint=tmp_path / "c")
-
     def test_closing_cancels_what_still_runs(self) -> None:
         tasks = LoopTasks()
         cancelled = tasks.start(asyncio.Event().wait())

@@ -1,0 +1,150 @@
+"""A run whose folder is memory that loses what wasn't synced: killed at any moment, restored at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import medusa as md
+from medusa.engine.checkpoint import Checkpoints
+from medusa.engine.evolve import plan
+from medusa.engine.logged import LoggedFragment
+from medusa.ports import Buffer, Clock, Tasks
+from medusa.query.codec import graph_from_json
+from medusa.runtime.decided import begin_log, go_on_with_log
+from medusa.runtime.live import LiveRun
+from medusa.runtime.turns import OneTurn
+
+SETTINGS = {"memory_bytes": 1 << 30, "on_error": "dead", "checkpoint_every_us": None, "history": False}
+
+
+class MemoryStore:
+    """The port ``Store``."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[str, Buffer]] = {}
+
+    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+        self.groups[name] = {file: bytes(data) for file, data in files.items()}
+
+    def read(self, name: str) -> dict[str, Buffer]:
+        return dict(self.groups[name])
+
+    def names(self) -> list[str]:
+        return sorted(self.groups)
+
+    def delete(self, name: str) -> None:
+        self.groups.pop(name, None)
+
+    def where(self, name: str, file: str = "") -> str:
+        return f"{name}/{file}"
+
+
+class MemoryJournal:
+    """The port ``Journal``."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, bytearray] = {}
+        self.synced: dict[int, int] = {}
+        self.fails = False
+        self.syncs = 0
+
+    def numbers(self) -> list[int]:
+        return sorted(self.files)
+
+    def read(self, number: int) -> Buffer:
+        return bytes(self.files[number])
+
+    def append(self, number: int, data: Buffer) -> None:
+        self._fail()
+        self.files.setdefault(number, bytearray()).extend(data)
+
+    def sync(self, number: int) -> None:
+        self._fail()
+        self.syncs += 1
+        self.synced[number] = len(self.files[number])
+
+    def _fail(self) -> None:
+        if self.fails:
+            raise md.StateError("the disk is full", code="state.io")
+
+    def cut(self, number: int, length: int) -> None:
+        del self.files[number][length:]
+        self.synced[number] = length
+
+    def remove(self, number: int) -> None:
+        self.files.pop(number, None)
+        self.synced.pop(number, None)
+
+    def where(self, number: int) -> str:
+        return f"decisions-{number}"
+
+    def kill(self, rng: random.Random) -> None:
+        """Lose what wasn't synced, but for a part of it that the system had written already."""
+        for number, data in list(self.files.items()):
+            kept = self.synced.get(number, 0)
+            left = rng.choice([kept, rng.randint(kept, len(data)), len(data)])
+            del data[left:]
+            if left > kept and rng.random() < 0.3:
+                data[rng.randrange(kept, left)] ^= 1
+            if not data:
+                self.remove(number)
+
+
+class Folder:
+    """What outlives a run."""
+
+    def __init__(self) -> None:
+        self.store, self.journal = MemoryStore(), MemoryJournal()
+
+    def start(self, q: md.Query, *, clock: Clock | None = None, tasks: Tasks | None = None) -> LiveRun:
+        """As ``md.start(q, checkpoint=...)``; where there is a checkpoint, as ``md.restore``."""
+        clock = clock or md.testing.ManualClock()
+        checkpoints = Checkpoints(self.store, secret=(1, 2))
+        if checkpoints.names():
+            manifest, files = checkpoints.load()
+            graph = graph_from_json(md.Query.from_json(q.to_json()).to_json())
+            made = plan(graph, files, before=graph, raw=manifest["query"])
+            fragment = LoggedFragment.restore(graph, files, clock=clock, tasks=tasks, plan=made)
+            name = checkpoints.names()[-1]
+            go_on_with_log(fragment, self.journal, manifest, SETTINGS, name=name, made=made, strict=True)
+        else:
+            fragment = LoggedFragment(q.graph, clock=clock, tasks=tasks, functions=q.functions)
+            begin_log(fragment, self.journal, SETTINGS)
+        return LiveRun(
+            fragment,
+            clock=clock,
+            memory_bytes=1 << 30,
+            settings=dict(SETTINGS),
+            turns=OneTurn(),
+            state=threading.RLock(),
+            checkpoints=checkpoints,
+        )
+
+    def kill(self, rng: random.Random) -> None:
+        """The process is gone."""
+        self.journal.kill(rng)
+
+
+class Consumer:
+    """Takes rows, drops repeats by their number; a gap or a row that comes again changed fails."""
+
+    def __init__(self, sinks: Sequence[str]) -> None:
+        self.rows: dict[str, list[Any]] = {sink: [] for sink in sinks}
+
+    def take(self, run: LiveRun) -> None:
+        for sink, have in self.rows.items():
+            number = run.taken(sink)
+            assert number <= len(have), f"{sink}: row {number} after {len(have)}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", md.LateWarning)
+                rows = run.take(sink).to_pylist()
+            for row in rows:
+                if number < len(have):
+                    assert repr(have[number]) == repr(row), f"{sink}: row {number} came again, but changed"
+                else:
+                    have.append(row)
+                number += 1
