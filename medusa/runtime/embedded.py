@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -391,7 +391,7 @@ def _run(
     **durable: Any,
 ) -> LiveRun:
     queued = queued_options(settings, threads=1 if workers is None else workers.count)
-    made = LiveRun if queued is None else partial(QueuedRun, **queued)  # type: ignore[arg-type]
+    made: Callable[..., LiveRun] = LiveRun if queued is None else partial(QueuedRun, **queued)
     return made(
         fragment,
         clock=clock,

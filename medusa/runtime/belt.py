@@ -1,0 +1,74 @@
+"""What a run with an input queue and its thread share, and what outlives the run."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+
+from medusa.engine.intake import Entry, InputQueue
+
+__all__ = ["Belt", "abandon", "note_left"]
+
+
+class Belt:
+    """What a run and its thread share. All of it is read and written under ``changed``.
+
+    Attributes:
+        working: the entry that is being worked on.
+        error: what the thread ran into and nobody has been told; it waits until somebody is.
+        calls: waiting entries that are calls: until they are done output may exceed ``memory=``.
+        takes: how often output has been taken.
+        full_at: there was too much output when it had been taken so often.
+    """
+
+    def __init__(self, queue: InputQueue) -> None:
+        self.queue = queue
+        self.changed = threading.Condition()  # reentrant: a finaliser may run anywhere
+        self.working: Entry | None = None
+        self.error: BaseException | None = None
+        self.stopping = False
+        self.calls = 0
+        self.takes = 0
+        self.full_at = -1
+
+    @property
+    def stuck(self) -> bool:
+        """The thread waits for output to be taken."""
+        return self.full_at == self.takes and not self.calls
+
+    def next(self, look_again_s: float | None) -> Entry | None:
+        """Wait for work, at most so long; None: there was none."""
+        with self.changed:
+            while not self.stopping:
+                rests = self.error is not None or self.stuck
+                if self.queue.head is not None and not rests:
+                    self.working = self.queue.head
+                    return self.working
+                if not self.changed.wait(look_again_s) and not rests:
+                    break
+        return None
+
+
+def abandon(belt: Belt, name: str) -> None:
+    """A run was lost, or the program ends, without ``close``."""
+    with belt.changed:
+        left = {source: rows for source, rows in belt.queue.rows.items() if rows}
+        belt.stopping = True
+        belt.changed.notify_all()
+    if left:
+        warnings.warn(
+            f"the run of {name!r} was never closed: {_rows_text(left)} were not worked through",
+            ResourceWarning,
+            stacklevel=1,
+        )
+
+
+def note_left(error: BaseException, left: Mapping[str, int]) -> None:
+    if left:
+        error.add_note(f"{_rows_text(left)} waited in the input queue and were not worked through")
+
+
+def _rows_text(left: Mapping[str, int]) -> str:
+    rows = ", ".join(f"{rows:,} of {source!r}" for source, rows in left.items())
+    return f"rows ({rows})"
