@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from medusa.engine.boxes.base import Now, Operator
+from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.dead import DeadLetters, DeadRow
 from medusa.engine.meter import Meter
@@ -20,9 +21,6 @@ from medusa.engine.waiting import explain_boxes
 from medusa.ports import Clock, Lock
 from medusa.query.boxes import Graph
 
-if TYPE_CHECKING:
-    from medusa.engine.fragment import Fragment
-
 __all__ = ["Asked", "RunAsked"]
 
 
@@ -32,6 +30,8 @@ class Asked:
     graph: Graph
     boxes: Mapping[str, Operator]
     sources: Mapping[str, SourceBox]
+    sinks: Mapping[str, SinkBox]
+    has_calls: bool
     letters: DeadLetters
     storage: Storage | None
     _meter: Meter
@@ -81,7 +81,7 @@ class Asked:
 class RunAsked(ABC):
     """The part of ``Run`` that tells how it does: from any thread."""
 
-    _fragment: Fragment
+    _fragment: Asked
     _clock: Clock
     _state: Lock
     _closed: bool

@@ -55,7 +55,7 @@ class Run(RunAsked):
         checkpoint_every_us: int | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self._fragment = fragment
+        self._fragment: LoggedFragment = fragment
         self._clock = clock
         self._memory_bytes = memory_bytes
         self._settings = settings
