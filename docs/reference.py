@@ -22,6 +22,7 @@ from medusa.runtime.client import Federation
 from medusa.runtime.embedded import Collected
 from medusa.runtime.live import LiveRun
 from medusa.runtime.reading import Subscription
+from medusa.runtime.views import HistoryInfo
 
 AGGREGATES = (
     *("count", "sum", "avg", "min", "max", "first", "last", "variance", "stddev", "count_distinct"),
@@ -49,7 +50,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     ),
     "SQL": ("See sql.md.", (medusa.sql, medusa.source)),
     "Functions of yours": ("See operators-user.md.", (medusa.register, medusa.process)),
-    "Running": ("", (medusa.collect, medusa.start, medusa.restore, LiveRun, Collected)),
+    "Running": ("", (medusa.collect, medusa.start, medusa.restore, LiveRun, HistoryInfo, Collected)),
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
     "Nodes": ("See nodes.md.", (medusa.connect, Federation, Subscription)),
     "Testing": (

@@ -15,13 +15,15 @@ __all__ = ["differences", "signatures"]
 
 SHOWN_MAX = 60
 
+NO_STATE = ("id", "inputs", "qos", "keep_us", "keep_bytes")
+
 
 def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
     """Of each box, by id: ``kind``, ``parameters`` and ``inputs``, as JSON values.
 
     Parameters that have their default are left out, so a parameter that a later version adds changes
     nothing. Where a box reads its rows from isn't part of it; their columns are. Nor is the
-    quality of service of a sink: what it holds is the same.
+    quality of service of a sink, or how much a connection point keeps: what they hold is the same.
     """
     boxes = checked.boxes
     made: dict[str, dict[str, Any]] = {}
@@ -41,7 +43,7 @@ def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
 
 def _parameters(box: Box) -> dict[str, Any]:
     plain = _plain(box)
-    return {name: value for name, value in plain.items() if name not in ("id", "inputs", "qos")}
+    return {name: value for name, value in plain.items() if name not in NO_STATE}
 
 
 def _plain(value: Any) -> Any:

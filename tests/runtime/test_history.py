@@ -258,6 +258,21 @@ def test_a_history_that_lost_its_end_is_refused(tmp_path: Path) -> None:
     assert sizes == [each.stat().st_size for each in sorted(file.parent.iterdir())]
 
 
+def test_a_changed_query_may_keep_more_or_begin_anew(tmp_path: Path) -> None:
+    with md.start(query(), checkpoint=tmp_path / "s", history=tmp_path / "h") as run:
+        push(run, 0, 60)
+    with md.restore(tmp_path / "s", q=query(keep="2h"), strict=True, history=tmp_path / "h") as run:
+        push(run, 60, 80)
+        assert run.view("recent").equals(through(0, 80))
+    with (
+        pytest.warns(md.CheckpointWarning, match="begin empty: recent"),
+        md.restore(tmp_path / "s", q=query(), reset=["recent"], history=tmp_path / "h") as run,
+    ):
+        assert run.history("recent").next == 0
+        push(run, 80, 90)
+        assert run.view("recent").equals(through(80, 90))
+
+
 def test_a_history_in_memory_begins_empty_after_a_restore(tmp_path: Path) -> None:
     with md.start(query(), checkpoint=tmp_path / "s") as run:
         push(run, 0, 60)
