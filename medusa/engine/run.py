@@ -12,7 +12,6 @@ import pyarrow as pa
 from medusa.elements import Element, Kind, Train
 from medusa.engine.arguments import boundary_time_us, from_first
 from medusa.engine.asked import RunAsked
-from medusa.engine.boxes.sink_spill import PIECE_BYTES
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.ingest import normalise
 from medusa.engine.logged import LoggedFragment
@@ -377,6 +376,10 @@ class Run(RunAsked):
             )
 
     def _full(self) -> bool:
+        if self._fragment.held_bytes() <= self._memory_bytes:
+            return False
+        if self._fragment.storage is not None:
+            self._fragment.storage.relieve()  # the disk may have room again
         return self._fragment.held_bytes() > self._memory_bytes
 
     def _refuse_full(self) -> None:
@@ -412,7 +415,7 @@ class Run(RunAsked):
                 if self._fragment.behind:
                     self._sync()
                 while box.held_rows:  # in pieces where some of it is on disk
-                    elements = box.peek(PIECE_BYTES if box.spilled else None)
+                    elements = box.peek(box.piece_bytes)
                     table = to_table(elements, box.schema)
                     for call in calls:
                         call(table)

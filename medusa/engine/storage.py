@@ -159,11 +159,17 @@ class Storage:
         """What is held now."""
         return memory_of(self._boxes, 0 if self.spool is None else self.spool.held_bytes)
 
+    def _state(self) -> dict[str, int]:
+        return {box.id: box.state_bytes() for box in self._boxes}
+
     def check_budget(self) -> None:
         """Raises: StateError: the state is larger than it may be; names the box that holds most."""
         if self.budget_bytes is None:
             return
-        held = {box.id: box.state_bytes() for box in self._boxes}
+        held = self._state()
+        if sum(held.values()) > self.budget_bytes:
+            self.relieve()  # the disk may have room again
+            held = self._state()
         total = sum(held.values())
         if total <= self.budget_bytes:
             return

@@ -94,6 +94,8 @@ def bounds_of(
             code="query.at_limit",
         )
     budget = None if state_budget is None else byte_count(state_budget, what="state_budget")
+    if budget == 0:
+        raise QueryError("state_budget=0: boxes hold something always", code="query.state_budget")
     return Bounds(spill, memory_bytes=memory_bytes, budget_bytes=budget, at_limit=at_limit)
 
 

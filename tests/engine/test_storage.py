@@ -84,7 +84,7 @@ class Feeder:
         return tables, json.loads(bytes(files["fragment.json"]))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_tiny_budget_changes_nothing(data: st.DataObject) -> None:
     """Random queries: rows, order, bits, state and dead rows, with restores from and to any budget."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from medusa.elements import END_US, Boundary, Element, Kind, Train
+from medusa.engine.boxes import sink_spill
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.sink_spill import LATE, TIMES, Spilled, held_bytes, pieces_to_spill
 from medusa.engine.rows import TIME
@@ -159,9 +160,9 @@ class SinkBox(Operator):
         return self._held_rows
 
     @property
-    def spilled(self) -> bool:
-        """Some of what is held is on disk."""
-        return self._spool is not None
+    def piece_bytes(self) -> int | None:
+        """How much to take at once so that it fits in memory; None: all, as nothing is on disk."""
+        return None if self._spool is None else sink_spill.PIECE_BYTES
 
     @cached_property
     def nothing(self) -> pa.Table:
