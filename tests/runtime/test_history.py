@@ -258,16 +258,41 @@ def test_a_history_that_lost_its_end_is_refused(tmp_path: Path) -> None:
     assert sizes == [each.stat().st_size for each in sorted(file.parent.iterdir())]
 
 
+def test_below_a_union_the_order_comes_again(tmp_path: Path) -> None:
+    """The decision log says it, whoever pushes first after the restore."""
+    q = md.Query("both")
+    sources = [q.source(name, {"ts": "int64", "v": "int64"}, time="ts", unit="s") for name in ("a", "b")]
+    q.sink("o", q.connection_point("recent", sources[0].union(sources[1]), keep="1h"))
+
+    def rows_of(name: str, first: int) -> dict[str, list[int]]:
+        return {"ts": [first, first + 1], "v": [first + 100 * (name == "b"), -first]}
+
+    with md.start(q, checkpoint=tmp_path / "s", checkpoint_every=None, history=tmp_path / "h") as run:
+        run.push("a", rows_of("a", 0))
+        run.checkpoint()
+        for name, first in (("b", 0), ("b", 2), ("a", 2), ("b", 4)):
+            run.push(name, rows_of(name, first))
+        run.take("o")  # which makes what was decided durable
+        seen = run.view("recent")
+        run._fragment.connections.sync()
+        for each in ("s", "h"):
+            shutil.copytree(tmp_path / each, tmp_path / f"{each}-killed")
+    with md.restore(tmp_path / "s-killed", history=tmp_path / "h-killed") as run:
+        assert run.view("recent")["v"].to_pylist() == [0, 0]
+        for name, first in (("a", 2), ("b", 0), ("b", 2), ("b", 4)):
+            run.push(name, rows_of(name, first), first=first)
+        assert run.view("recent").equals(seen)
+
+
 def test_a_changed_query_may_keep_more_or_begin_anew(tmp_path: Path) -> None:
     with md.start(query(), checkpoint=tmp_path / "s", history=tmp_path / "h") as run:
         push(run, 0, 60)
     with md.restore(tmp_path / "s", q=query(keep="2h"), strict=True, history=tmp_path / "h") as run:
         push(run, 60, 80)
         assert run.view("recent").equals(through(0, 80))
-    with (
-        pytest.warns(md.CheckpointWarning, match="begin empty: recent"),
-        md.restore(tmp_path / "s", q=query(), reset=["recent"], history=tmp_path / "h") as run,
-    ):
+    with pytest.warns(md.CheckpointWarning, match="begin empty: recent"):
+        again = md.restore(tmp_path / "s", q=query(), reset=["recent"], history=tmp_path / "h")
+    with again as run:
         assert run.history("recent").next == 0
         push(run, 80, 90)
         assert run.view("recent").equals(through(80, 90))
