@@ -20,7 +20,6 @@ SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}
 SOURCES = ("a", "b", "c")
 MS = 1_000
 TOTAL = 80
-SEEDS = 8
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::medusa.errors.LateWarning"),
@@ -87,6 +86,11 @@ def ahead() -> md.Query:
 
 
 Event = tuple[Any, ...]
+
+
+@pytest.fixture(params=[4, pytest.param(60, marks=[pytest.mark.full, pytest.mark.issue(4)])])
+def seeds(request: pytest.FixtureRequest) -> range:
+    return range(request.param)
 
 
 def events_of(rng: random.Random, *, arrivals: bool = False) -> list[Event]:
@@ -168,8 +172,8 @@ def live(folder: Folder, q: md.Query, consumer: Consumer, events: list[Event], s
 
 
 @pytest.mark.parametrize("build", [unions, twice, joined, ahead])
-def test_killed_anywhere_and_pushed_again_as_before(build: Callable[[], md.Query]) -> None:
-    for seed in range(SEEDS):
+def test_killed_anywhere_and_pushed_again_as_before(build: Callable[[], md.Query], seeds: range) -> None:
+    for seed in seeds:
         rng = random.Random(seed)
         events = events_of(rng, arrivals=build is ahead)
         for _ in range(rng.randint(0, 3)):
@@ -187,9 +191,11 @@ def test_killed_anywhere_and_pushed_again_as_before(build: Callable[[], md.Query
 
 
 @pytest.mark.parametrize("build", [unions, twice, joined])
-def test_killed_anywhere_and_pushed_again_in_another_order(build: Callable[[], md.Query]) -> None:
+def test_killed_anywhere_and_pushed_again_in_another_order(
+    build: Callable[[], md.Query], seeds: range
+) -> None:
     """What had been taken comes again unchanged; rows that nobody had seen come as they are pushed now."""
-    for seed in range(SEEDS):
+    for seed in seeds:
         rng = random.Random(seed)
         events = events_of(rng)
         folder, q = Folder(), build()
@@ -248,10 +254,10 @@ def idle_sources(q: md.Query) -> list[md.Stream]:
 
 
 @pytest.mark.parametrize("build", [idle, idle_unions])
-def test_what_the_clock_decided_comes_back(build: Callable[[], md.Query]) -> None:
+def test_what_the_clock_decided_comes_back(build: Callable[[], md.Query], seeds: range) -> None:
     """What was taken comes again, though after the kill nobody is ever idle."""
     lifted = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         rng = random.Random(seed)
         events = events_of(rng)
         for _ in range(12):
@@ -339,9 +345,9 @@ def asking() -> md.Query:
 
 
 @pytest.mark.parametrize("shuffles", [False, True])
-def test_answers_of_async_functions_come_back(shuffles: bool) -> None:
+def test_answers_of_async_functions_come_back(shuffles: bool, seeds: range) -> None:
     known = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         rng = random.Random(seed)
         events = events_of(rng)
         events.insert(rng.randrange(len(events)), ("checkpoint",))
