@@ -4,8 +4,9 @@
 
 ``bare``: no box is timed and no rate is noted. ``counted``: a run as ``md.start`` makes it. They take
 turns, and what counts is the median of the ratios of neighbours, in CPU time of the process: a shared
-machine changes its speed, but seldom between the two. To it comes what one scrape of all metrics takes, by a caller in the same process and the
-caller's part included, as if there were one in every second (Prometheus asks every 15).
+machine changes its speed, but seldom between the two. To it comes what one scrape of all metrics takes,
+by a caller in the same process and the caller's part included, as if there were one in every second
+(Prometheus asks every 15).
 """
 
 from __future__ import annotations

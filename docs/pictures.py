@@ -272,6 +272,37 @@ def quality(names: dict[str, Any]) -> Drawing:
     return drawing
 
 
+def terminal(table: Any, address: str) -> str:
+    """``medusa top`` on these statistics, in a window."""
+    import msgspec
+    from rich.console import Console
+
+    from medusa.connectors.top_read import Box
+    from medusa.connectors.top_screen import screen
+
+    place = table.schema.get_field_index("boundary")
+    rows = table.set_column(place, "boundary", table["boundary"].cast("int64")).to_pylist()
+    # How much memory the same rows take is no matter of this picture.
+    boxes = msgspec.convert([{"query": "tolls", **row, "state_bytes": 1 << 18} for row in rows], list[Box])
+    console = Console(width=120, highlight=False, color_system=None)
+    with console.capture() as captured:
+        console.print(screen(boxes, address=address, by="load", keys=True))
+    lines = captured.get().rstrip().splitlines()
+    width, height = 28 + 7.3 * max(map(len, lines)), 46 + 18 * len(lines)
+    shown = [
+        f'<text x="14" y="{44 + 18 * number}" fill="#e6edf3" xml:space="preserve">{html.escape(line)}</text>'
+        for number, line in enumerate(lines)
+        if line.strip()
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" width="{width:g}"'
+        f' height="{height}" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12">\n'
+        f"<title>medusa top {address}</title>\n"
+        f'<rect width="{width:g}" height="{height}" rx="8" fill="#161b22"/>\n'
+        f'<text x="14" y="20" fill="#9aa4b2">medusa top {address}</text>\n' + "\n".join(shown) + "\n</svg>\n"
+    )
+
+
 def pictures() -> dict[str, str]:
     """File name -> SVG, all of them."""
     page = run_page("guide-windows.md")
@@ -301,7 +332,12 @@ def pictures() -> dict[str, str]:
         "qos": (quality(run_page("qos.md")), "Quality of service: three graphs of an output"),
         "resample": (grid(meets), "Resampled every 5 s; gaps are marked"),
     }
-    return {f"{name}.svg": drawing.svg(title) for name, (drawing, title) in drawings.items()}
+    watched = run_page("metrics.md")
+    return {
+        **{f"{name}.svg": drawing.svg(title) for name, (drawing, title) in drawings.items()},
+        "load.svg": watched["drawn"].svg,
+        "medusa-top.svg": terminal(watched["stats"], "http://127.0.0.1:9100"),
+    }
 
 
 if __name__ == "__main__":
