@@ -8,6 +8,7 @@ stream feeds several outputs their utilities add up (Aurora, CIDR 2003, section 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,22 +29,36 @@ class Utility:
         points: (x, y), x ascending without ties, at least one.
     """
 
-    __slots__ = ("xs", "ys")
+    __slots__ = ("_points", "xs", "ys")
 
     def __init__(self, points: Iterable[tuple[float, float]]) -> None:
         xs, ys = zip(*points, strict=True)
         self.xs: Floats = np.array(xs, np.float64)
         self.ys: Floats = np.array(ys, np.float64)
+        self._points: tuple[list[float], list[float]] | None = None
 
     @classmethod
     def _of(cls, xs: Floats, ys: Floats) -> Utility:
         made = object.__new__(cls)
-        made.xs, made.ys = xs, ys
+        made.xs, made.ys, made._points = xs, ys, None
         return made
 
     def at(self, x: Any) -> Any:
         """Its value at a number, or at each of an array."""
         return np.interp(x, self.xs, self.ys)
+
+    def of(self, x: float) -> float:
+        """The same of one number, without waking numpy, which takes longer than a small train."""
+        if self._points is None:
+            self._points = self.xs.tolist(), self.ys.tolist()
+        xs, ys = self._points
+        place = bisect_right(xs, x)
+        if place == 0:
+            return ys[0]
+        if place == len(xs):
+            return ys[-1]
+        x0, y0 = xs[place - 1], ys[place - 1]
+        return y0 + (ys[place] - y0) * ((x - x0) / (xs[place] - x0))
 
     def slope(self, x: float) -> float:
         """How it goes on from ``x``, for each microsecond: the derivative from the right."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from medusa.engine.boxes.base import Now
 from medusa.engine.qos import Utility
@@ -22,11 +22,19 @@ from medusa.query.qos import QoS
 
 __all__ = ["OVER_US", "QOS_SCHEMA", "SinkMeter", "qos_table"]
 
+Floats = npt.NDArray[np.float64]
+
 OVER_US = 10_000_000
 """The interval that ``run.qos()`` looks back: long enough for a p99, short enough to see an overload."""
 
 SLOT_US = 500_000
 """The interval moves in steps of this."""
+
+SAMPLES = 256
+"""Rows of a train, evenly spread, by which its importance is known."""
+
+TRAINS_MAX = 64
+"""Trains whose importance is looked up at once: numpy takes longer to wake than to do so."""
 
 _GROWTH = math.log(1.02)
 """Delays are counted in classes that grow by 2 %, so a quantile is within 1 % of a delay that was."""
@@ -59,6 +67,16 @@ class _Slot:
     shed: float = 0.0
     shed_weight: float = 0.0
     delays: dict[int, int] = field(default_factory=dict)
+    trains: list[_Train] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Train:
+    """Values of some of the rows that left together; what they mean is looked up for many trains at once."""
+
+    rows: int
+    worth: float
+    values: Floats
 
 
 class SinkMeter:
@@ -89,10 +107,15 @@ class SinkMeter:
             slot = self._turn(now_us)
         entered_us = self._now.us if self._now.entered_us is None else self._now.entered_us
         delay_us = 0 if entered_us is None else max(0, now_us - entered_us)
-        weight = rows if self._value is None else rows * self.importance(batch)
+        worth = 1.0 if self._delay is None else self._delay.of(delay_us)
         slot.rows += rows
-        slot.weight += weight
-        slot.worth += weight if self._delay is None else weight * float(self._delay.at(delay_us))
+        if self._value is None:
+            slot.weight += rows
+            slot.worth += rows * worth
+        else:
+            slot.trains.append(_Train(rows, worth, self._sample(batch)))
+            if len(slot.trains) >= TRAINS_MAX:
+                self._weigh(slot)
         kind = math.ceil(math.log(delay_us) / _GROWTH) if delay_us else -1
         slot.delays[kind] = slot.delays.get(kind, 0) + rows
 
@@ -110,13 +133,31 @@ class SinkMeter:
         slot.shed_weight += rows * importance
 
     def importance(self, batch: pa.RecordBatch) -> float:
-        """Mean importance of rows; one whose value is null or NaN has the least that there is."""
-        if self._value is None:
-            return 1.0
-        column = pc.cast(batch.column(self._column), pa.float64(), safe=False)
+        """Mean importance of rows, by ``SAMPLES`` of them; of a null or NaN it is the least that there is."""
+        return 1.0 if self._value is None else float(self._importances([self._sample(batch)])[0])
+
+    def _sample(self, batch: pa.RecordBatch) -> Floats:
+        column = batch.column(self._column)
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
         values = column.to_numpy(zero_copy_only=False)  # nulls become NaN
-        least = float(self._value.ys.min())
-        return float(np.mean(np.where(np.isnan(values), least, self._value.at(values))))
+        return np.array(values[:: max(1, -(-len(values) // SAMPLES))], np.float64)
+
+    def _importances(self, values: list[Floats]) -> Floats:
+        """Of each train, the mean."""
+        assert self._value is not None
+        found = self._value.at(np.concatenate(values))
+        found[np.isnan(found)] = self._value.ys.min()
+        lengths = [len(each) for each in values]
+        starts = np.cumsum([0, *lengths[:-1]])
+        return np.asarray(np.add.reduceat(found, starts) / lengths)
+
+    def _weigh(self, slot: _Slot) -> None:
+        """Add up what the trains of a slot are worth."""
+        trains, slot.trains = slot.trains, []
+        weights = self._importances([each.values for each in trains]) * [each.rows for each in trains]
+        slot.weight += float(weights.sum())
+        slot.worth += float((weights * [each.worth for each in trains]).sum())
 
     def _turn(self, now_us: int) -> _Slot:
         """A new slot, on the grid of slots since the beginning; those that are too old go."""
@@ -129,6 +170,9 @@ class SinkMeter:
     def figures(self, now_us: int) -> dict[str, Any]:
         """A row of ``QOS_SCHEMA``, but for the name."""
         slots = [each for each in self._slots if each.begin_us + SLOT_US > now_us - OVER_US]
+        for each in slots:
+            if each.trains:
+                self._weigh(each)
         rows = sum(each.rows for each in slots)
         weight = sum(each.weight for each in slots)
         lost = sum(each.shed_weight for each in slots)

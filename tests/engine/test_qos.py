@@ -51,6 +51,7 @@ def test_values_shifts_and_falls(points: Points, xs: list[int], shift: int) -> N
     shifted = graph.shift(shift)
     for x in xs:
         here, later = brute(points, Fraction(x)), brute(points, Fraction(x + shift))
+        assert shifted.of(x) == pytest.approx(float(later), abs=1e-12)
         assert float(shifted.at(x)) == pytest.approx(float(later), abs=1e-12)
         assert float(graph.falls(x, shift)) == pytest.approx(float(here - later), abs=1e-12)
         assert float(graph.falls(x, shift)) >= -1e-12
