@@ -23,13 +23,14 @@ from medusa.query.codec import graph_from_json, refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.changing import graph_of
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.decided import begin_log, go_on_with_log
 from medusa.runtime.files import FolderStore
 from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
 from medusa.runtime.intake import QueuedRun, queued_options
 from medusa.runtime.journal import FolderJournal
-from medusa.runtime.live import LiveRun, graph_of
+from medusa.runtime.live import LiveRun
 from medusa.runtime.storage import Bounds, bounds_of, bounds_of_settings
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
@@ -188,7 +189,7 @@ def start(
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
     tasks = LoopTasks()
-    place = place_of(history, graph)
+    place = place_of(history, graph, checkpoint)
     fragment = LoggedFragment(
         graph,
         on_error=on_error,
@@ -292,7 +293,7 @@ def restore(
         bounds = bounds_of_settings(
             settings, spill, state_budget=state_budget, at_limit=at_limit, where=store.where("")
         )
-        place = place_of(history, graph)
+        place = place_of(history, graph, path)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)
         clock, tasks = clock or SystemClock(), LoopTasks()

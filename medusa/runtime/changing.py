@@ -1,0 +1,167 @@
+"""A run whose query can change, and to whose connection points other queries can be attached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from medusa.engine.change import Change, change_fragment
+from medusa.engine.history import History
+from medusa.engine.judged import JudgedRun, source_of
+from medusa.errors import QueryError
+from medusa.query.boxes import Graph
+from medusa.query.codec import refuse_unregistered
+from medusa.query.graph import check_graph, label_of
+from medusa.query.registry import check_functions
+from medusa.runtime.attached import AttachedRun
+from medusa.runtime.tasks import LoopTasks
+from medusa.runtime.watched import WatchedRun
+from medusa.units import Duration, byte_count, duration_us
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
+
+__all__ = ["ChangingRun", "graph_of"]
+
+
+class ChangingRun(WatchedRun):
+    """A run that goes on with another query, and lets others read along."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._attached: list[AttachedRun] = []  # that have callbacks
+
+    def change(self, query: Query, *, reset: Sequence[str] = ()) -> Change:
+        """Go on with another query, in place of this one; docs/changing.md.
+
+        Boxes that are the same (id, kind, parameters and input columns) keep their state, sources their
+        positions, sinks their numbers and the rows that wait. New ones begin empty, at the boundaries of
+        this moment: windows that have begun count from now on. With ``checkpoint=`` a checkpoint of the
+        new query is written; one that fails warns, as those that fall due do.
+
+        Args:
+            query: the whole of what is to run from now on.
+            reset: boxes that begin empty although they are the same, and sources although they aren't.
+
+        Returns:
+            What was kept, what is new, replaced and dropped. ``str`` of it says so.
+
+        Raises:
+            QueryError: the query doesn't hold, names functions that aren't registered, or a source isn't
+                what it was. Nothing changed, as with StateError.
+            StateError: a sink that goes holds rows that nobody took; a box can't follow its new input;
+                the run is closed, or another thread or a callback of its own is at work with it.
+        """
+        graph = graph_of(query)
+        check_functions({label_of(box): box.functions for box in graph.boxes})
+        if self._checkpoints is not None:
+            refuse_unregistered(graph, "checkpoint=")
+        with self._turn(tells=True):
+            fragment = self._fragment
+            fragment.at(self._clock.monotonic_us())
+            made = change_fragment(fragment, graph, functions=query.functions, reset=reset)
+            self._changed(made)
+            if self._checkpoints is not None:
+                self._based = False  # the log of decisions stands on the query that was
+                self._save_or_warn()
+            self._settled()
+        return made
+
+    def _changed(self, made: Change) -> None:
+        """Look at the boxes that run now."""
+        sources = self._fragment.sources
+        self._idles = any(box.spec.idle_us is not None for box in sources.values())
+        judged = self._fragment.sources_read_in_time()
+        self._warns_late = {name: name in judged and not box.late for name, box in sources.items()}
+        self._callbacks = {id: calls for id, calls in self._callbacks.items() if id not in made.gone}
+
+    def attach(
+        self,
+        query: Query,
+        *,
+        at: str,
+        history: Duration | None = None,
+        memory: str | int = "256 MiB",
+        on_error: str = "dead",
+    ) -> AttachedRun:
+        """Let another query read a connection point: its history first, then what comes; docs/changing.md.
+
+        It reads when it is asked (``take``), or after each push where it has callbacks (``on``); the run
+        does no work for it before. It isn't in checkpoints: after a restart, attach it again.
+
+        Args:
+            query: has one source, with the columns of the connection point; its ``time`` names the
+                column that holds the time of the stream, or is None. How late rows are was judged where
+                they entered, so ``slack=`` and the like are refused.
+            at: the connection point.
+            history: how far back it begins, behind the largest time so far; ``"all"``: with the oldest
+                row that is kept. None: with the next row that comes.
+            memory: output not yet taken, beyond which it reads no further.
+            on_error: as of ``md.start``, for this query.
+
+        Returns:
+            The attached query: ``first_seq`` is the number of the first row that it reads, and windows that
+            start before its ``from_time`` aren't given.
+
+        Raises:
+            DataError: there is no such connection point.
+            QueryError: the query doesn't hold or doesn't fit.
+            StateError: the history can't be read; the run is closed, or another thread is at work with it.
+        """
+        graph = graph_of(query)
+        check_functions({label_of(box): box.functions for box in graph.boxes})
+        memory_bytes = byte_count(memory, what="memory")
+        back_us = None
+        if history is not None and history != "all":
+            back_us = duration_us(history, what="history")
+        with self._turn():
+            point = self._fragment.connection(at)
+            source = source_of(graph, point)
+            assert point.history is not None, "runs keep histories"
+            first = point.history.oldest_seq
+            if history is None:
+                first = point.history.next_seq
+            elif back_us is not None:
+                first = _seq_back(point.history, back_us, at)
+            from_us = point.history.complete_from(first)
+            tasks = LoopTasks()
+            judged = JudgedRun(
+                graph,
+                source,
+                from_us,
+                functions=query.functions,
+                on_error=on_error,
+                clock=self._clock,
+                tasks=tasks,
+            )
+            return AttachedRun(
+                self, point, judged, tasks, first_seq=first, from_us=from_us, memory_bytes=memory_bytes
+            )
+
+    def _settled(self) -> None:
+        super()._settled()
+        for each in tuple(self._attached):
+            each.follow()
+
+
+def _seq_back(history: History, back_us: int, name: str) -> int:
+    if not history.timed:
+        raise QueryError(
+            f"connection_point {name!r}: its stream has no time, so no row is an hour old",
+            hint='history="all", or None',
+            code="query.attach",
+        )
+    return history.seq_at(history.most_us - back_us) if history.rows else history.next_seq
+
+
+def graph_of(q: Query) -> Graph:
+    """What a query is, checked: it can run.
+
+    Raises:
+        QueryError: it isn't a query, doesn't hold, or lacks a source or a sink.
+    """
+    graph = getattr(q, "graph", None)
+    if not isinstance(graph, Graph):
+        raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
+    check_graph(graph, require_sinks=True)
+    return graph
