@@ -17,12 +17,15 @@ TIMES, LATE = "@time", "@late"
 PIECE_BYTES = 1 << 22
 """About so much is written at once, and read at once when it is taken."""
 
-Head = Boundary | tuple[Kind, int, int, bool]
-"""A boundary; or of a train its kind, the number of its first row, its rows, and whether it has times."""
+Head = Boundary | tuple[Kind, int]
+"""A boundary; or of a train its kind and the number of its first row."""
 
 
 class Spilled:
     """Some elements of a sink, on disk: trains with all that they carry, and the boundaries between.
+
+    Args:
+        elements: at least one train; all have times or none has, and so with marks of late rows.
 
     Attributes:
         rows: of trains that aren't early.
@@ -33,7 +36,13 @@ class Spilled:
 
     def __init__(self, spool: Spool, elements: Sequence[Element], schema: pa.Schema) -> None:
         self._schema = schema
-        full = schema.append(pa.field(TIMES, TIME)).append(pa.field(LATE, pa.bool_()))
+        first = next(element for element in elements if isinstance(element, Train))
+        self._timed, self._late = _form(first)
+        full = schema
+        if self._timed:
+            full = full.append(pa.field(TIMES, TIME))
+        if self._late:
+            full = full.append(pa.field(LATE, pa.bool_()))
         self._heads: list[Head] = []
         batches = []
         self.rows = 0
@@ -43,12 +52,10 @@ class Spilled:
                 self._heads.append(element)
                 continue
             rows = len(element)
-            timed = element.times is not None
-            times = pa.nulls(rows, TIME) if element.times is None else element.times
-            late = pa.nulls(rows, pa.bool_()) if element.late is None else element.late
-            columns = [*element.batch.columns, times, late]
+            columns = [*element.batch.columns]
+            columns += [column for column in (element.times, element.late) if column is not None]
             batches.append(pa.RecordBatch.from_arrays(columns, schema=full))
-            self._heads.append((element.kind, element.first_seq, rows, timed))
+            self._heads.append((element.kind, element.first_seq))
             self.rows += rows if element.kind is Kind.STABLE else 0
         self._file = spool.file(full)
         self._file.append(batches)
@@ -64,16 +71,17 @@ class Spilled:
             if isinstance(head, Boundary):
                 yield head
                 continue
-            kind, first_seq, _, timed = head
+            kind, first_seq = head
             columns = next(batches).columns
-            late, times = columns.pop(), columns.pop()
-            yield Train(
-                batch=pa.RecordBatch.from_arrays(columns, schema=self._schema),
-                times=times if timed else None,
-                first_seq=first_seq,
-                kind=kind,
-                late=None if late.null_count else late,
-            )
+            late = columns.pop() if self._late else None
+            times = columns.pop() if self._timed else None
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            yield Train(batch=batch, times=times, first_seq=first_seq, kind=kind, late=late)
+
+
+def _form(train: Train) -> tuple[bool, bool]:
+    """Whether it has times, and marks of late rows."""
+    return train.times is not None, train.late is not None
 
 
 def held_bytes(element: Element | Spilled) -> int:
@@ -86,19 +94,23 @@ def pieces_to_spill(
 ) -> tuple[int, list[list[Element | Spilled]]]:
     """From which element on, counted from the end, so many bytes are held; and the elements from there on.
 
-    What is on disk already stands alone; the others stand together, at most ``PIECE_BYTES`` or one train.
+    What is on disk already stands alone; the others stand together: at most ``PIECE_BYTES`` or one train, of
+    the same form.
     """
     start, freed = len(held), 0
     while start and freed < nbytes:
         start -= 1
         freed += held_bytes(held[start])
     pieces: list[list[Element | Spilled]] = []
-    size = 0
+    size, form = 0, None
     for element in held[start:]:
         alone = isinstance(element, Spilled)
-        if not pieces or alone or size >= PIECE_BYTES or isinstance(pieces[-1][-1], Spilled):
+        other = isinstance(element, Train) and form is not None and _form(element) != form
+        if not pieces or alone or other or size >= PIECE_BYTES or isinstance(pieces[-1][-1], Spilled):
             pieces.append([])
-            size = 0
+            size, form = 0, None
+        if isinstance(element, Train):
+            form = _form(element)
         pieces[-1].append(element)
         size += held_bytes(element)
     return start, pieces
