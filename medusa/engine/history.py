@@ -140,6 +140,7 @@ class History:
         self._bytes = 0
         self._boundary_us = int(START_US)
         self._waiting: list[Train] = []
+        self._waiting_firsts: list[int] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._waiting_us = int(START_US)
         self._dirty = False
@@ -207,6 +208,7 @@ class History:
         if not self._waiting:
             self._waiting_us = boundary_us
         self._waiting.append(train)
+        self._waiting_firsts.append(self.next_seq)
         rows = len(train)
         self.next_seq += rows
         self._waiting_rows += rows
@@ -232,7 +234,7 @@ class History:
         for start in range(0, whole.num_rows, step):
             part = whole.slice(start, step)
             self._record(part, seq + start)
-        self._waiting = []
+        self._waiting, self._waiting_firsts = [], []
         self._waiting_rows = self._waiting_bytes = 0
         self.broken = False
         self.trim(self._boundary_us)
@@ -352,18 +354,19 @@ class History:
             StateError: the row was trimmed, or its record is damaged: names the file.
         """
         told = int(START_US)
-        while True:
-            if seq >= self._written:
-                self.write()
-            if seq >= self.next_seq:
-                return
-            segment, entry = self._find(seq)
-            train = self.load(segment, entry)
-            if told < entry.boundary_us:
-                told = entry.boundary_us
+        while seq < self.next_seq:
+            if seq >= self._written:  # who follows the stream row by row makes no records of single rows
+                boundary_us = self._waiting_us
+                at = bisect_right(self._waiting_firsts, seq) - 1
+                train = numbered(self._waiting[at], self._waiting_firsts[at])
+            else:
+                segment, entry = self._find(seq)
+                boundary_us, train = entry.boundary_us, self.load(segment, entry)
+            if told < boundary_us:
+                told = boundary_us
                 yield Boundary(told)
-            yield train if seq == entry.first else part_of(train, seq - entry.first, len(train))
-            seq = entry.end
+            first, seq = seq, train.first_seq + len(train)
+            yield train if first == train.first_seq else part_of(train, first - train.first_seq, len(train))
 
     def records(self) -> Iterator[tuple[Segment, Entry]]:
         """All records with rows that are kept, oldest first."""
@@ -435,6 +438,11 @@ class History:
                 code="state.corrupt",
             ) from None
         return unpack(batch, self.schema, timed=self.timed, first=entry.first)
+
+
+def numbered(train: Train, first_seq: int) -> Train:
+    """The same rows under their numbers."""
+    return Train(batch=train.batch, times=train.times, first_seq=first_seq, late=train.late)
 
 
 def part_of(train: Train, start: int, end: int) -> Train:

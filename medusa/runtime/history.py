@@ -259,14 +259,22 @@ def keeps_history(graph: Graph) -> bool:
     return any(isinstance(box, ConnectionPoint) for box in graph.boxes)
 
 
-def place_of(path: str | os.PathLike[str] | None, graph: Graph) -> HistoryFolder | HistoryMemory:
+def place_of(
+    path: str | os.PathLike[str] | None, graph: Graph, checkpoint: str | os.PathLike[str] | None = None
+) -> HistoryFolder | HistoryMemory:
     """Where the histories of a run of this query lie; nothing is done there yet.
 
     Raises:
-        QueryError: there is a folder and nothing to keep in it.
+        QueryError: there is a folder and nothing to keep in it, or it is that of the checkpoints.
     """
     if path is None:
         return HistoryMemory()
+    if checkpoint is not None and os.path.realpath(path) == os.path.realpath(checkpoint):
+        raise QueryError(
+            f"history={os.fspath(path)!r} is the folder of the checkpoints",
+            hint="give each a folder of its own",
+            code="query.history",
+        )
     if not keeps_history(graph):
         raise QueryError(
             f"query {graph.name!r} has no connection point, so there is no history= to keep",

@@ -116,6 +116,20 @@ def test_readers_see_all_rows_once(steps: list[tuple[int, str]], seed: int) -> N
             assert reader.boundary == everything.boundary
 
 
+def test_who_follows_row_by_row_writes_nothing() -> None:
+    disk = Disk()
+    fragment = fragment_of(query(keep_bytes="1 MiB"), disk)
+    history = fragment.connection("x").history
+    assert history is not None
+    reader = Reader(0)
+    for at in range(40):
+        push(fragment, at, at + 1)
+        for each in history.read(reader.next):
+            reader.take(each)
+    assert reader.next == history.next_seq == 38
+    assert sum(len(segment.entries) for segment in history.segments) <= 1, "but at the first boundary"
+
+
 def shown(element: Element) -> Any:
     if not isinstance(element, Train):
         return element

@@ -226,6 +226,10 @@ def test_folders_that_dont_fit(tmp_path: Path) -> None:
     none.sink("o", none.source("a", {"v": "int64"}, time=None))
     with pytest.raises(md.QueryError, match="has no connection point"):
         md.start(none, history=tmp_path / "x")
+    with pytest.raises(md.QueryError, match="is the folder of the checkpoints"):
+        md.start(query(), checkpoint=tmp_path / "n", history=tmp_path / "s" / ".." / "n")
+    with pytest.raises(md.QueryError, match="is the folder of the checkpoints"):
+        md.restore(tmp_path / "s", history=tmp_path / "s")
     with pytest.raises(md.StateError, match="can't be opened"):
         md.start(query(), history=tmp_path / "no" / "such")
     with md.restore(tmp_path / "s", history=tmp_path / "h") as run:

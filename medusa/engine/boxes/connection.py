@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.engine.boxes.base import BoxState, Operator
-from medusa.engine.history import History
+from medusa.engine.history import History, numbered
 from medusa.engine.history_open import open_history
 from medusa.ports import Segments
 from medusa.query.boxes import ConnectionPoint, Schema
@@ -76,10 +76,9 @@ class ConnectionPointBox(Operator):
         self.emit_train(train)
 
     def _tell(self, train: Train) -> None:
-        seq = self.rows_in - len(train)
-        numbered = Train(batch=train.batch, times=train.times, first_seq=seq, late=train.late)
+        made = numbered(train, self.rows_in - len(train))
         for call in tuple(self._watchers):
-            call(numbered)
+            call(made)
 
     def on_boundary(self, time_us: int) -> None:
         if self.history is not None:
