@@ -20,8 +20,9 @@ from medusa.engine.boxes.source import SourceBox
 from medusa.engine.decision_log import DecisionLog
 from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows
 from medusa.engine.fragment import Fragment
+from medusa.engine.qos_scheduler import OutputScheduler
 from medusa.engine.replay import Held, Replay
-from medusa.errors import DataError, FullError, StateError
+from medusa.errors import DataError, FullError, QueryError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.graph import CheckedGraph, order_dependent
@@ -54,11 +55,19 @@ class LoggedFragment(Fragment):
 
         Raises:
             StateError: what was decided can't be about this query.
+            QueryError: the clock orders the work between outputs, and that order shows.
         """
         self.log, self._held_bytes, self._logs = log, held_bytes, dict(known or {})
         self._run: Rows | None = None
         self._repeated: dict[str, int] = {}
         self._look()
+        if self._ordered and isinstance(self._scheduler, OutputScheduler):
+            raise QueryError(
+                "the clock orders work between outputs (latency graphs), and the order of arrival shows:"
+                " a restored run can't repeat that, so checkpoint= is refused",
+                hint="leave one of them out, or merge by sunion",
+                code="query.later",
+            )
         if again:
             self._check(again)
             self._replay = Replay(again, ordered=self._ordered)
@@ -70,9 +79,9 @@ class LoggedFragment(Fragment):
 
     def _look(self) -> None:
         """See what of this query has to be noted."""
-        unions = bool(order_dependent(self.graph))
-        self._ordered = unions or bool(self._async)
-        self._whole = bool(self._async) or (unions and _meets_itself(self.graph))
+        merged = bool(order_dependent(self.graph)) or _reads_dead_of_several(self.graph)
+        self._ordered = merged or bool(self._async)
+        self._whole = bool(self._async) or (merged and _meets_itself(self.graph))
         for box in self._async:
             box.given = []
 
@@ -381,7 +390,12 @@ class LoggedFragment(Fragment):
 
     def _decide(self, entry: Entry) -> None:
         if isinstance(entry, Promise):
-            super()._run_promise(self.sources[entry.source], entry.time_us)
+            box = self.sources[entry.source]
+            try:
+                box.check_promise(entry.time_us)
+            except DataError:
+                raise _unfit() from None
+            super()._run_promise(box, entry.time_us)
         elif isinstance(entry, Lifts):
             super()._lift([(self.sources[source], time_us) for source, _, time_us in entry.sources])
         elif isinstance(entry, Rest):
@@ -405,13 +419,21 @@ class LoggedFragment(Fragment):
             raise _unfit()
 
 
+def _reads_dead_of_several(graph: Graph) -> bool:
+    """Whether failed rows are read of a box with several inputs: rows fail there as they arrive."""
+    several = {box.id for box in graph.boxes if len(box.inputs) > 1}
+    return any(arc.port == "dead" and arc.box in several for box in graph.boxes for arc in box.inputs)
+
+
 def _meets_itself(graph: Graph) -> bool:
-    """Whether rows of one source may come to a union over several of its inputs: how they are cut shows."""
+    """Whether rows of one source come over several inputs to a box that shows how they were cut."""
+    dead = {arc.box for box in graph.boxes for arc in box.inputs if arc.port == "dead"}
     above: dict[str, set[str]] = {}
     for box in graph.boxes:
         inputs = [above[arc.box] for arc in box.inputs]
         above[box.id] = {box.id} if not inputs else set().union(*inputs)
-        if box.determinism == "arbitrary" and sum(map(len, inputs)) > len(above[box.id]):
+        merges = box.determinism == "arbitrary" or box.id in dead
+        if merges and sum(map(len, inputs)) > len(above[box.id]):
             return True
     return False
 

@@ -10,11 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 import medusa as md
-from medusa.engine.decisions import Entry, Lifts, Rest
+from medusa.elements import END_US
+from medusa.engine.decision_log import DecisionLog
+from medusa.engine.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
+from medusa.engine.logged import LoggedFragment
+from medusa.engine.qos_scheduler import by_utility
 from medusa.runtime.live import LiveRun
-from tests.engine.durable import Consumer, Folder
+from tests.engine.durable import Consumer, Folder, MemoryJournal
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}
 SOURCES = ("a", "b", "c")
@@ -72,6 +77,16 @@ def joined() -> md.Query:
     q.sink("pairs", a.join(b, on="k", within="2ms", how="left"))
     q.sink("counts", c.window("10ms").aggregate(n=md.count()))
     q.sink("late", c.late)
+    return q
+
+
+def dead() -> md.Query:
+    """Keys of a join fail as rows arrive."""
+    q = md.Query("dead")
+    a, b, _ = (q.source(name, SCHEMA, slack="2ms") for name in SOURCES)
+    pairs = a.join(b, on={"1 // k": "1 // (k - 1)"}, within="2ms")
+    q.sink("pairs", pairs)
+    q.sink("dead", pairs.dead)
     return q
 
 
@@ -171,7 +186,7 @@ def live(folder: Folder, q: md.Query, consumer: Consumer, events: list[Event], s
     return run
 
 
-@pytest.mark.parametrize("build", [unions, twice, joined, ahead])
+@pytest.mark.parametrize("build", [unions, twice, joined, dead, ahead])
 def test_killed_anywhere_and_pushed_again_as_before(build: Callable[[], md.Query], seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
@@ -190,7 +205,7 @@ def test_killed_anywhere_and_pushed_again_as_before(build: Callable[[], md.Query
         assert consumer.rows == expected, f"seed {seed}"
 
 
-@pytest.mark.parametrize("build", [unions, twice, joined])
+@pytest.mark.parametrize("build", [unions, twice, joined, dead])
 def test_killed_anywhere_and_pushed_again_in_another_order(
     build: Callable[[], md.Query], seeds: range
 ) -> None:
@@ -376,3 +391,90 @@ def test_answers_of_async_functions_come_back(shuffles: bool, seeds: range) -> N
             assert every <= plain | set(dead) | lost
             assert not every & plain & set(dead)
     assert known > 10, "no answer came back, so nothing was shown"
+
+
+def test_a_log_that_can_t_be_is_refused_and_never_crashes(seeds: range) -> None:
+    """With the sums made right again: numbers, names and kinds that are changed, entries that are missing."""
+    refused = 0
+    for seed in [each * 100 + more for each in seeds for more in range(10)]:
+        rng = random.Random(seed)
+        build = rng.choice([unions, twice, joined, idle, idle_unions, asking])
+        events = events_of(rng)
+        folder, q, clock = Folder(), build(), md.testing.ManualClock()
+        consumer = Consumer(q.sinks)
+        run = folder.start(q, clock=clock, tasks=Calls(rng))
+        run.checkpoint()
+        for event in events[: rng.randrange(5, 40)]:
+            do(run, consumer, event)
+            clock.advance("3s")
+        consumer.take(run)
+        log = run._fragment.log
+        assert log is not None
+        run._fragment.sync()
+        for number, data in folder.journal.files.items():
+            entries = [entry for batch in unpack(data)[0] for entry in batch.entries]
+            if entries:
+                at = rng.randrange(len(entries))
+                entries[at : at + 1] = changed(entries[at], rng)
+            folder.journal.files[number] = bytearray(pack(entries))
+        q = build()
+        try:
+            run = folder.start(q, tasks=Calls(rng))
+            for event in events:
+                if event[0] != "take":
+                    again(run, Consumer([]), event)
+            for sink in q.sinks:
+                run.take(sink)
+            run.finish()
+        except md.MedusaError as error:
+            if error.code not in ("state.corrupt", "run.replay", "data.finished", "data.stopped"):
+                raise
+            refused += 1
+    assert refused > 5, "nothing was refused, so nothing was shown"
+
+
+def changed(entry: Entry, rng: random.Random) -> list[Entry]:
+    """An entry with something else in it, none, or two of it."""
+    if rng.random() < 0.2:
+        return rng.choice([[], [entry, entry]])
+    name = rng.choice(entry.__struct_fields__)
+    value: Any = getattr(entry, name)
+    if type(value) is int:
+        value = rng.choice([value + 1, max(0, value - 1), 0, 10**15, END_US])
+    elif name == "source":
+        value = rng.choice(["a", "b", "c", "rows", ""])
+    elif name in ("sources", "parts"):
+        value = rng.choice([(), value[:1], value * 2])
+        value = value or getattr(entry, name)
+    elif name == "released" and value:
+        answers = [replace(each, calls=tuple(map(wrong(rng), each.calls))) for each in value]
+        value = rng.choice([(), (*value, *value), tuple(answers)])
+    return [replace(entry, **{name: value})] if value != () or not isinstance(entry, Results) else []
+
+
+def wrong(rng: random.Random) -> Callable[[tuple[Answer, ...]], tuple[Answer, ...]]:
+    def spoil(answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
+        first = answers[0]
+        spoiled = [
+            replace(first, rows=first.rows + 1),
+            replace(first, first=1),
+            replace(first, output=(first.output or b"")[:-9]),
+            replace(first, index=b"\xff" * 8 * first.rows),
+            replace(first, index=b"123"),
+            replace(first, output=None, error="gone"),
+        ]
+        return (rng.choice(spoiled), *answers[1:])
+
+    return spoil
+
+
+def test_an_order_by_the_clock_is_refused() -> None:
+    clock = md.testing.ManualClock()
+    for build, refused in ((unions, True), (joined, False)):
+        fragment = LoggedFragment(build().graph, clock=clock, scheduler=by_utility(clock))
+        log = DecisionLog(MemoryJournal())
+        if refused:
+            with pytest.raises(md.QueryError, match="the clock orders work"):
+                fragment.record(log)
+        else:
+            fragment.record(log)

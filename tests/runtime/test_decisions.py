@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from itertools import count
@@ -22,7 +21,6 @@ answers = count()
 
 @md.register("test.runtime.decisions.asked")
 async def asked(batch: pa.RecordBatch) -> Any:
-    await asyncio.sleep(0)
     return {"v": batch["v"], "answer": [next(answers)] * batch.num_rows}
 
 
