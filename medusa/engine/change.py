@@ -8,7 +8,7 @@ change that is refused has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from medusa.elements import Boundary
@@ -69,13 +69,19 @@ class Change:
 
 
 def change_fragment(
-    fragment: Fragment, graph: Graph, *, functions: Mapping[str, object], reset: Collection[str] = ()
+    fragment: Fragment,
+    graph: Graph,
+    *,
+    functions: Mapping[str, object],
+    reset: Collection[str] = (),
+    check: Callable[[Change], None] = lambda change: None,
 ) -> Change:
     """Run another query from now on; only between elements.
 
     Args:
         functions: of users, by box, where they aren't registered.
         reset: boxes that begin empty although they are the same, and sources although they aren't.
+        check: is told what would change, and may raise.
 
     Raises:
         QueryError: the query doesn't hold or can't run, a source isn't what it was, ``reset`` names no box:
@@ -91,6 +97,7 @@ def change_fragment(
     old = fragment.boxes
     check_sinks(change, old)
     check_points(change, fragment.connections)
+    check(change)
     reads = readers_of_time(fragment.checked, sink_times=fragment.sink_times)
     reads_now = readers_of_time(checked, sink_times=fragment.sink_times)
     stay = {id: old[id] for id in change.kept if can_stay(old[id], before=reads[id], now=reads_now[id])}

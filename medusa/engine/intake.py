@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -69,6 +69,7 @@ class InputQueue:
         self.held_bytes = 0
         self.ended = False
         self._entries: deque[Entry] = deque()
+        self._inside: deque[Entry] = deque()
         self._promised: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -83,7 +84,9 @@ class InputQueue:
         return self.held_bytes == 0 or self.held_bytes + nbytes <= self.bytes_max
 
     def check_open(self, source: str) -> None:
-        """Raises DataError when the end of the source has been pushed."""
+        """Raises DataError when the end of the source has been pushed, or it isn't there any more."""
+        if source not in self.positions:
+            raise DataError(f"source {source!r} went with a change of the query", code="data.source")
         if self.ended:
             raise DataError(
                 f"source {source!r} has ended: no rows after the end boundary", code="data.finished"
@@ -100,6 +103,20 @@ class InputQueue:
                 code="data.boundary",
             )
 
+    def holds(self, sources: Collection[str]) -> str:
+        """One of these sources of which something waits; empty: nothing of them does."""
+        return next((entry.source for entry in self._entries if entry.source in sources), "")
+
+    def change(self, positions: Mapping[str, int], gone: Collection[str]) -> None:
+        """The query has these sources from now on; nothing waits of those that are gone or begin anew."""
+        for each in (self.positions, self.rows, self.nbytes, self._promised):
+            for name in gone & each.keys():
+                del each[name]
+        for name, position in positions.items():
+            self.positions.setdefault(name, position)
+            self.rows.setdefault(name, 0)
+            self.nbytes.setdefault(name, 0)
+
     def put(self, entry: Entry) -> None:
         """Take what has been checked, and has room."""
         self._entries.append(entry)
@@ -115,6 +132,15 @@ class InputQueue:
         """The head has been worked through."""
         self._out(self._entries.popleft()).done = True
 
+    def take_in(self) -> None:
+        """The head is being worked on beside others; it holds its place until ``worked_before``."""
+        self._inside.append(self._entries.popleft())
+
+    def worked_before(self, us: int | None) -> None:
+        """Everything that was taken in and had come before this moment has been worked through; None: all."""
+        while self._inside and (us is None or self._inside[0].came_us < us):
+            self._out(self._inside.popleft()).done = True
+
     def withdraw(self, entry: Entry) -> None:
         """Take out a call that isn't being worked on; one that has gone is no error."""
         if entry in self._entries:
@@ -127,6 +153,7 @@ class InputQueue:
         Returns:
             Of each source that had some, the rows.
         """
+        self.worked_before(None)  # they have entered, and are left no more than others that have
         left = {source: rows for source, rows in self.rows.items() if rows}
         for source, rows in left.items():
             self.positions[source] -= rows

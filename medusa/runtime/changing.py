@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.engine.change import Change, change_fragment
@@ -52,20 +52,33 @@ class ChangingRun(WatchedRun):
             StateError: a sink that goes holds rows that nobody took; a box can't follow its new input;
                 the run is closed, or another thread or a callback of its own is at work with it.
         """
+        graph = self._checked(query)
+        with self._turn(tells=True):
+            made = self._go_on_with(graph, query.functions, reset)
+            self._settled()
+        return made
+
+    def _checked(self, query: Query) -> Graph:
+        """Raises QueryError where a query can't be what this run goes on with."""
         graph = graph_of(query)
         check_functions({label_of(box): box.functions for box in graph.boxes})
         if self._checkpoints is not None:
             refuse_unregistered(graph, "checkpoint=")
-        with self._turn(tells=True):
-            fragment = self._fragment
-            fragment.at(self._clock.monotonic_us())
-            made = change_fragment(fragment, graph, functions=query.functions, reset=reset)
-            self._changed(made)
-            if self._checkpoints is not None:
-                self._based = False  # the log of decisions stands on the query that was
-                self._save_or_warn()
-            self._settled()
+        return graph
+
+    def _go_on_with(self, graph: Graph, functions: Mapping[str, object], reset: Sequence[str]) -> Change:
+        """Change the query, within a turn."""
+        fragment = self._fragment
+        fragment.at(self._clock.monotonic_us())
+        made = change_fragment(fragment, graph, functions=functions, reset=reset, check=self._check_change)
+        self._changed(made)
+        if self._checkpoints is not None:
+            self._based = False  # the log of decisions stands on the query that was
+            self._save_or_warn()
         return made
+
+    def _check_change(self, change: Change) -> None:
+        """The last chance to refuse."""
 
     def _changed(self, made: Change) -> None:
         """Look at the boxes that run now."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from medusa.engine.arguments import boundary_time_us, from_first
+from medusa.engine.boxes.source import SourceBox
+from medusa.engine.change import Change
 from medusa.engine.ingest import normalise
 from medusa.engine.intake import Entry
 from medusa.errors import FullError, MedusaError, StateError
+from medusa.query.boxes import Graph
 from medusa.runtime.belt import note_left
 from medusa.runtime.working import WorkingRun
 from medusa.units import size_text
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
 
 __all__ = ["QueuedRun", "queued_options"]
 
@@ -100,7 +106,7 @@ class QueuedRun(WorkingRun):
                 rows=sum(batch.num_rows for batch in taken),
                 nbytes=sum(batch.nbytes for batch in taken),
             )
-            if self._put(entry, wait, position):
+            if self._put(entry, wait, position, box):
                 return
 
     def boundary(self, source: str, time: int | str | datetime) -> None:
@@ -109,9 +115,9 @@ class QueuedRun(WorkingRun):
         box = self._fragment.source(source)
         time_us = boundary_time_us(time, source, "a boundary")
         box.check_promise(time_us)
-        self._put(Entry(0, source, promise_us=time_us), True, None)
+        self._put(Entry(0, source, promise_us=time_us), True, None, box)
 
-    def _put(self, entry: Entry, wait: bool, position: int | None) -> bool:
+    def _put(self, entry: Entry, wait: bool, position: int | None, box: SourceBox) -> bool:
         """Put what was checked into the queue; False: other rows of the source came first."""
         belt, queue = self._belt, self._belt.queue
         with belt.changed:
@@ -120,6 +126,12 @@ class QueuedRun(WorkingRun):
                 self._refuse_closed()
                 self._refuse_stopped()
                 queue.check_open(entry.source)
+                if self._fragment.sources[entry.source] is not box:
+                    raise StateError(
+                        f"source {entry.source!r} was changed while this was being pushed: nothing entered",
+                        hint="push it again",
+                        code="run.changed",
+                    )
                 if position is not None and queue.positions[entry.source] != position:
                     return False
                 if entry.promise_us is not None:
@@ -170,6 +182,30 @@ class QueuedRun(WorkingRun):
     def checkpoint(self) -> str:
         """Work off what waits, then write a checkpoint: see ``md.Run.checkpoint``."""
         return str(self._in_order(self._save))
+
+    def change(self, query: Query, *, reset: Sequence[str] = ()) -> Change:
+        """Work off what waits, then change the query: see ``md.Run.change``."""
+        graph = self._checked(query)
+        made: list[Change] = []
+        self._in_order(lambda: made.append(self._go_on_with(graph, query.functions, reset)))
+        return made[0]
+
+    def _go_on_with(self, graph: Graph, functions: Mapping[str, object], reset: Sequence[str]) -> Change:
+        with self._belt.changed:  # nothing is pushed meanwhile
+            return super()._go_on_with(graph, functions, reset)
+
+    def _check_change(self, change: Change) -> None:
+        source = self._belt.queue.holds(change.gone)
+        if source:
+            raise StateError(
+                f"source {source!r} goes, and rows of it wait that were pushed meanwhile",
+                hint="push to it no more, then change the query",
+                code="change.rows",
+            )
+
+    def _changed(self, made: Change) -> None:
+        super()._changed(made)
+        self._belt.queue.change(self._fragment.positions(), made.gone)
 
     def _in_order(self, call: Callable[[], object], *, ends: bool = False) -> object:
         """Have something done by the thread, behind what waits, and wait for it."""
@@ -280,7 +316,7 @@ class QueuedRun(WorkingRun):
             belt.calls += 1
             belt.changed.notify_all()
             try:
-                while belt.error is not None or belt.queue.head is not None:
+                while belt.error is not None or belt.queue.head is not None or belt.behind:
                     if belt.error is None:
                         belt.changed.wait()
                         continue

@@ -326,3 +326,48 @@ def test_a_closed_run_doesnt_change() -> None:
     run.close()
     with pytest.raises(md.StateError, match="is closed"):
         run.change(cars())
+
+
+def test_a_run_with_an_input_queue_changes_behind_what_waits() -> None:
+    pushes = cuts(random.Random(8), 300)
+    got: dict[str, list[Any]] = {}
+    fresh = 0
+    with md.start(query([], 0), queue="1 MiB") as run:
+        for number, (source, start, count) in enumerate(pushes):
+            run.push(source, rows(start, count, source), first=start)
+            if number % 8 == 3:
+                changed = query(["few", "other"], number) if number % 16 == 3 else query([], 0)
+                for sink in ("o_few", "o_other") if "o_few" in run._fragment.sinks else ():
+                    fresh += run.take(sink).num_rows
+                assert "fast" in run.change(changed).kept
+                assert {*run.positions()} == ({"a", "b", "c"} if number % 16 == 3 else {"a", "b"})
+            if "c" in run.positions():
+                run.push("c", rows(run.positions()["c"], 5, "c"))
+                run.flush()
+        run.finish()
+        taken(run, STAYS, got)
+        with pytest.raises(md.QueryError, match="expected a md.Query"):
+            run.change(None)  # type: ignore[arg-type]
+        with pytest.raises(md.DataError, match="no source 'c'"):
+            run.push("c", rows(0, 1, "c"))
+    assert got == undisturbed(pushes)
+    assert fresh > 0
+
+
+def test_rows_that_wait_of_a_source_that_goes_arent_lost() -> None:
+    def of(*names: str) -> md.Query:
+        q = md.Query("q")
+        for name in names:
+            q.sink(f"o_{name}", q.source(name, CARS, time="ts", unit="s"))
+        return q
+
+    with md.start(of("a", "b"), queue="1 MiB") as run:
+        run.on("o_a", lambda table: run.push("b", batch(1, 2)))
+        with run._belt.changed:  # the thread hasn't begun: the callback pushes behind the change
+            run.push("a", batch(1))
+            with pytest.raises(md.StateError, match="source 'b' goes, and rows of it wait"):
+                run.change(of("a"))
+        run.flush()
+        assert run.take("o_b").num_rows == 2
+        assert run.change(of("a")).dropped == ("b", "o_b")
+        assert run.positions() == {"a": 1}
