@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from medusa.engine.qos import NOTHING, Utility, infer, latency_graphs
 from medusa.ports import Clock
 from medusa.query.boxes import Graph
 
-__all__ = ["OutputScheduler", "QosScheduler", "RoundRobinScheduler", "by_utility"]
+__all__ = ["Ordering", "OutputScheduler", "QosScheduler", "RoundRobinScheduler", "latency_outputs"]
 
 STEP_US = 5_000
 """A step takes as many whole trains as are thought to take so long: what is more urgent waits no longer
@@ -84,11 +84,15 @@ class OutputScheduler(ABC):
         clock: measures what boxes take.
         now: told the time and when that entered which is worked on.
         outputs: utility by delay in microseconds, of sinks that have it.
+
+    Attributes:
+        holds: ``run`` does nothing: who drives it calls ``step``.
     """
 
     def __init__(
         self, boxes: Sequence[Operator], clock: Clock, now: Now, outputs: Mapping[str, Utility]
     ) -> None:
+        self.holds = False
         self._boxes = list(boxes)
         self._clock = clock
         self._now = now
@@ -110,12 +114,12 @@ class OutputScheduler(ABC):
     # Running
 
     def run(self, until_us: int | None = None) -> None:
-        """Run until nothing waits.
+        """Run until nothing waits, unless somebody ``holds`` it.
 
         Args:
             until_us: or until a step has ended at or after this moment of the clock.
         """
-        while self.step():
+        while not self.holds and self.step():
             if until_us is not None and self._clock.monotonic_us() >= until_us:
                 return
 
@@ -189,6 +193,11 @@ class OutputScheduler(ABC):
     def waits(self) -> bool:
         """Something waits."""
         return bool(self._busy)
+
+    @property
+    def oldest_us(self) -> int | None:
+        """When the oldest of what waits entered; None: nothing waits."""
+        return min((self._queues[place].entered[0] for place in self._busy), default=None)
 
     def waiting(self) -> dict[str, int]:
         """Rows that wait before each box that has some."""
@@ -275,9 +284,48 @@ class QosScheduler(OutputScheduler):
         return float(np.mean(graph.falls(ages, within_us))), graph.slack(float(ages.max()))
 
 
-def by_utility(clock: Clock) -> Callable[[Graph, Sequence[Operator], Now], OutputScheduler]:
-    """The ``scheduler`` of a fragment that goes by the latency graphs of its sinks."""
-    return lambda graph, boxes, now: QosScheduler(boxes, clock, now, latency_graphs(graph))
+class Ordering:
+    """The ``scheduler`` of a fragment that goes by the latency graphs of its sinks, and a hold on it.
+
+    A fragment asks for a scheduler again whenever its query changes; this speaks for the one at work.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._scheduler: OutputScheduler | None = None
+        self._holds = False
+
+    def __call__(self, graph: Graph, boxes: Sequence[Operator], now: Now) -> OutputScheduler:
+        self._scheduler = QosScheduler(boxes, self._clock, now, latency_graphs(graph))
+        self._scheduler.holds = self._holds
+        return self._scheduler
+
+    @property
+    def holds(self) -> bool:
+        """Work is done by ``step`` only: a push leaves it waiting."""
+        return self._holds
+
+    @holds.setter
+    def holds(self, holds: bool) -> None:
+        self._holds = holds
+        if self._scheduler is not None:
+            self._scheduler.holds = holds
+
+    @property
+    def waits(self) -> bool:
+        """Something waits."""
+        return self._scheduler is not None and self._scheduler.waits
+
+    @property
+    def oldest_us(self) -> int | None:
+        """When the oldest of what waits entered; None: nothing waits."""
+        return None if self._scheduler is None else self._scheduler.oldest_us
+
+
+def latency_outputs(graph: Graph) -> bool:
+    """Whether there is anything to choose between: several ends, at least one with a latency graph."""
+    read = {arc.box for box in graph.boxes for arc in box.inputs}
+    return bool(latency_graphs(graph)) and sum(box.id not in read for box in graph.boxes) > 1
 
 
 def _above(readers: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:

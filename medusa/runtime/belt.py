@@ -17,6 +17,7 @@ class Belt:
     Attributes:
         working: the entry that is being worked on.
         error: what the thread ran into and nobody has been told; it waits until somebody is.
+        behind: of what was taken out of the queue, some waits between the boxes.
         calls: waiting entries that are calls: until they are done output may exceed ``memory=``.
         takes: how often output has been taken.
         full_at: there was too much output when it had been taken so often.
@@ -28,6 +29,7 @@ class Belt:
         self.working: Entry | None = None
         self.error: BaseException | None = None
         self.stopping = False
+        self.behind = False
         self.calls = 0
         self.takes = 0
         self.full_at = -1
@@ -42,7 +44,7 @@ class Belt:
         with self.changed:
             while not self.stopping:
                 rests = self.error is not None or self.stuck
-                if self.queue.head is not None and not rests:
+                if (self.queue.head is not None or self.behind) and not rests:
                     self.working = self.queue.head
                     return self.working
                 if not self.changed.wait(look_again_s) and not rests:

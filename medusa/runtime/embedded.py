@@ -16,6 +16,7 @@ from medusa.engine.bounded import run_bounded
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.evolve import Plan, plan
 from medusa.engine.logged import LoggedFragment
+from medusa.engine.qos_scheduler import Ordering
 from medusa.engine.tell import warn_user
 from medusa.errors import CheckpointWarning, DataError, QueryError, StateError
 from medusa.query.boxes import Graph
@@ -31,6 +32,7 @@ from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, 
 from medusa.runtime.intake import QueuedRun, queued_options
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.live import LiveRun
+from medusa.runtime.ordered import OrderedRun, ordering_of
 from medusa.runtime.storage import Bounds, bounds_of, bounds_of_settings
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
@@ -188,6 +190,9 @@ def start(
     clock = clock or SystemClock()
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
+    ordering = ordering_of(
+        graph, clock, queued=queue is not None, durable=checkpoint is not None, spills=spill is not None
+    )
     tasks = LoopTasks()
     place = place_of(history, graph, checkpoint)
     fragment = LoggedFragment(
@@ -199,6 +204,7 @@ def start(
         workers=workers,
         histories=place.segments,
         storage=bounds.open(),
+        scheduler=ordering,
     )
 
     def close() -> None:
@@ -209,7 +215,7 @@ def start(
 
     if checkpoint is None:
         place.open(fresh=True)
-        run = _run(fragment, clock, settings, workers, on_close=close)
+        run = _run(fragment, clock, settings, workers, ordering, on_close=close)
         return serving(run, metrics, public=metrics_public)
     try:
         store = FolderStore(checkpoint)
@@ -389,10 +395,13 @@ def _run(
     clock: Clock,
     settings: dict[str, Any],
     workers: ThreadWorkers | None,
+    ordering: Ordering | None = None,
     **durable: Any,
 ) -> LiveRun:
     queued = queued_options(settings, threads=1 if workers is None else workers.count)
     made: Callable[..., LiveRun] = LiveRun if queued is None else partial(QueuedRun, **queued)
+    if queued is not None and ordering is not None:
+        made = partial(OrderedRun, ordering=ordering, **queued)
     return made(
         fragment,
         clock=clock,

@@ -12,10 +12,10 @@ import medusa as md
 from medusa.engine.fragment import Fragment
 from medusa.engine.qos_scheduler import (
     SKIPS_MAX,
+    Ordering,
     OutputScheduler,
     QosScheduler,
     RoundRobinScheduler,
-    by_utility,
 )
 from medusa.query.builder import Query
 from tests.trace import Arrival, VirtualRun, load
@@ -270,7 +270,7 @@ def test_a_failed_row_ends_the_run_and_nothing_waits_any_more() -> None:
     q.sink("one", cars.select(x="1 // v"), qos=URGENT)
     q.sink("two", cars)
     clock = md.testing.ManualClock()
-    fragment = Fragment(q.graph, clock=clock, on_error="stop", scheduler=by_utility(clock))
+    fragment = Fragment(q.graph, clock=clock, on_error="stop", scheduler=Ordering(clock))
     box = fragment.source("cars")
     for value in (1, 0, 2):
         box.accept(pa.record_batch({"v": [value]}), None)
