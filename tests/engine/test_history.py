@@ -138,7 +138,7 @@ def rows_of(history: History, seq: int) -> list[tuple[Any, ...]]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of a few rows, segments of a few records."""
     monkeypatch.setattr(module, "RECORD_ROWS", 12)
-    monkeypatch.setattr(module, "SEGMENT_BYTES", 4000)
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 2500)
 
 
 ACTIONS = ("append", "append", "append", "advance", "advance", "sync", "checkpoint", "kill", "cut")
@@ -187,8 +187,9 @@ def reads_as_the_list(world: World, chance: random.Random) -> None:
     assert history.seq_at(time) == next(
         (n for n in range(oldest, len(facts)) if times[n] >= time), len(facts)
     )
-    since = history.complete_from(seq)
-    assert since == max((time + 1 for time in times[:seq]), default=int(START_US))
+    for each in {seq, *(entry.first for _, entry in history.records()), history.next_seq}:
+        since = history.complete_from(each)
+        assert since == max((time + 1 for time in times[:each]), default=int(START_US))
     low, high = sorted((chance.randint(0, 300), chance.randint(0, 300)))
     kept = facts[oldest:]
     assert view_of_times(history, low, high)["n"].to_pylist() == [f.n for f in kept if low <= f.time < high]
