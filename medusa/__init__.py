@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
     from medusa.runtime.embedded import start as start
+    from medusa.runtime.recordings import replay as replay
 
 __version__ = "0.1.0"
 
@@ -105,6 +106,7 @@ _HOMES = {
     "lag": "medusa.query.window_kinds",
     "process": "medusa.query.user",
     "register": "medusa.query.registry",
+    "replay": "medusa.runtime.recordings",
     "sunion": "medusa.query.stream_order",
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.connection import ConnectionPointBox
@@ -23,7 +24,7 @@ from medusa.query.graph import check_graph, label_of
 from medusa.query.parse import parse
 from medusa.query.types import schema_to_arrow
 
-__all__ = ["JudgedRun", "judged_graph", "source_of"]
+__all__ = ["JudgedRun", "check_columns", "judged_graph", "source_of"]
 
 WINDOWS = (Aggregate, Session, Top)
 """Boxes whose results have a ``window_start``."""
@@ -70,13 +71,7 @@ def source_of(graph: Graph, point: ConnectionPointBox | None = None) -> Source:
 
 def _check_fits(source: Source, point: ConnectionPointBox) -> None:
     assert point.history is not None, "runs keep histories"
-    wanted, found = schema_to_arrow(source.schema), point.history.schema
-    if not wanted.equals(found):
-        raise QueryError(
-            f"{label_of(source)}: has columns {_shown(wanted)}, connection_point {point.id!r} gives"
-            f" {_shown(found)}",
-            code="query.attach",
-        )
+    check_columns(source, point.history.schema, f"connection_point {point.id!r}")
     if source.timed and not point.history.timed:
         raise QueryError(
             f"{label_of(source)}: has a time, and the stream at connection_point {point.id!r} has none",
@@ -85,8 +80,16 @@ def _check_fits(source: Source, point: ConnectionPointBox) -> None:
         )
 
 
-def _shown(schema: object) -> str:
-    return str(schema).replace("\n", ", ")
+def check_columns(source: Source, found: pa.Schema, where: str) -> None:
+    """Raises QueryError where a source has other columns than rows that were judged elsewhere."""
+    wanted = schema_to_arrow(source.schema)
+    if not wanted.equals(found):
+        asked, there = (
+            ", ".join(f"{field.name}: {field.type}" for field in each) for each in (wanted, found)
+        )
+        raise QueryError(
+            f"{label_of(source)}: has columns {asked}; those of {where} are {there}", code="query.attach"
+        )
 
 
 def judged_graph(graph: Graph, source: Source, from_us: int) -> Graph:
@@ -180,6 +183,8 @@ class JudgedRun:
     def _fitted(self, train: Train) -> Train:
         if not self._source.timed:
             return Train(batch=train.batch)
+        if self._source.judged:
+            return train
         looked = checked_times(train.batch, self._source)
         assert looked is not None, "the source has a time"
         if not np.array_equal(as_int64(looked.array), as_int64(train.times)):

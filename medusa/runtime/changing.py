@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from medusa.engine.arguments import boundary_time_us
 from medusa.engine.change import Change, change_fragment
 from medusa.engine.history import History
 from medusa.engine.judged import JudgedRun, source_of
+from medusa.engine.recording import part_below, record
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph
 from medusa.query.codec import refuse_unregistered
-from medusa.query.graph import check_graph, label_of
+from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
 from medusa.runtime.attached import AttachedRun
+from medusa.runtime.given import graph_of
+from medusa.runtime.recordings import write_recording
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.watched import WatchedRun
 from medusa.units import Duration, byte_count, duration_us
@@ -21,7 +27,7 @@ from medusa.units import Duration, byte_count, duration_us
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
-__all__ = ["ChangingRun", "graph_of"]
+__all__ = ["ChangingRun"]
 
 
 class ChangingRun(WatchedRun):
@@ -151,6 +157,42 @@ class ChangingRun(WatchedRun):
                 self, point, judged, tasks, first_seq=first, from_us=from_us, memory_bytes=memory_bytes
             )
 
+    def record(
+        self,
+        at: str,
+        start: int | str | datetime,
+        end: int | str | datetime,
+        path: str | os.PathLike[str],
+        *,
+        query: Query | None = None,
+    ) -> None:
+        """Write rows of a connection point into a folder, with a query, for ``md.replay``; docs/changing.md.
+
+        Args:
+            at: the connection point.
+            start, end: from the first row of ``start`` or a later time to the last one below ``end`` that
+                wasn't late; written as the time of a ``boundary``. Where the stream hasn't come to
+                ``end`` yet, up to now.
+            path: the folder, which holds no recording yet; it is made where it doesn't exist.
+            query: what is to be replayed: it has one source, with the columns of the connection point.
+                None: the part of the query that runs which depends on the connection point alone.
+
+        Raises:
+            DataError: there is no such connection point, or no rows came between these times.
+            QueryError: the query doesn't hold or fit, or runs functions that aren't registered.
+            StateError: rows from ``start`` on were trimmed, take more than ``memory=`` of the run, or can't
+                be read; the folder can't be written, or holds a recording.
+        """
+        start_us = boundary_time_us(start, at, "a recording")
+        end_us = boundary_time_us(end, at, "a recording")
+        given = None if query is None else graph_of(query)
+        with self._turn():
+            point = self._fragment.connection(at)
+            graph = given or part_below(self._fragment.checked, at)
+            refuse_unregistered(graph, "a recording")
+            files = record(point, graph, start_us, end_us, bytes_max=self._memory_bytes)
+        write_recording(path, files)
+
     def _settled(self) -> None:
         super()._settled()
         for each in tuple(self._attached):
@@ -165,16 +207,3 @@ def _seq_back(history: History, back_us: int, name: str) -> int:
             code="query.attach",
         )
     return history.seq_at(history.most_us - back_us) if history.rows else history.next_seq
-
-
-def graph_of(q: Query) -> Graph:
-    """What a query is, checked: it can run.
-
-    Raises:
-        QueryError: it isn't a query, doesn't hold, or lacks a source or a sink.
-    """
-    graph = getattr(q, "graph", None)
-    if not isinstance(graph, Graph):
-        raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
-    check_graph(graph, require_sinks=True)
-    return graph

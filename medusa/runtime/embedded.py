@@ -6,11 +6,9 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from medusa.engine.bounded import run_bounded
 from medusa.engine.checkpoint import Checkpoints
@@ -18,16 +16,16 @@ from medusa.engine.evolve import Plan, plan
 from medusa.engine.logged import LoggedFragment
 from medusa.engine.qos_scheduler import Ordering
 from medusa.engine.tell import warn_user
-from medusa.errors import CheckpointWarning, DataError, QueryError, StateError
+from medusa.errors import CheckpointWarning, QueryError, StateError
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_from_json, refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
-from medusa.query.suggest import did_you_mean
-from medusa.runtime.changing import graph_of
 from medusa.runtime.clock import SystemClock
+from medusa.runtime.collected import Collected
 from medusa.runtime.decided import begin_log, go_on_with_log
 from medusa.runtime.files import FolderStore
+from medusa.runtime.given import graph_of
 from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
 from medusa.runtime.intake import QueuedRun, queued_options
 from medusa.runtime.journal import FolderJournal
@@ -48,46 +46,6 @@ __all__ = ["Collected", "collect", "restore", "start"]
 
 
 THREADS_MAX = 64
-
-
-class Collected(Mapping[str, pa.Table]):
-    """What came out of a query over bounded input: sink -> ``pyarrow.Table``."""
-
-    def __init__(self, query: str, tables: dict[str, pa.Table], stats: pa.Table) -> None:
-        self._query = query
-        self._tables = tables
-        self.stats = stats
-        """Rows, late and dead rows of every box, as ``Run.stats()`` gives them."""
-
-    @property
-    def only(self) -> pa.Table:
-        """The table of a query with one sink.
-
-        Raises:
-            DataError: it has several.
-        """
-        if len(self._tables) != 1:
-            raise DataError(
-                f"query {self._query!r} has {len(self._tables)} sinks: {', '.join(self._tables)}",
-                hint="name the one you want: collect(...)[name]",
-                code="data.sink",
-            )
-        return next(iter(self._tables.values()))
-
-    def __getitem__(self, sink: str) -> pa.Table:
-        if sink not in self._tables:
-            raise KeyError(f"no sink {sink!r} ({did_you_mean(str(sink), self._tables)})")
-        return self._tables[sink]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
-    def __repr__(self) -> str:
-        sinks = ", ".join(f"{name}: {table.num_rows} rows" for name, table in self._tables.items())
-        return f"<Collected {self._query!r}: {sinks}>"
 
 
 def collect(q: Query, /, *, threads: Any = 1, **tables: Any) -> Collected:

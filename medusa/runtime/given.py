@@ -1,0 +1,27 @@
+"""A query as callers give it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from medusa.errors import QueryError
+from medusa.query.boxes import Graph
+from medusa.query.graph import check_graph
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
+
+__all__ = ["graph_of"]
+
+
+def graph_of(q: Query) -> Graph:
+    """What a query is, checked: it can run.
+
+    Raises:
+        QueryError: it isn't a query, doesn't hold, or lacks a source or a sink.
+    """
+    graph = getattr(q, "graph", None)
+    if not isinstance(graph, Graph):
+        raise QueryError(f"expected a md.Query, got {type(q).__name__}", code="query.argument")
+    check_graph(graph, require_sinks=True)
+    return graph
