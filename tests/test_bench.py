@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from bench import compare, cores, data, engines, footprint, latency, metrics, report, streaming
+from bench import compare, cores, data, engines, footprint, latency, metrics, qos, report, streaming
 from bench.growth import boxes, common, keys, overlap, queries, slack
 from bench.peers import duckdb_, install, medusa_, medusa_push
 from bench.workloads import WORKLOADS, difference, reference
@@ -162,6 +162,12 @@ def test_latency_and_footprint_give_their_tables(tmp_path: Path, monkeypatch: py
     text = footprint.write(footprint.measure((2_000,)), tmp_path)
     assert "| 2,000 |" in text
     assert "| push, 1 row |" in text
+
+
+def test_quality_of_service_gives_its_table(tmp_path: Path) -> None:
+    text = qos.write(qos.measure(5_000, rounds=1), tmp_path)
+    assert "| 65,536 rows |" in text
+    assert "| 1,000 rows |" in text
 
 
 def test_metrics_give_their_table(tmp_path: Path) -> None:
