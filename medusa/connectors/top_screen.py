@@ -54,7 +54,7 @@ def screen(
     from rich.text import Text
 
     several = len({box.query for box in boxes}) > 1
-    sheds = any(box.shed is not None for box in boxes)
+    sheds = any(box.shed for box in boxes)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("box", overflow="ellipsis", no_wrap=True, min_width=8)
     table.add_column("kind", overflow="ellipsis", no_wrap=True)

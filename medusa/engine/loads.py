@@ -45,6 +45,8 @@ def _marks(row: Mapping[str, Any], share: float, holder: str) -> list[str]:
     marks = [f"{share:.0%} of busy time"]
     if row["queue_rows"]:
         marks.append(f"{row['queue_rows']:,} rows wait, {size_text(row['queue_bytes'])}")
+    if row.get("shed"):
+        marks.append(f"{row['shed']:,} rows shed")
     if holder:
         lag_us = row["lag_us"]
         behind = "" if lag_us is None else f", {duration_text(lag_us - lag_us % 1000)} behind"

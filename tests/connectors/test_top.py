@@ -112,8 +112,8 @@ def test_largest_first_and_unknown_last() -> None:
 
 
 def test_shed_is_shown_where_it_exists() -> None:
-    assert "shed" in text_of([box("a", shed=0)])
-    assert "shed" not in text_of([box("a")])
+    assert "shed" in text_of([box("a", shed=5), box("b")])
+    assert "shed" not in text_of([box("a", shed=0), box("b")])
 
 
 def test_text_of_others_commands_no_terminal() -> None:
