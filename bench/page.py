@@ -81,6 +81,7 @@ def main() -> None:
         ("cores", "cores"),
         ("latency", "latency"),
         ("footprint", "footprint"),
+        ("metrics", "metrics"),
     ):
         path = RESULTS / f"{stem}.md"
         if path.exists():
