@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 
 import medusa as md
+import medusa.runtime.embedded  # read once, before the first fork
 from tests.system.decided_query import SINKS, query, rows_of
 from tests.system.restored_run import take
 
@@ -26,12 +27,15 @@ warnings.simplefilter("ignore", md.LateWarning)
 
 def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:
     rng = random.Random(seed)
-    if killed:
-        threading.Thread(target=die, args=(rng.random() ** 2 * 0.12,), daemon=True).start()
     if any(Path(state).glob("checkpoint-*[0-9]")):
         run = md.restore(state)
     else:
-        run = md.start(query(), checkpoint=state, checkpoint_every=rng.choice(["5ms", "50ms"]))
+        run = md.start(query(), checkpoint=state, checkpoint_every=rng.choice(["60ms", "1s"]))
+    ready = threading.Semaphore(0)
+    if killed:
+        threading.Thread(
+            target=die, args=(ready, rng.randrange(30), rng.random() * 0.01), daemon=True
+        ).start()
     with open(out, "a", buffering=1) as lines:
         while left := [source for source, at in run.positions().items() if at < total]:
             source = rng.choice(left)
@@ -41,6 +45,7 @@ def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:
             run.push(source, table, first=first, arrival=arrival)
             if rng.random() < 0.2:
                 run.boundary("a", (run.positions()["a"] - 3) * 1_000)
+            ready.release()
             if rng.random() < 0.4:
                 take(run, lines, SINKS)
         run.finish()
@@ -49,12 +54,16 @@ def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:
         lines.write("done\n")
 
 
-def die(after_s: float) -> None:
+def die(ready: threading.Semaphore, pushes: int, after_s: float) -> None:
+    """End this process, whatever it is at: so long after so many pushes."""
+    for _ in range(pushes):
+        ready.acquire()
     threading.Event().wait(after_s)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(state: str, out: str, total: int, kills: int, seed: int) -> None:
+    query()
     killed = 0
     for number in range(10 * kills):
         child = os.fork()

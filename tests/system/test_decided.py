@@ -35,6 +35,10 @@ def test_what_was_taken_never_changes(tmp_path: Path, kills: int, total: int, se
     assert int(done.stdout) >= kills // 2, "too few lives were cut"
     text = (tmp_path / "out").read_text()
     assert text.endswith("done\n")
+    lines = [line.split(" ", 2)[:2] for line in text.splitlines()]
+    assert len(lines) > len({tuple(line) for line in lines}) + kills, (
+        "no row came again, so nothing was shown"
+    )
     # Repeats have the same number and are equal, and nothing is missing:
     got = read_rows(tmp_path / "out", SINKS)
     order = [row["v"] for row in got["rows"]]
