@@ -115,7 +115,7 @@ class Segments(Protocol):
         """Shorten the files of the last segment, durably; ``append`` goes on there."""
 
     def remove(self, first: int) -> None:
-        """Forget a segment, the oldest or the last."""
+        """Forget a segment, the oldest or the last, durably."""
 
     def where(self, first: int, file: str = "rows") -> str:
         """A file as a person would look for it: for messages only."""

@@ -186,8 +186,7 @@ class History:
         """The least time among the rows that are kept; None: no rows, or no time."""
         if not self.timed or not self.rows:
             return None
-        self.write()
-        return min(entry.least_us for segment in self.segments for entry in segment.entries if entry.rows)
+        return min((entry.least_us for _, entry in self.records() if entry.sum is not None), default=None)
 
     @property
     def _written(self) -> int:

@@ -1,11 +1,9 @@
-"""Opening a history: what a killed writer left is cut off, and it goes back to where the state is.
-
-A record is written before its entry, and the last segment may end in a torn or unsynced one: it is cut at
-the first record that isn't whole. Segments before the last were synced when the next one began, so there
-damage is damage: it is found when rows are read, and takes no other rows with it.
+"""Opening a history: it goes back to where the state is, and what a killed writer left behind that goes.
 
 A history is synced before a checkpoint is written, so after a restore it reaches at least to the row at
-which the state stands. What is beyond goes: those rows come again with what is pushed again.
+which the state stands. What is beyond is cut off, torn or not: those rows come again with what is pushed
+again. What is before was synced: if its bytes aren't right, that is damage. Where a whole end of it is
+missing, opening is refused; else it is told when its rows are read, and takes no other rows with it.
 """
 
 from __future__ import annotations
@@ -19,6 +17,8 @@ from medusa.errors import StateError
 
 __all__ = ["open_history", "read_history"]
 
+SCHEMA_BYTES_MAX = 1 << 24
+
 
 def open_history(history: History, next_seq: int, most_us: int) -> None:
     """Take over the segments there are, for a stream that goes on with row ``next_seq``.
@@ -30,7 +30,7 @@ def open_history(history: History, next_seq: int, most_us: int) -> None:
         StateError: rows before ``next_seq`` are missing, the files are of other columns or of a later
             version, or can't be read: nothing was changed. Or they can't be cut.
     """
-    segments = _segments(history)
+    segments = _segments(history, next_seq)
     end = segments[-1].end if segments else next_seq
     if end < next_seq:
         raise StateError(
@@ -60,19 +60,23 @@ def read_history(history: History) -> None:
         StateError: they are of other columns or of a later version, or can't be read. Damage is told when
             rows are read.
     """
-    segments = [each for each in _segments(history) if each.entries]
+    segments = [each for each in _segments(history, None) if each.entries]
     last = segments[-1].entries[-1] if segments else None
     most_us = int(START_US) if last is None else max(last.before_us, last.most_us)
     history.take_over(segments, last.end if last else 0, most_us)
 
 
-def _segments(history: History) -> list[Segment]:
-    """Of all segments what is whole; not the last one if nothing of it is."""
+def _segments(history: History, next_seq: int | None) -> list[Segment]:
+    """What is known of all segments; the last one is left out if nothing of it counts.
+
+    Args:
+        next_seq: rows below were synced; None: it isn't known how far that holds.
+    """
     names = history.port.names()
     made: list[Segment] = []
     for place, first in enumerate(names):
         following = names[place + 1] if place + 1 < len(names) else None
-        segment = _segment(history, first, following)
+        segment = _segment(history, first, following, next_seq)
         if segment is not None:
             made.append(segment)
     for before, after in pairwise(made):
@@ -86,22 +90,22 @@ def _segments(history: History) -> list[Segment]:
     return made
 
 
-def _segment(history: History, first: int, following: int | None) -> Segment | None:
+def _segment(history: History, first: int, following: int | None, next_seq: int | None) -> Segment | None:
     port = history.port
     index = memoryview(port.index(first)).cast("B")
-    ours = memoryview(head(history.full_schema)[0])
-    beginning = port.read(first, 0, 1 << 20)
+    beginning = port.read(first, 0, SCHEMA_BYTES_MAX)
     try:
         start = read_head(index, beginning)
     except ValueError as error:
         raise StateError(f"{port.where(first, 'index')}: {error}", code="state.version") from None
+    synced = following if following is not None else next_seq
     if start is None:
-        if following is None:
-            return None
+        if synced is None or synced <= first:
+            return None  # it was being begun
         segment = Segment(first, 0)
-        segment.add(_damaged(segment, following, 0))
+        segment.add(_damaged(segment, synced, 0))
         return segment
-    if bytes(memoryview(beginning).cast("B")[:start]) != bytes(ours):
+    if bytes(memoryview(beginning).cast("B")[:start]) != bytes(head(history.full_schema)[0]):
         raise StateError(
             f"{port.where(first)}: holds other columns than the stream has",
             hint="give history= another folder, or the connection point another name",
@@ -111,25 +115,38 @@ def _segment(history: History, first: int, following: int | None) -> Segment | N
     entries = read_entries(index)
     if following is not None:
         _take_all(segment, entries, following)
-        return segment
-    for entry in entries:
-        if entry is None or not _follows(segment, entry) or not _whole(history, segment, entry):
-            break
-        segment.add(entry)
+    elif (place := _last(history, first, entries, next_seq)) is not None:
+        entry = entries[place]
+        assert entry is not None, "a damaged one isn't the last"
+        _take_all(segment, entries[: place + 1], entry.end)
     return segment
 
 
-def _follows(segment: Segment, entry: Entry) -> bool:
-    return entry.first == segment.end and entry.start == segment.rows_bytes
+def _last(history: History, first: int, entries: list[Entry | None], next_seq: int | None) -> int | None:
+    """The last record of the last segment that counts; None: none does."""
+    for place in reversed(range(len(entries))):
+        entry = entries[place]
+        if entry is None:
+            continue
+        if next_seq is None:
+            if _is_whole(history, first, entry):
+                return place
+        elif entry.first < next_seq and len(history.port.read(first, entry.start + entry.length - 1, 1)):
+            return place
+    return None
 
 
-def _whole(history: History, segment: Segment, entry: Entry) -> bool:
-    data = history.port.read(segment.first, entry.start, entry.length)
+def _is_whole(history: History, first: int, entry: Entry) -> bool:
+    data = history.port.read(first, entry.start, entry.length)
     try:
         decode(data, entry, history.full_schema, timed=history.timed)
     except ValueError:
         return False
     return True
+
+
+def _follows(segment: Segment, entry: Entry) -> bool:
+    return entry.first == segment.end and entry.start == segment.rows_bytes
 
 
 def _take_all(segment: Segment, entries: list[Entry | None], following: int) -> None:
@@ -182,16 +199,21 @@ def _go_back(history: History, segments: list[Segment], next_seq: int) -> tuple[
     if not segments:
         return None
     last = segments[-1]
-    if last.is_damaged and last.end == next_seq:
-        return None
-    kept = [entry for entry in last.entries if entry.first < next_seq]
-    cut = kept.pop() if kept and kept[-1].end > next_seq else None
-    train = None if cut is None else history.load(last, cut)
     made = Segment(last.first, last.entries[0].start if last.entries else last.rows_bytes)
-    for entry in kept:
-        made.add(entry)
+    kept: tuple[Train, int, int] | None = None
+    for entry in last.entries:
+        if entry.first >= next_seq:
+            break
+        if entry.end <= next_seq:
+            made.add(entry)
+            continue
+        try:
+            train = part_of(history.load(last, entry), 0, next_seq - entry.first)
+        except StateError:
+            made.add(_damaged(made, next_seq, made.rows_bytes))
+        else:
+            kept = train, entry.boundary_us, entry.before_us
     segments[-1] = made
-    history.port.cut(made.first, made.rows_bytes, made.index_bytes)
-    if cut is None or train is None:
-        return None
-    return part_of(train, 0, next_seq - cut.first), cut.boundary_us, cut.before_us
+    if not made.is_damaged:  # else nothing is added to it, and its end is where the next one begins
+        history.port.cut(made.first, made.rows_bytes, made.index_bytes)
+    return kept

@@ -241,6 +241,8 @@ class FolderSegments:
             for file in ("index", "rows"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self.where(first, file))
+            # Else, after a power cut, it might be there again and the next one not: a hole.
+            sync_folder(self._path)
 
     def where(self, first: int, file: str = "rows") -> str:
         return f"{self._path}/{first:018d}.{_ENDINGS[file]}"

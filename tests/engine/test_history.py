@@ -3,6 +3,7 @@ stream under their numbers, without a hole, and readers and views give what a li
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from dataclasses import dataclass, field
@@ -360,6 +361,41 @@ def test_flipped_bytes_take_only_their_rows_and_are_named(data: st.DataObject) -
     missing = 360 - history.next_seq
     assert good + bad + missing == 360
     assert not missing or key[0] == names[-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(2, 8))
+def test_much_damage_never_gives_a_wrong_row(seed: int, many: int) -> None:
+    """Also after the run went on behind it."""
+    chance = random.Random(seed)
+    world = written()
+    disk: Disk = world.segments
+    for _ in range(many):
+        content = disk.files[chance.choice(sorted(disk.files))]
+        if chance.random() < 0.2:
+            del content[chance.randrange(len(content)) :]
+        elif content:
+            content[chance.randrange(len(content))] ^= chance.randint(1, 255)
+    history = world.fresh()
+    seq = chance.choice([200, 360])
+    try:
+        open_history(history, seq, 50)
+    except StateError as error:  # the end of a file is gone
+        if error.code == "state.history":
+            return
+        raise
+    history.append(
+        Train(batch=pa.record_batch({"n": [seq], "s": ["x"]}, SCHEMA), times=pa.array([60], TIME)), 5
+    )
+    history.sync()
+    for _ in range(2):
+        for first in range(history.oldest_seq, seq + 1):
+            with contextlib.suppress(StateError):
+                assert view_of_rows(history, first, first + 1)["n"].to_pylist() == [first]
+        assert view_of_rows(history, seq, seq + 1)["n"].to_pylist() == [seq]
+        history = world.fresh()
+        read_history(history)
+        assert history.next_seq == seq + 1
 
 
 @settings(max_examples=60, deadline=None)
