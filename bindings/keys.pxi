@@ -7,6 +7,7 @@ cdef extern from "keys.h" nogil:
 
     md_rc md_keys_new(const md_type *types, int32_t n_columns, uint64_t seed, md_keys **out)
     void md_keys_free(md_keys *keys)
+    size_t md_keys_nbytes(const md_keys *keys)
 
 
 cdef extern from "keys_rows.h" nogil:
@@ -54,6 +55,10 @@ cdef class Keys:
     def __len__(self):
         refuse_busy(self._busy)
         return self._keys.count
+
+    def nbytes(self):
+        refuse_busy(self._busy)
+        return md_keys_nbytes(self._keys)
 
     def keys(self):
         cdef ArrowSchema schema

@@ -349,6 +349,7 @@ class Keys:
         """An array (Arrow PyCapsule, int32) of one id per row; -1 for an unknown key when not inserting."""
 
     def __len__(self) -> int: ...
+    def nbytes(self) -> int: ...
     def keys(self) -> Batch:
         """The keys in order of their ids."""
 

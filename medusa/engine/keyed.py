@@ -58,8 +58,7 @@ class KeyIds:
         ]
 
     def nbytes(self) -> int:
-        """About what the keys take, without their index."""
-        return int(self.keys().nbytes)
+        return self._ids.nbytes()
 
     def keep(self, ids: Ints) -> None:
         """Forget all keys but these, which get the ids 0, 1, 2 ... in this order."""

@@ -30,6 +30,10 @@ SLOTS_SPARE = 1 << 14
 _WIDTHS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "V16"}
 
 
+OBJECT_BYTES = 56
+"""What Python takes for a text beside its characters."""
+
+
 class _Column:
     """Values by slot, null where nothing was written."""
 
@@ -44,6 +48,7 @@ class _Column:
             kind = _WIDTHS[self._width]
         self._values = np.zeros(0, kind)
         self._valid = np.zeros(0, np.bool_)
+        self._written = self._written_bytes = 0  # of texts
 
     def resize(self, slots: int) -> None:
         more = slots - len(self._values)
@@ -72,12 +77,18 @@ class _Column:
             self._values[slots] = as_bools(array)
         else:
             self._values[slots] = array.to_numpy(zero_copy_only=False)
+            self._written += len(array)
+            self._written_bytes += int(array.nbytes) + OBJECT_BYTES * len(array)
 
     def clear(self, slots: Ints) -> None:
         self._valid[slots] = False
 
     def nbytes(self) -> int:
-        return int(self._values.nbytes) + len(self._valid)
+        """Texts are objects, which are counted as large as those written so far were in the mean."""
+        texts = 0
+        if self._written:
+            texts = int(np.count_nonzero(self._valid)) * self._written_bytes // self._written
+        return int(self._values.nbytes) + len(self._valid) + texts
 
 
 class TableStore:
