@@ -14,12 +14,14 @@ import msgspec
 
 import medusa
 from medusa import errors
+from medusa.engine.change import Change
 from medusa.query.column import Expr
 from medusa.query.tables import KeyedTable
 from medusa.query.window_kinds import KeyedStream, KindStream, SessionStream
 from medusa.query.windows import GroupedStream, WindowedStream
+from medusa.runtime.attached import AttachedRun
 from medusa.runtime.client import Federation
-from medusa.runtime.embedded import Collected
+from medusa.runtime.collected import Collected
 from medusa.runtime.live import LiveRun
 from medusa.runtime.reading import Subscription
 from medusa.runtime.views import HistoryInfo
@@ -50,7 +52,13 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     ),
     "SQL": ("See sql.md.", (medusa.sql, medusa.source)),
     "Functions of yours": ("See operators-user.md.", (medusa.register, medusa.process)),
-    "Running": ("", (medusa.collect, medusa.start, medusa.restore, LiveRun, HistoryInfo, Collected)),
+    "Running": (
+        "See guide-running.md, history.md and changing.md.",
+        (
+            *(medusa.collect, medusa.start, medusa.restore, medusa.replay),
+            *(LiveRun, AttachedRun, Change, HistoryInfo, Collected),
+        ),
+    ),
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
     "Nodes": ("See nodes.md.", (medusa.connect, Federation, Subscription)),
     "Testing": (

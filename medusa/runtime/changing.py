@@ -206,4 +206,5 @@ def _seq_back(history: History, back_us: int, name: str) -> int:
             hint='history="all", or None',
             code="query.attach",
         )
+    history.write()  # or it doesn't know their times
     return history.seq_at(history.most_us - back_us) if history.rows else history.next_seq

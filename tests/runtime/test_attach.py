@@ -259,6 +259,22 @@ def test_a_query_that_stops_at_a_failed_row_stops_alone() -> None:
         run.push("cars", rows(20, 20))
 
 
+def test_where_it_begins() -> None:
+    with md.start(cars()) as run:
+        assert run.attach(look(), at="recent", history="1h").first_seq == 0
+        for start, count, back in ((0, 60, 30), (60, 200, 7), (260, 3, 60), (263, 40, 0)):
+            run.push("cars", rows(start, count))
+            # Asked first: nothing has looked at the rows that wait to be written.
+            attached = run.attach(look(), at="recent", history=f"{back}s" if back else "1us")
+            times = run.view("recent")["ts"].to_pylist()
+            expected = next(n for n, time in enumerate(times) if time >= max(times) - back)
+            assert attached.first_seq == expected
+            assert attached.from_us == (max(times[:expected]) * SECOND + 1 if expected else None)
+            assert attached.behind == len(times) - expected
+            assert run.attach(look(), at="recent").behind == 0
+            assert run.attach(look(), at="recent", history="all").from_time is None
+
+
 def test_streams_without_time() -> None:
     q = md.Query("plain")
     q.sink("all", q.connection_point("recent", q.source("a", {"n": "int64"}, time=None), keep_bytes="1 MiB"))
