@@ -99,6 +99,21 @@ def test_the_answers_of_one_input_dont_depend_on_the_order_of_steps(order: Order
     assert ordered.order is None or not ordered.order.waits
 
 
+@pytest.mark.parametrize("order", [QosScheduler, RoundRobinScheduler])
+def test_rows_keep_the_time_when_they_entered(order: Order) -> None:
+    q = md.Query("kept")
+    cars = q.source("cars", {"ts": "timestamp", "k": "int64", "v": "int64"})
+    q.sink("urgent", cars.filter("v >= 0", name="alarm").with_columns(w="v + 1"), qos=URGENT)
+    q.sink("patient", cars.filter("k >= 0", name="report"), qos=PATIENT)
+    arrivals = [Arrival(at, "cars", rows(at, 10, at)) for at in range(0, SECOND, 9_000)]
+    run = VirtualRun(q.graph, {"alarm": 500.0, "report": 900.0}, order)
+    run.run(arrivals)
+    for each in run.delivered.values():
+        assert [made.entered_us for made in each] == [arrival.at_us for arrival in arrivals]
+        assert [made.batch["v"][0].as_py() for made in each] == [arrival.at_us for arrival in arrivals]
+    assert max(made.delay_us for made in run.delivered["patient"]) > 100_000  # they did wait
+
+
 class Noting(QosScheduler):
     """Notes before each step which outputs work waited for, and which was chosen."""
 

@@ -1,4 +1,7 @@
-"""Runs with an input queue and quality of service: the same answers, and the urgent output first."""
+"""Runs with an input queue and quality of service: the same answers, and the urgent output first.
+
+Their clocks stand, so that nothing is ever thought to be too much, and shed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def answers(run: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("queue", ["1 KiB", "64 MiB"])
 def test_the_answers_are_those_of_a_run_without_a_queue(queue: str) -> None:
-    with md.start(query()) as plain, md.start(query(), queue=queue) as run:
+    with md.start(query()) as plain, md.start(query(), queue=queue, clock=ManualClock()) as run:
         assert type(run) is OrderedRun
         for first in range(0, 6_000, 100):
             for each in (plain, run):
@@ -65,7 +68,7 @@ def test_other_runs_work_in_the_order_of_the_pushes(tmp_path: Path, given: dict[
     if not given:
         q.sink("one", q.source("cars", {"v": "int64"}, time=None), qos=md.QoS(loss=[(0, 0), (100, 1)]))
     options: Any = {name: tmp_path / folder for name, folder in given.items()}
-    with md.start(q, queue="1 MiB", **options) as run:
+    with md.start(q, queue="1 MiB", clock=ManualClock(), **options) as run:
         assert type(run) is QueuedRun, why
 
 
@@ -120,7 +123,7 @@ def test_rows_hold_their_place_in_the_queue_until_they_have_been_worked_through(
 
 
 def test_a_failed_row_ends_the_run_and_says_what_was_left() -> None:
-    run = md.start(query(divide=True), queue="64 MiB", on_error="stop")
+    run = md.start(query(divide=True), queue="64 MiB", on_error="stop", clock=ManualClock())
     run.push("cars", rows(0))
     run.flush()
     run.push("cars", rows(200))
@@ -133,7 +136,7 @@ def test_a_failed_row_ends_the_run_and_says_what_was_left() -> None:
 
 
 def test_output_that_nobody_takes_stops_the_work_until_somebody_does() -> None:
-    with md.start(query(), queue="64 MiB", memory=10_000) as run:
+    with md.start(query(), queue="64 MiB", memory=10_000, clock=ManualClock()) as run:
         got = 0
         for first in range(0, 3_000, 100):
             run.push("cars", rows(first))
