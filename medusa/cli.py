@@ -69,8 +69,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@main.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
-@click.argument("name", type=click.Choice(["netmon"]))
+@main.group()
+def demo() -> None:
+    """Watch Medusa at work: a botnet that is found, an overload that is borne."""
+
+
+@demo.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),
@@ -90,7 +94,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--check", type=_FILE, help="expect the answers of this file (default: of the one replayed)")
 @click.option("--keep", is_flag=True, help="keep the nodes' folder: configurations, state, logs")
 @_JSON
-def demo(name: str, *, as_json: bool, **options: Any) -> None:
+def netmon(*, as_json: bool, **options: Any) -> None:
     """Watch three nodes on this machine find a botnet in a real campus trace.
 
     Two edge nodes each see every second flow and send partial counts; the third merges them. At the
@@ -102,6 +106,24 @@ def demo(name: str, *, as_json: bool, **options: Any) -> None:
     with _interruptible():
         equal = run_demo(Options(**options), as_json=as_json)
     sys.exit(0 if equal else 1)
+
+
+@demo.command(epilog=_example("medusa demo shed --plot shed.svg"))
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="draw it: .png or .svg")
+@click.option("--seed", type=int, default=0, show_default=True, help="of the rows that come")
+@_JSON
+def shed(plot: Path | None, seed: int, as_json: bool) -> None:
+    """Watch a query at 1.5 and 3 times what it can bear.
+
+    By our shedder, by random drops, and with none: what its two outputs are worth, second by second, and
+    the account of every row. In virtual time, on rows and costs that are recorded. Exit code 1: an account
+    doesn't add up.
+    """
+    from medusa.workloads.shed_screen import run_demo
+
+    with _interruptible():
+        adds_up = run_demo(plot=plot, seed=seed, as_json=as_json)
+    sys.exit(0 if adds_up else 1)
 
 
 main.add_command(run)

@@ -40,6 +40,7 @@ STATS_SCHEMA = pa.schema(
         ("rows_in_per_s", pa.float64()),
         ("rows_out_per_s", pa.float64()),
         ("load", pa.float64()),
+        ("shed", pa.int64()),
     ]
 )
 """``late``: rows judged late (at a source), or left out because they were (elsewhere). ``ahead``: rows too
@@ -51,7 +52,8 @@ the boundary is behind the largest time that any source above has seen; 0 at the
 and without time. ``selectivity``: rows out per row in, since the stream began; null before any.
 ``cost_us``: ``busy_us`` per row in, since this process took the query up. ``rows_in_per_s``,
 ``rows_out_per_s``, ``load`` (the share of time that the box was busy, 0 to 1): means over the last 5 s by
-the clock of the run, or since its first rows; null as long as no time has passed."""
+the clock of the run, or since its first rows; null as long as no time has passed. ``shed``: rows that were
+left out under overload (docs/shedding.md): behind this source, before this box, or on all ways to this sink."""
 
 TIMED = ("busy_us", "cost_us", "rows_in_per_s", "rows_out_per_s", "load")
 """The columns that a clock decides: they differ between two runs over the same rows."""
@@ -100,6 +102,7 @@ def figures(graph: Graph, boxes: Mapping[str, Operator], *, timed: bool) -> list
                 "lag_us": 0 if finished else lag_us,
                 "selectivity": box.rows_out / box.rows_in if box.rows_in else None,
                 "cost_us": box.busy_us / taken if timed and taken > 0 else None,
+                "shed": box.shed,
             }
         )
     return found

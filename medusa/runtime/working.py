@@ -10,6 +10,7 @@ from typing import Any
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.intake import Entry, InputQueue
 from medusa.engine.logged import LoggedFragment
+from medusa.engine.shedder import Shedder, has_qos
 from medusa.errors import StateError
 from medusa.runtime.belt import Belt, abandon, note_left
 from medusa.runtime.live import LOOK_AGAIN_S, LiveRun
@@ -25,6 +26,9 @@ class WorkingRun(LiveRun):
         super().__init__(fragment, **options)
         self._waits = threads > 1
         self._belt = belt = Belt(InputQueue(queue_bytes, fragment.positions()))
+        # A restored run couldn't leave out the same rows again.
+        if options.get("checkpoints") is None and has_qos(fragment.graph):
+            self._sheds = Shedder(fragment)
         self._untold: set[str] = set()  # sources to warn about
         self._cautions: list[tuple[str, type[Warning]]] = []
         self._forked = False
@@ -78,6 +82,9 @@ class WorkingRun(LiveRun):
             fragment.promise(entry.source, entry.promise_us)
         else:
             box: SourceBox = fragment.source(entry.source)
+            if self._sheds is not None:
+                with self._belt.changed:
+                    self._sheds.control(self._clock.monotonic_us(), self._belt.queue)
             try:
                 fragment.push(box, entry.batches, entry.times, entry.arrival_us)
             finally:

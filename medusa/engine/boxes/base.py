@@ -58,6 +58,7 @@ class Operator(ABC):
         boundary_ports: the ports by which boundaries leave.
         rows_before: of ``rows_in``, those that the process counted from whose checkpoint this goes on.
         dropped: rows that the box was told to leave out.
+        shed: rows that were left out under overload: behind this source, before this box, above this sink.
         steps: what is left of the output of an element, where it is too much to leave at once: the scheduler
             asks for it piece by piece with ``step``, and lets the boxes below run in between.
         paced: somebody asks for ``steps``.
@@ -84,6 +85,7 @@ class Operator(ABC):
         self.ahead = 0
         self.dead = 0
         self.dropped = 0
+        self.shed = 0
         self.tentative = 0
         self.busy_us = 0
         self.now = Now()
@@ -99,6 +101,15 @@ class Operator(ABC):
     def disconnect(self) -> None:
         """Send nothing anywhere any more."""
         self._ports.clear()
+
+    def targets(self, port: str) -> list[tuple[Queue, int]]:
+        """Where what leaves by a port goes."""
+        return list(self._ports.get(port, ()))
+
+    def redirect(self, port: str, targets: Sequence[tuple[Queue, int]]) -> None:
+        """From now on it goes there."""
+        if targets:
+            self._ports[port] = list(targets)
 
     def emit(self, element: Element, port: str = "") -> None:
         for queue, input in self._ports.get(port, ()):

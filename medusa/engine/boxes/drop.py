@@ -18,7 +18,7 @@ from medusa.engine.dead import DeadLetters
 from medusa.engine.rows import as_bools, as_int64, filter_rows
 from medusa.query.boxes import RandomDrop, Schema, SemanticDrop, WindowDrop
 
-__all__ = ["RandomDropBox", "SemanticDropBox", "WindowDropBox"]
+__all__ = ["Chance", "RandomDropBox", "SemanticDropBox", "WindowDropBox", "mixed"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -33,7 +33,7 @@ def mixed(words: Words) -> Words:
     return z ^ (z >> np.uint64(31))
 
 
-class _Chance:
+class Chance:
     """True for the share ``rate`` of all numbers, others for each seed."""
 
     def __init__(self, rate: float, seed: int) -> None:
@@ -70,7 +70,7 @@ class RandomDropBox(_Parting):
 
     def __init__(self, spec: RandomDrop) -> None:
         super().__init__(spec.id, inputs=1)
-        self._chance = _Chance(spec.rate, spec.seed)
+        self._chance = Chance(spec.rate, spec.seed)
         self._seen = 0
 
     def on_train(self, input: int, train: Train) -> None:
@@ -111,7 +111,7 @@ class WindowDropBox(_Parting, Stateless):
     def __init__(self, spec: WindowDrop, *, input: Schema, letters: DeadLetters) -> None:
         super().__init__(spec.id, inputs=1)
         self._window_us = spec.window_us
-        self._chance = _Chance(spec.rate, spec.seed)
+        self._chance = Chance(spec.rate, spec.seed)
         self._keys = Columns(self, letters, spec.keys, input) if spec.keys else None
 
     def on_train(self, input: int, train: Train) -> None:

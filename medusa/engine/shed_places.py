@@ -1,0 +1,209 @@
+"""Where rows may be left out under overload: right behind sources, and where a stream parts.
+
+Dropping early saves most. So a place is best as far up as it can be without touching outputs that
+shall keep their rows (Tatbul et al., VLDB 2003, section 4): behind a source, and on each arc of a
+stream that several boxes read, and behind each port of a route.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from medusa.query.boxes import (
+    Aggregate,
+    Box,
+    Filter,
+    Input,
+    Join,
+    Route,
+    Select,
+    SemanticDrop,
+    Sink,
+    Source,
+    Union,
+    WithColumns,
+)
+from medusa.query.expression import Column, Named
+from medusa.query.graph import CheckedGraph
+from medusa.query.qos import Points
+
+__all__ = ["Arc", "Place", "arcs_of", "find_places"]
+
+Arc = tuple[Input, str, int]
+"""A stream, a box that reads it, and which of its inputs that is."""
+
+ROW_BY_ROW = (Filter, Select, WithColumns, Route, SemanticDrop, Union, Sink)
+"""Without some of its input such a box gives the same as with it, without what came of that."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place for a drop.
+
+    Attributes:
+        box: where it is counted: the source that it stands behind, or the box that it stands before.
+        stream: what comes to it.
+        reader: the box behind it, and which input of that; None: all who read the stream.
+        sinks: the outputs that miss what is dropped here, in the order of the query.
+        window_us: rows go by whole windows of this length, aligned to the epoch; None: row by row.
+        value: the number of a column and the importance by its value: the least important rows go first.
+    """
+
+    box: str
+    stream: Input
+    reader: tuple[str, int] | None
+    sinks: tuple[str, ...]
+    window_us: int | None = None
+    value: tuple[int, Points] | None = None
+
+    @property
+    def how(self) -> str:
+        """``windows``, ``value`` or ``random``."""
+        return "windows" if self.window_us is not None else "value" if self.value is not None else "random"
+
+    def arcs(self, checked: CheckedGraph) -> list[Arc]:
+        """The arcs that a drop here stands on."""
+        if self.reader is not None:
+            return [(self.stream, *self.reader)]
+        return [(self.stream, *reader) for reader in checked.consumers.get(self.stream, ())]
+
+
+def find_places(checked: CheckedGraph) -> list[Place]:
+    """All places of a query, sources first, each where a drop leaves every output right or thinned out.
+
+    None leads to an output without quality of service, or to a box that would give other rows than
+    it gives with all its input (a sort, a running aggregate, an outer join ...).
+    """
+    boxes = checked.boxes
+    found = []
+    for box in checked.graph.boxes:
+        for port in box.ports:
+            stream = Input(box.id, port)
+            readers = checked.consumers.get(stream, ())
+            if isinstance(box, Source) and port == "":
+                found.append(_place(checked, boxes, box.id, stream, None))
+            parts = len(readers) > 1 or (isinstance(box, Route) and bool(readers))
+            # A box that reads a stream twice takes it whole: a self join of thinned rows is another thing.
+            if parts and len({id for id, _ in readers}) == len(readers):
+                found += [_place(checked, boxes, reader[0], stream, reader) for reader in readers]
+    return [place for place in found if place is not None]
+
+
+def arcs_of(checked: CheckedGraph) -> Iterator[Arc]:
+    """All arcs, in the order of the boxes that they come from."""
+    for stream, readers in checked.consumers.items():
+        for id, input in readers:
+            yield stream, id, input
+
+
+def _place(
+    checked: CheckedGraph,
+    boxes: dict[str, Box],
+    box: str,
+    stream: Input,
+    reader: tuple[str, int] | None,
+) -> Place | None:
+    made = Place(box, stream, reader, ())
+    arcs = made.arcs(checked)
+    below = _below(checked, [id for _, id, _ in arcs])
+    sinks = tuple(id for id in boxes if id in below and isinstance(boxes[id], Sink))
+    if not sinks or not all(_has_qos(boxes[id]) for id in sinks):
+        return None
+    sizes = []
+    for id in below:
+        each = boxes[id]
+        if isinstance(each, Aggregate):
+            # Every row of its windows must come by here.
+            rest = _paths(checked, id, without=arcs)
+            if each.advance_us != each.size_us or each.stage != "whole" or each.early_us is not None or rest:
+                return None
+            if any(isinstance(boxes[i], Aggregate | Join) for i in _below(checked, _readers(checked, each))):
+                return None
+            sizes.append(each.size_us)
+        elif isinstance(each, Join):
+            if each.how != "inner":
+                return None
+        elif not isinstance(each, ROW_BY_ROW):
+            return None
+    if sizes:
+        joined = any(isinstance(boxes[id], Join) for id in below)
+        return None if joined else Place(box, stream, reader, sinks, window_us=math.lcm(*sizes))
+    value = _value(checked, boxes, stream, below, sinks)
+    return Place(box, stream, reader, sinks, value=value)
+
+
+def _has_qos(box: Box) -> bool:
+    return isinstance(box, Sink) and box.qos is not None
+
+
+def _readers(checked: CheckedGraph, box: Box) -> list[str]:
+    """Who reads any stream of a box."""
+    return [id for stream, id, _ in arcs_of(checked) if stream.box == box.id]
+
+
+def _below(checked: CheckedGraph, ids: list[str]) -> set[str]:
+    """These boxes and all that what they give leads to."""
+    found: set[str] = set()
+    stack = list(ids)
+    while stack:
+        id = stack.pop()
+        if id not in found:
+            found.add(id)
+            stack += _readers(checked, checked.boxes[id])
+    return found
+
+
+def _paths(checked: CheckedGraph, id: str, *, without: list[Arc]) -> bool:
+    """Whether rows of some source reach a box though none pass these arcs."""
+    stack, seen = [id], set()
+    while stack:
+        box = checked.boxes[stack.pop()]
+        if isinstance(box, Source):
+            return True
+        for input, stream in enumerate(box.inputs):
+            if (stream, box.id, input) not in without and stream.box not in seen:
+                seen.add(stream.box)
+                stack.append(stream.box)
+    return False
+
+
+def _value(
+    checked: CheckedGraph, boxes: dict[str, Box], stream: Input, below: set[str], sinks: tuple[str, ...]
+) -> tuple[int, Points] | None:
+    """The column of a stream that tells how important its rows are to the only output that they reach."""
+    sink = boxes[sinks[0]]
+    if len(sinks) > 1 or not isinstance(sink, Sink) or sink.qos is None or sink.qos.value is None:
+        return None
+    column, points = sink.qos.value
+    name = _traced(boxes, sink.inputs[0], column, stream, below)
+    if name is None:
+        return None
+    place = [field.name for field in checked.schemas[stream]].index(name)
+    return place, points
+
+
+def _traced(boxes: dict[str, Box], at: Input, name: str, stream: Input, below: set[str]) -> str | None:
+    """What a column of a stream is called further up; None: it is computed, or comes another way."""
+    while at != stream:
+        box = boxes[at.box]
+        if box.id not in below or len(box.inputs) != 1:
+            return None
+        if isinstance(box, Select | WithColumns):
+            made = {each.name: each for each in box.columns}
+            if name in made:
+                source = _column(made[name])
+                if source is None:
+                    return None
+                name = source
+            elif isinstance(box, Select):
+                return None
+        elif not isinstance(box, Filter | Route | SemanticDrop):
+            return None
+        at = box.inputs[0]
+    return name
+
+
+def _column(named: Named) -> str | None:
+    return named.expression.name if isinstance(named.expression, Column) else None

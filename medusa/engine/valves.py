@@ -1,0 +1,215 @@
+"""What stands on an arc and leaves rows out when it is told to: by chance, by value, or whole windows.
+
+A valve takes the place of the queues that rows would go to. What it does depends on the rows that came
+and on the shares that it was told, so a run over a recorded trace drops the same rows again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from medusa.elements import Boundary, Element, Kind, Train
+from medusa.engine.boxes.base import Queue
+from medusa.engine.boxes.drop import Chance, mixed
+from medusa.engine.qos import Utility
+from medusa.engine.rows import as_bools, as_int64, filter_rows
+from medusa.engine.shed_places import Place
+
+__all__ = ["RandomValve", "Valve", "ValueValve", "WindowValve", "valve_of"]
+
+Bools = npt.NDArray[np.bool_]
+
+CLASSES = 64
+"""Importances are told apart in so many classes between the least and the greatest of the graph."""
+
+FADES = 7 / 8
+"""Of the counts of importances at each look: what came lately counts most."""
+
+
+class Valve(list[tuple[int, Element]], ABC):
+    """A drop at a place: stands in for the queues behind it.
+
+    Attributes:
+        share: of the rows (or windows) that come, which is dropped.
+        seen, shed: rows that came, and that were dropped.
+        told: called with the rows that were dropped, and with their mean importance.
+    """
+
+    def __init__(self, place: Place, seed: int) -> None:
+        super().__init__()
+        self.place = place
+        self.share = 0.0
+        self.seen = 0
+        self.shed = 0
+        self.told: Callable[[pa.RecordBatch, float], None] = lambda rows, importance: None
+        self._seed = seed
+        self._targets: list[tuple[Queue, int]] = []
+
+    def stand_before(self, targets: Sequence[tuple[Queue, int]]) -> None:
+        """From now on what passes goes to these inputs."""
+        self._targets = list(targets)
+
+    def append(self, pair: tuple[int, Element], /) -> None:
+        element: Element | None = pair[1]
+        if isinstance(element, Train):
+            if element.kind is Kind.STABLE:
+                element = self._pass(element)
+                if element is None:
+                    return
+        elif isinstance(element, Boundary):
+            self.reached(element.time_us)
+        for queue, input in self._targets:
+            queue.append((input, element))  # type: ignore[arg-type]
+
+    def _pass(self, train: Train) -> Train | None:
+        """What of a train goes on; the rest is counted."""
+        dropped = self.choose(train)
+        self.seen += len(train)
+        count = 0 if dropped is None else int(np.count_nonzero(dropped))
+        if dropped is None or not count:
+            return train
+        self.shed += count
+        marks = pa.array(dropped)
+        gone = filter_rows(train, marks) if count < len(train) else train
+        self.told(gone.batch, self.importance(gone))
+        return filter_rows(train, pa.array(~dropped)) if count < len(train) else None
+
+    @abstractmethod
+    def choose(self, train: Train) -> Bools | None:
+        """The rows to drop; None: none of them."""
+
+    def reached(self, time_us: int) -> None:
+        """A boundary passes."""
+
+    def importance(self, train: Train) -> float:
+        """Mean importance of rows; 1 where nobody said."""
+        return 1.0
+
+    def look(self) -> Utility:
+        """The importance that is lost by the share dropped; both from 0 to 1."""
+        return Utility([(0.0, 0.0), (1.0, 1.0)])
+
+
+class RandomValve(Valve):
+    """A hash of the seed and the row's number at this place decides."""
+
+    def choose(self, train: Train) -> Bools | None:
+        if not self.share:
+            return None
+        numbers = np.arange(self.seen, self.seen + len(train), dtype=np.uint64)
+        return Chance(self.share, self._seed)(mixed(numbers))
+
+
+class ValueValve(Valve):
+    """The least important rows go first; of the class at the margin a hash decides, as at random.
+
+    What share each class has is counted as rows come. A null or NaN has the least importance that there is.
+    """
+
+    def __init__(self, place: Place, seed: int) -> None:
+        super().__init__(place, seed)
+        assert place.value is not None, "there is a graph"
+        self._column, points = place.value
+        self._graph = Utility(points)
+        self._least = float(self._graph.ys.min())
+        self._width = (float(self._graph.ys.max()) - self._least) / CLASSES
+        self._counts = np.zeros(CLASSES)
+        self._sums = np.zeros(CLASSES)
+
+    def choose(self, train: Train) -> Bools | None:
+        worth = self._worth(train)
+        classes = self._classes(worth)
+        self._counts += np.bincount(classes, minlength=CLASSES)
+        self._sums += np.bincount(classes, worth, minlength=CLASSES)
+        if not self.share:
+            return None
+        below = np.cumsum(self._counts) / self._counts.sum()
+        margin = min(int(np.searchsorted(below, self.share, side="left")), CLASSES - 1)
+        before = float(below[margin - 1]) if margin else 0.0
+        own = float(below[margin]) - before
+        numbers = np.arange(self.seen, self.seen + len(train), dtype=np.uint64)
+        chance = Chance(min(1.0, (self.share - before) / own) if own > 0 else 1.0, self._seed)
+        dropped: Bools = (classes < margin) | ((classes == margin) & chance(mixed(numbers)))
+        return dropped
+
+    def _worth(self, train: Train) -> npt.NDArray[np.float64]:
+        column = pc.cast(train.batch.column(self._column), pa.float64(), safe=False)
+        values = column.to_numpy(zero_copy_only=False)  # nulls become NaN
+        worth: npt.NDArray[np.float64] = np.where(np.isnan(values), self._least, self._graph.at(values))
+        return worth
+
+    def _classes(self, worth: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        if not self._width:
+            return np.zeros(len(worth), np.int64)
+        return np.minimum(((worth - self._least) / self._width).astype(np.int64), CLASSES - 1)
+
+    def importance(self, train: Train) -> float:
+        return float(np.mean(self._worth(train)))
+
+    def look(self) -> Utility:
+        rows, worth = np.cumsum(self._counts), np.cumsum(self._sums)
+        self._counts *= FADES
+        self._sums *= FADES
+        if not rows[-1] or not worth[-1]:
+            return super().look()
+        points = {0.0: 0.0}
+        points |= {round(r / rows[-1], 9): w / worth[-1] for r, w in zip(rows, worth, strict=True)}
+        return Utility(sorted(points.items()))
+
+
+class WindowValve(Valve):
+    """Whole windows go, of all keys, decided when the first row of one comes and kept to.
+
+    So a window below is what it would be, or isn't there. Windows are dropped evenly: of a share of a
+    third every third. Late rows pass: the windows below leave them out.
+    """
+
+    def __init__(self, place: Place, seed: int) -> None:
+        super().__init__(place, seed)
+        assert place.window_us is not None, "it goes by windows"
+        self._window_us = place.window_us
+        self._owed = 0.0
+        self._decided: dict[int, bool] = {}
+
+    def choose(self, train: Train) -> Bools | None:
+        if train.extent is not None and train.late is None:  # as most come: all of one window
+            first, last = (us // self._window_us for us in train.extent)
+            if first == last:
+                return np.ones(len(train), np.bool_) if self._decide(first) else None
+        numbers = as_int64(train.times) // self._window_us
+        on_time = None if train.late is None else ~as_bools(train.late)
+        windows = np.unique(numbers if on_time is None else numbers[on_time])
+        gone = [window for window in windows.tolist() if self._decide(window)]
+        if not gone:
+            return None
+        dropped: Bools = np.isin(numbers, gone)
+        if on_time is not None:
+            np.logical_and(dropped, on_time, out=dropped)
+        return dropped
+
+    def _decide(self, window: int) -> bool:
+        if window not in self._decided:
+            self._owed += self.share
+            drops = self._owed >= 1.0 - 1e-9
+            self._owed -= drops
+            self._decided[window] = drops
+        return self._decided[window]
+
+    def reached(self, time_us: int) -> None:
+        """What has closed below is forgotten."""
+        done = [window for window in self._decided if (window + 1) * self._window_us <= time_us]
+        for window in done:
+            del self._decided[window]
+
+
+def valve_of(place: Place, seed: int) -> Valve:
+    """The valve for a place."""
+    if place.window_us is not None:
+        return WindowValve(place, seed)
+    return RandomValve(place, seed) if place.value is None else ValueValve(place, seed)

@@ -1,0 +1,57 @@
+"""What a program sees of rows that are left out under overload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from medusa.engine.shedder import SHEDDING_SCHEMA, Shedder
+from medusa.errors import DataError
+from medusa.query.suggest import did_you_mean
+from medusa.runtime.changing import ChangingRun
+
+__all__ = ["SheddingRun"]
+
+
+class SheddingRun(ChangingRun):
+    """A run that may have a shedder: with ``queue=``, and quality of service at a sink."""
+
+    _sheds: Shedder | None = None
+
+    def shedding(self) -> pa.Table:
+        """Where rows can be left out, and what is at this moment; no rows where nothing is ever shed.
+
+        Returns:
+            Of each place: ``box`` (a source: behind it; another one: before it), ``how`` (``random``,
+            ``value`` or ``windows``), ``sinks`` that miss what is dropped there, the ``share`` that is
+            dropped now, rows ``seen`` and ``shed`` so far.
+        """
+        with self._state:
+            self._refuse_closed()
+            return SHEDDING_SCHEMA.empty_table() if self._sheds is None else self._sheds.table()
+
+    def on_shed(self, box: str, call: Callable[[pa.Table], object]) -> None:
+        """Call back, in the thread of the run, with rows that are left out at a box: see ``shedding``.
+
+        Rows count as told once all callbacks of their box have returned; after one that raised, they
+        come again with the next ones, and the next caller is told its error.
+
+        Raises:
+            DataError: nothing is ever shed there; says where something may be.
+        """
+        with self._turn():
+            if self._sheds is not None and box in self._sheds.boxes:
+                self._sheds.tap(box, call)
+                return
+            places = [] if self._sheds is None else self._sheds.boxes
+            raise DataError(
+                f"nothing is ever shed at {box!r:.80}",
+                hint=did_you_mean(str(box), places) if places else "it takes queue= and a sink with qos=",
+                code="data.shed",
+            )
+
+    def _settled(self) -> None:
+        super()._settled()
+        if self._sheds is not None:
+            self._sheds.tell()

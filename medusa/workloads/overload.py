@@ -1,0 +1,152 @@
+"""A query under more load than it can bear, in virtual time.
+
+Rows come by a trace and boxes take what was recorded. Nothing here reads a clock or sleeps: the input
+queue, the shedder and the boxes are those of a run, and only the clock is moved. So a run gives the same
+to the microsecond, on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.elements import Element, Kind, Train
+from medusa.engine.boxes.base import Operator
+from medusa.engine.boxes.sink import SinkBox
+from medusa.engine.fragment import Fragment
+from medusa.engine.intake import Entry, InputQueue
+from medusa.engine.shed_places import Place
+from medusa.engine.shedder import Shedder
+from medusa.engine.shedding import LoadModel
+from medusa.engine.valves import RandomValve
+from medusa.query.boxes import Graph
+from medusa.testing import ManualClock
+
+__all__ = ["Arrival", "Delivered", "Overloaded", "at_random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Rows that come at a moment of the trace."""
+
+    at_us: int
+    source: str
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Rows that reached a sink: when, and when what caused them entered."""
+
+    at_us: int
+    entered_us: int
+    batch: pa.RecordBatch
+
+
+def at_random(fragment: Fragment) -> Shedder:
+    """What ours is compared with: the same share of rows of every source, whatever they are worth."""
+
+    def choose(model: LoadModel, places: Sequence[Place], kept: float) -> tuple[float, ...]:
+        return tuple(1.0 - kept if place.reader is None else 0.0 for place in places)
+
+    return Shedder(fragment, make=RandomValve, choose=choose)
+
+
+@dataclass
+class Overloaded:
+    """A query, its input queue and its shedder.
+
+    Args:
+        costs_us: of each box, per row that it takes; others cost nothing.
+        shedder: makes it; None: nothing is ever shed, rows wait.
+    """
+
+    graph: Graph
+    costs_us: Mapping[str, float]
+    shedder: Callable[[Fragment], Shedder] | None = None
+    queue_bytes: int = 1 << 40
+    clock: ManualClock = field(default_factory=ManualClock)
+    delivered: dict[str, list[Delivered]] = field(default_factory=dict)
+    _owed_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.fragment = Fragment(self.graph, clock=self.clock)
+        self.queue = InputQueue(self.queue_bytes, self.fragment.positions())
+        self.sheds = None if self.shedder is None else self.shedder(self.fragment)
+        for box in self.fragment.boxes.values():
+            self._charge(box)
+        for id, sink in self.fragment.sinks.items():
+            self.delivered[id] = []
+            self._listen(id, sink)
+        self._taken = {id: self.fragment.boxes[id].rows_in for id in self.costs_us}
+
+    def _charge(self, box: Operator) -> None:
+        receive = box.receive
+
+        def charged(input: int, element: Element) -> None:
+            receive(input, element)
+            self._pay()
+
+        box.receive = charged  # type: ignore[method-assign]
+
+    def _pay(self) -> None:
+        """Let the time pass that boxes took for rows; a chain runs several at once, so all are looked at."""
+        for id, each_us in self.costs_us.items():
+            rows = self.fragment.boxes[id].rows_in
+            self._owed_us += each_us * (rows - self._taken[id])
+            self._taken[id] = rows
+        whole = int(self._owed_us)
+        self._owed_us -= whole
+        self.clock.advance(whole)
+
+    def _listen(self, id: str, sink: SinkBox) -> None:
+        on_train, now = sink.on_train, sink.now
+
+        def heard(input: int, train: Train) -> None:
+            on_train(input, train)
+            if train.kind is Kind.STABLE and now.entered_us is not None:
+                self.delivered[id].append(Delivered(self.clock.monotonic_us(), now.entered_us, train.batch))
+                sink.take()
+
+        sink.on_train = heard  # type: ignore[method-assign]
+
+    def run(self, arrivals: Sequence[Arrival]) -> None:
+        """Let rows come at their moments, work them off in that order until nothing waits, and finish."""
+        coming = sorted(arrivals, key=lambda each: each.at_us)
+        place = 0
+        while place < len(coming) or self.queue.head is not None:
+            now_us = self.clock.monotonic_us()
+            while place < len(coming) and coming[place].at_us <= now_us:
+                self._put(coming[place])
+                place += 1
+            if self.queue.head is not None:
+                self._work(self.queue.head)
+            else:
+                self.clock.sleep_until(coming[place].at_us)
+        self.fragment.at(self.clock.monotonic_us(), coming[-1].at_us if coming else None)  # when the end came
+        self.fragment.finish()
+
+    def _put(self, arrival: Arrival) -> None:
+        batch = arrival.batch
+        times = self.fragment.check(self.fragment.source(arrival.source), [batch])
+        entry = Entry(arrival.at_us, arrival.source, [batch], times, rows=batch.num_rows, nbytes=batch.nbytes)
+        self.queue.put(entry)
+
+    def _work(self, entry: Entry) -> None:
+        now_us = self.clock.monotonic_us()
+        if self.sheds is not None:
+            self.sheds.control(now_us, self.queue)
+        self.fragment.at(now_us, entry.came_us)
+        self.fragment.push(self.fragment.source(entry.source), entry.batches, entry.times)
+        self.queue.done()
+
+    def rows(self, sink: str) -> list[dict[str, Any]]:
+        """What reached a sink, in order."""
+        return [row for each in self.delivered[sink] for row in each.batch.to_pylist()]
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """The figures of each box."""
+        return {each["box"]: each for each in self.fragment.figures()}
