@@ -20,9 +20,8 @@ from medusa.engine.boxes.source import SourceBox
 from medusa.engine.decision_log import DecisionLog
 from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows
 from medusa.engine.fragment import Fragment
-from medusa.engine.qos_scheduler import OutputScheduler
 from medusa.engine.replay import Held, Replay
-from medusa.errors import DataError, FullError, QueryError, StateError
+from medusa.errors import DataError, FullError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.graph import CheckedGraph, order_dependent
@@ -55,19 +54,11 @@ class LoggedFragment(Fragment):
 
         Raises:
             StateError: what was decided can't be about this query.
-            QueryError: the clock orders the work between outputs, and that order shows.
         """
         self.log, self._held_bytes, self._logs = log, held_bytes, dict(known or {})
         self._run: Rows | None = None
         self._repeated: dict[str, int] = {}
         self._look()
-        if self._ordered and isinstance(self._scheduler, OutputScheduler):
-            raise QueryError(
-                "the clock orders work between outputs (latency graphs), and the order of arrival shows:"
-                " a restored run can't repeat that, so checkpoint= is refused",
-                hint="leave one of them out, or merge by sunion",
-                code="query.later",
-            )
         if again:
             self._check(again)
             self._replay = Replay(again, ordered=self._ordered)

@@ -14,12 +14,9 @@ from msgspec.structs import replace
 
 import medusa as md
 from medusa.elements import END_US
-from medusa.engine.decision_log import DecisionLog
 from medusa.engine.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
-from medusa.engine.logged import LoggedFragment
-from medusa.engine.qos_scheduler import by_utility
 from medusa.runtime.live import LiveRun
-from tests.engine.durable import Consumer, Folder, MemoryJournal
+from tests.engine.durable import Consumer, Folder
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}
 SOURCES = ("a", "b", "c")
@@ -303,12 +300,15 @@ class Calls:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self._works: list[Coroutine[Any, Any, Any]] = []
 
     def start(self, work: Coroutine[Any, Any, Any]) -> Any:
+        self._works.append(work)
         return _Call(work, self._rng.choice([0, 0, 1, 3, 10]))
 
     def close(self) -> None:
-        pass
+        for work in self._works:
+            work.close()
 
 
 class _Call:
@@ -327,9 +327,6 @@ class _Call:
             except StopIteration as end:
                 self._made = end.value
         return self._made
-
-    def __del__(self) -> None:
-        self._work.close()
 
 
 answers = count()
@@ -369,7 +366,8 @@ def test_answers_of_async_functions_come_back(shuffles: bool, seeds: range) -> N
         folder, q = Folder(), asking()
         consumer = Consumer(q.sinks)
         for life in range(4):
-            run = folder.start(q, tasks=Calls(rng))
+            calls = Calls(rng)
+            run = folder.start(q, tasks=calls)
             known += sum(len(each.released) for each in left_of(run))
             if shuffles and life:
                 events = shuffled(rng)
@@ -378,6 +376,7 @@ def test_answers_of_async_functions_come_back(shuffles: bool, seeds: range) -> N
                 again(run, consumer, event)
             if life < 3:
                 folder.kill(rng)
+                calls.close()
         run.finish()
         consumer.take(run)
         dead = [json.loads(row["row"])["v"] for row in consumer.rows["dead"]]
@@ -402,7 +401,8 @@ def test_a_log_that_can_t_be_is_refused_and_never_crashes(seeds: range) -> None:
         events = events_of(rng)
         folder, q, clock = Folder(), build(), md.testing.ManualClock()
         consumer = Consumer(q.sinks)
-        run = folder.start(q, clock=clock, tasks=Calls(rng))
+        calls, more = Calls(rng), Calls(rng)
+        run = folder.start(q, clock=clock, tasks=calls)
         run.checkpoint()
         for event in events[: rng.randrange(5, 40)]:
             do(run, consumer, event)
@@ -419,7 +419,7 @@ def test_a_log_that_can_t_be_is_refused_and_never_crashes(seeds: range) -> None:
             folder.journal.files[number] = bytearray(pack(entries))
         q = build()
         try:
-            run = folder.start(q, tasks=Calls(rng))
+            run = folder.start(q, tasks=more)
             for event in events:
                 if event[0] != "take":
                     again(run, Consumer([]), event)
@@ -430,6 +430,9 @@ def test_a_log_that_can_t_be_is_refused_and_never_crashes(seeds: range) -> None:
             if error.code not in ("state.corrupt", "run.replay", "data.finished", "data.stopped"):
                 raise
             refused += 1
+        finally:
+            calls.close()
+            more.close()
     assert refused > 5, "nothing was refused, so nothing was shown"
 
 
@@ -466,15 +469,3 @@ def wrong(rng: random.Random) -> Callable[[tuple[Answer, ...]], tuple[Answer, ..
         return (rng.choice(spoiled), *answers[1:])
 
     return spoil
-
-
-def test_an_order_by_the_clock_is_refused() -> None:
-    clock = md.testing.ManualClock()
-    for build, refused in ((unions, True), (joined, False)):
-        fragment = LoggedFragment(build().graph, clock=clock, scheduler=by_utility(clock))
-        log = DecisionLog(MemoryJournal())
-        if refused:
-            with pytest.raises(md.QueryError, match="the clock orders work"):
-                fragment.record(log)
-        else:
-            fragment.record(log)
