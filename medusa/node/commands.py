@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.node.catalog import Catalog
 from medusa.node.deploying import Coordinator
@@ -15,7 +13,7 @@ from medusa.node.placement import cut
 from medusa.node.saving import Saver
 from medusa.node.settings import Settings
 from medusa.node.spec import Fragment, fragment_from
-from medusa.node.status import Rates, fragment_status, totals
+from medusa.node.status import Rates, encoded, fragment_status, totals
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.query.codec import graph_from_msgpack
@@ -94,7 +92,7 @@ class Commands:
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload)
             case StatusRequest():
-                self._outbox.send(peer, Reply(request=message.request), msgspec.json.encode(self.status(now_us)))
+                self._outbox.send(peer, Reply(request=message.request), encoded(self.status(now_us)))
             case _:
                 what = type(message).__name__
                 raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")

@@ -6,13 +6,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from medusa.elements import END_US, START_US
 from medusa.engine.meter import Meter
 from medusa.node.hosting import Hosted
 from medusa.node.inputs import Input
 from medusa.node.outputs import Output
+from medusa.wire import limits
 
-__all__ = ["Rates", "fragment_status", "totals"]
+__all__ = ["Rates", "encoded", "fragment_status", "totals"]
 
 RATE_OVER_US = 2_000_000
 SAMPLE_US = 100_000
@@ -25,9 +28,7 @@ class Rates:
         self._samples: dict[str, deque[tuple[int, int, int]]] = {}
         self._meters: dict[str, tuple[list[str], Meter]] = {}
 
-    def tick(
-        self, now_us: int, fragments: Iterable[Hosted], engine: Mapping[str, Mapping[str, Any]]
-    ) -> None:
+    def tick(self, now_us: int, fragments: Iterable[Hosted], engine: Mapping[str, Mapping[str, Any]]) -> None:
         """Note where the counts stand.
 
         Args:
@@ -129,6 +130,15 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "inputs": inputs,
         "outputs": outputs,
     }
+
+
+def encoded(status: dict[str, Any], most: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
+    """A status as JSON; without the boxes one by one where it would be too long for a message."""
+    content = msgspec.json.encode(status)
+    if len(content) > most:
+        fragments = [{**each, "boxes": {}} for each in status["fragments"]]
+        content = msgspec.json.encode({**status, "fragments": fragments})
+    return content
 
 
 def totals(fragments: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

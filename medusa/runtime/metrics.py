@@ -5,8 +5,10 @@ One thread takes connections, one more for each answers; all they want of the ru
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,6 +68,7 @@ class MetricsServer:
             ) from error
         self._closing = False
         self._thread: threading.Thread | None = None
+        _SERVERS.add(self)
         at = f"[{host}]" if ":" in host else host
         self.address = f"{at}:{self._server.server_address[1]}"
 
@@ -97,6 +100,20 @@ class MetricsServer:
                 caller.settimeout(1)
                 caller.connect(target)  # the thread waits for a caller, and then sees
         self._thread.join(REQUEST_TIMEOUT_S)
+
+
+_SERVERS: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a child: it has the sockets, but nobody who answers there, and would keep the ports."""
+    for server in list(_SERVERS):
+        server._closing = True
+        server._thread = None
+        server._server.socket.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def open_for_run(address: str, *, public: bool) -> MetricsServer:

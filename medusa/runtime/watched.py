@@ -49,14 +49,15 @@ class WatchedRun(ViewingRun):
             QueryError: no address, or one that can't be served at; no prometheus-client; served already.
             StateError: the run is closed.
         """
-        self._refuse_closed()
-        if self._metrics is not None:
-            raise QueryError(
-                f"metrics: this run serves them already, at {self._metrics.address}", code="query.metrics"
-            )
-        server = open_for_run(address, public=public)
-        server.serve(partial(rows_of, self, self._fragment.graph.name))
-        self._metrics = server
+        with self._state:
+            self._refuse_closed()
+            if self._metrics is not None:
+                raise QueryError(
+                    f"metrics: this run serves them already, at {self._metrics.address}", code="query.metrics"
+                )
+            server = open_for_run(address, public=public)
+            server.serve(partial(rows_of, self, self._fragment.graph.name))
+            self._metrics = server
 
     @property
     def metrics_address(self) -> str | None:

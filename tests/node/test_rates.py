@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from medusa.node.status import Rates
+from medusa.node.status import Rates, encoded
 
 
 def told(rows: int, busy_us: int = 0) -> dict[str, Any]:
@@ -44,3 +45,9 @@ def test_nothing_is_known_of_what_is_new_or_is_another_query() -> None:
     rates.tick(2_000_000, [], {})
     rates.tick(3_000_000, [], told(10))
     assert rates_of(rates, 4_000_000, told(20)) == {"a": (10, 5, 0), "b": (5, 0, 0)}
+
+
+def test_a_status_too_long_for_a_message_leaves_the_boxes_out() -> None:
+    status = {"node": "n", "fragments": [{"query": "q", "boxes": told(10)["f"]["boxes"]}]}
+    assert json.loads(encoded(status)) == status
+    assert json.loads(encoded(status, most=100)) == {"node": "n", "fragments": [{"query": "q", "boxes": {}}]}

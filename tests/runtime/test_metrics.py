@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import json
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -201,6 +203,47 @@ def test_a_restored_run_serves_and_its_counters_go_on(tmp_path: Path) -> None:
         run.push("cars", data)
         assert samples(read(run.metrics_address))["medusa_box_rows_in_total", "cars"] == 4
         assert {row["box"]: row["cost_us"] for row in run.stats().to_pylist()}["vans"] is None
+
+
+def test_a_run_with_an_input_queue_serves_what_it_has_worked_off() -> None:
+    with md.start(query(), queue="1 MiB", metrics="127.0.0.1:0") as run:
+        for second in range(50):
+            run.push("cars", {"ts": [second] * 10, "k": ["a"] * 10, "v": [1] * 10})
+            now = samples(read(run.metrics_address))
+            worked, waits = (now[f"medusa_box_{name}", "cars"] for name in ("rows_in_total", "queue_rows"))
+            assert worked + waits <= 10 * (second + 1)
+        run.flush()
+        assert samples(read(run.metrics_address))["medusa_box_rows_in_total", "cars"] == 500
+
+
+FORKS = """
+import os, warnings
+import medusa as md
+
+warnings.simplefilter("ignore")
+q = md.Query("q")
+q.sink("out", q.source("a", {"n": "int64"}, time=None))
+run = md.start(q, metrics="127.0.0.1:0")
+address = run.metrics_address
+ours, theirs = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(theirs)
+    os.read(ours, 1)  # lives until the parent is done
+    os._exit(0)
+run.close()
+md.start(q, metrics=address).close()
+os.close(theirs)
+os.waitpid(child, 0)
+print("free again")
+"""
+
+
+def test_a_child_does_not_keep_the_port() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "free again\n", done.stderr
 
 
 @pytest.mark.parametrize(
