@@ -22,7 +22,7 @@ from medusa.engine.delta import read_table
 from medusa.engine.evolve import catch_up, check_promised, check_reset, promise_of
 from medusa.engine.fragment import Fragment
 from medusa.errors import QueryError, StateError
-from medusa.query.boxes import Graph, Source
+from medusa.query.boxes import ConnectionPoint, Graph, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.signature import differences, signatures
 
@@ -118,6 +118,9 @@ def change_fragment(
         fragment.connections[id].close()
     fragment.functions = dict(functions)
     fragment.wire(checked, boxes)
+    for spec in graph.boxes:
+        if isinstance(spec, ConnectionPoint):
+            points[spec.id].retain(spec)
     for id in made:
         catch_up(graph, made, change.empty, id)
         fragment.quiesce()

@@ -123,15 +123,11 @@ class History:
         keep_us: int | None,
         keep_bytes: int | None,
     ) -> None:
-        if keep_bytes is None and segments.memory:
-            keep_bytes = MEMORY_BYTES
         self.port = segments
         self.schema = schema
         self.timed = timed
         self.full_schema = full_schema(schema, timed=timed)
-        self._keep_us, self._keep_bytes = keep_us, keep_bytes
-        self._segment_bytes = SEGMENT_BYTES if keep_bytes is None else min(SEGMENT_BYTES, keep_bytes // PARTS)
-        self._record_bytes = min(RECORD_BYTES, self._segment_bytes // 4)
+        self.retain(keep_us, keep_bytes)
         self.segments: list[Segment] = []
         self.next_seq = 0
         self.most_us = int(START_US)
@@ -143,9 +139,17 @@ class History:
         self._waiting_firsts: list[int] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._waiting_us = int(START_US)
-        self._dirty = False
+        self._dirty = self._grown = False
         self._damaged: Segment | None = None
         self.broken = False
+
+    def retain(self, keep_us: int | None, keep_bytes: int | None) -> None:
+        """Keep so much from now on; see the arguments. What is too much goes with the next rows."""
+        if keep_bytes is None and self.port.memory:
+            keep_bytes = MEMORY_BYTES
+        self._keep_us, self._keep_bytes = keep_us, keep_bytes
+        self._segment_bytes = SEGMENT_BYTES if keep_bytes is None else min(SEGMENT_BYTES, keep_bytes // PARTS)
+        self._record_bytes = min(RECORD_BYTES, self._segment_bytes // 4)
 
     def take_over(self, segments: list[Segment], next_seq: int, most_us: int) -> None:
         """Go on behind what was opened: nothing of it waits, all of it is synced."""
@@ -214,9 +218,11 @@ class History:
         self._waiting_bytes += int(train.batch.nbytes) + 8 * rows
         if self._waiting_rows >= RECORD_ROWS or self._waiting_bytes >= self._record_bytes:
             self.write()
+        if self._grown:
+            self._trim()
 
     def write(self) -> None:
-        """Write the rows that wait.
+        """Write the rows that wait. It trims nothing, so who looks sees what was there before.
 
         Raises:
             StateError: as ``append``.
@@ -236,7 +242,7 @@ class History:
         self._waiting, self._waiting_firsts = [], []
         self._waiting_rows = self._waiting_bytes = 0
         self.broken = False
-        self.trim(self._boundary_us)
+        self._grown = True
 
     def mark(self, boundary_us: int) -> None:
         """Note what the stream has promised behind its last row, for who reads the files later."""
@@ -313,8 +319,11 @@ class History:
         if boundary_us < END_US:
             self._boundary_us = max(self._boundary_us, boundary_us)
         if self._waiting and self._spans_a_part(self._waiting_us):
-            self.write()  # which comes back here
-            return
+            self.write()
+        self._trim()
+
+    def _trim(self) -> None:
+        self._grown = False
         while self.segments and self._may_go(self.segments[0]):
             gone = self.segments[0]
             self.port.remove(gone.first)
@@ -329,7 +338,7 @@ class History:
             return True
         if self._keep_bytes is None or len(self.segments) == 1:
             return False
-        return self._bytes + self._record_bytes > self._keep_bytes
+        return self._bytes + 2 * self._record_bytes > self._keep_bytes  # room for the rows that wait
 
     def sync(self) -> None:
         """Write what waits; when this returns all rows survive a power cut.

@@ -371,3 +371,41 @@ def test_rows_that_wait_of_a_source_that_goes_arent_lost() -> None:
         assert run.take("o_b").num_rows == 2
         assert run.change(of("a")).dropped == ("b", "o_b")
         assert run.positions() == {"a": 1}
+
+
+def test_a_connection_point_keeps_more_or_less_from_now_on() -> None:
+    def of(keep: str) -> md.Query:
+        q = md.Query("q")
+        q.sink("all", q.connection_point("recent", q.source("a", CARS, time="ts", unit="s"), keep=keep))
+        return q
+
+    with md.start(of("10s")) as run:
+        for change in ("10s", "1000s", "30s"):
+            assert run.change(of(change)).kept == ("a", "recent", "all")
+            before = run.history("recent").next
+            for time in range(before, before + 200):
+                run.push("a", batch(time))
+                run.view("recent")  # each row is a record of its own
+            history = run.history("recent")
+            kept = int(change[:-1])
+            assert history.next == before + 200
+            if kept == 1000:
+                assert history.rows >= 200
+            else:
+                assert kept <= history.rows <= 2 * kept
+
+
+def test_quality_of_service_changes_and_the_sink_stays() -> None:
+    def of(qos: md.QoS | None) -> md.Query:
+        q = md.Query("q")
+        q.sink("all", q.source("a", CARS, time="ts", unit="s"), qos=qos)
+        return q
+
+    with md.start(of(None)) as run:
+        run.push("a", batch(1, 2))
+        assert run.change(of(md.QoS(latency=[(0, 1), ("5s", 0)]))).kept == ("a", "all")
+        run.push("a", batch(3))
+        assert run.qos()["sink"].to_pylist() == ["all"]
+        assert run.change(of(None)).kept == ("a", "all")
+        assert run.qos().num_rows == 0
+        assert run.take("all").num_rows == 3

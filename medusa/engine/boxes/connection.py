@@ -49,6 +49,11 @@ class ConnectionPointBox(Operator):
         self._most_us = int(START_US)
         self._synced_us: int | None = None
 
+    def retain(self, spec: ConnectionPoint) -> None:
+        """Keep from now on what another form of this box says."""
+        if self.history is not None:
+            self.history.retain(spec.keep_us, spec.keep_bytes)
+
     def open(self) -> None:
         """Open the history where the state of this box stands.
 
