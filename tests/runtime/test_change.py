@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -409,3 +411,60 @@ def test_quality_of_service_changes_and_the_sink_stays() -> None:
         assert run.change(of(None)).kept == ("a", "all")
         assert run.qos().num_rows == 0
         assert run.take("all").num_rows == 3
+
+
+def both(*, union: bool) -> md.Query:
+    q = md.Query("q")
+    a, b = (q.source(each, CARS, time="ts", unit="s") for each in "ab")
+    if union:
+        q.sink("out", a.union(b, name="both"))
+    q.sink("a_only", a)
+    q.sink("b_only", b)
+    return q
+
+
+def test_decisions_after_a_change_are_those_of_the_new_query(tmp_path: Path) -> None:
+    run = md.start(both(union=False), checkpoint=tmp_path / "s", checkpoint_every=None)
+    run.push("a", batch(1))
+    run.change(both(union=True))
+    for source, time in (("b", 2), ("b", 3), ("a", 4), ("b", 5)):
+        run.push(source, batch(time))
+    assert run.take("out")["ts"].to_pylist() == [2, 3, 4, 5]
+    shutil.copytree(tmp_path / "s", tmp_path / "copy")  # as if it had been killed now
+    run.close()
+    with md.restore(tmp_path / "copy") as run:
+        assert run.positions() == {"a": 1, "b": 0}
+        run.push("a", batch(4, 6))  # it is b's turn
+        with pytest.raises(md.StateError, match="has not been done again"):
+            run.change(both(union=False))
+        run.push("b", batch(2, 3, 5))
+        assert run.take("out")["ts"].to_pylist() == [2, 3, 4, 5, 6]
+        assert run.change(both(union=False)).dropped == ("both", "out")
+        run.push("b", batch(7))
+    with md.restore(tmp_path / "copy") as run:
+        assert run.take("a_only")["ts"].to_pylist() == [1, 4, 6]
+        assert run.take("b_only")["ts"].to_pylist() == [2, 3, 5, 7]
+
+
+def test_calls_of_async_functions_end_before_a_change() -> None:
+    async def slow(batch: Any) -> Any:
+        await asyncio.sleep(0)
+        return batch
+
+    def of(sink: str) -> md.Query:
+        q = md.Query("q")
+        asked = q.source("a", CARS, time="ts", unit="s").apply(slow, CARS, name="asked")
+        q.sink("all", asked)
+        q.sink(sink, asked.filter("vid > 0", name=f"f_{sink}"))
+        return q
+
+    with md.start(of("one")) as run:
+        for time in range(30):
+            run.push("a", batch(time))
+            if time % 10 == 5:
+                run._fragment.wait()
+                run.take("one" if time < 10 else f"s{time - 10}")
+                made = run.change(of(f"s{time}"))
+                assert {"a", "asked", "all"} <= {*made.kept}
+        run.finish()
+        assert run.take("all")["ts"].to_pylist() == list(range(30))
