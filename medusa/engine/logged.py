@@ -42,7 +42,7 @@ class LoggedFragment(Fragment):
         again: Sequence[Entry] = (),
         *,
         known: Mapping[str, int] | None = None,
-        held_bytes: int = 1 << 30,
+        held_bytes: int | None = None,
     ) -> None:
         """From now on note what is decided.
 
@@ -50,7 +50,7 @@ class LoggedFragment(Fragment):
             known: of checkpoints, the number of the log that begins after each.
             again: what was decided after the state that this fragment was restored from. As much of it is
                 done at once as needs no rows.
-            held_bytes: of rows that may wait for others that were taken before them.
+            held_bytes: of rows that may wait for others that were taken before them; None: any.
 
         Raises:
             StateError: what was decided can't be about this query.
@@ -238,8 +238,8 @@ class LoggedFragment(Fragment):
         if not replay.holds(box.id):
             super().push(box, batches, times, arrival_us)
             return
-        held = replay.nbytes()
-        if held > self._held_bytes and box.id not in replay.missing(self.accepted()):
+        held = 0 if self._held_bytes is None else replay.nbytes()
+        if held > (self._held_bytes or 0) and box.id not in replay.missing(self.accepted()):
             raise FullError(
                 f"{size_text(held)} of rows wait for others that were taken before them",
                 hint=self._missing(),
@@ -257,13 +257,21 @@ class LoggedFragment(Fragment):
         self._refuse_after_failure()
         box = self.source(source)
         replay = self._replay
-        if self.log is not None and START_US < time_us <= self._repeated.get(box.id, START_US):
+        if self._repeats(box, time_us):
             return  # it comes back by itself, or has
         if replay is None or not replay.holds(box.id):
             super().promise(source, time_us)
             return
         box.check_promise(time_us)
         replay.promise(box.id, time_us)
+
+    def check_promise(self, box: SourceBox, time_us: int) -> None:
+        """DataError for an explicit boundary that decreases, unless it is said again after a restore."""
+        if not self._repeats(box, time_us):
+            box.check_promise(time_us)
+
+    def _repeats(self, box: SourceBox, time_us: int) -> bool:
+        return self.log is not None and START_US < time_us <= self._repeated.get(box.id, START_US)
 
     def finish(self) -> None:
         self._refuse_after_failure()

@@ -23,7 +23,7 @@ def begin_log(fragment: LoggedFragment, journal: Journal, settings: Mapping[str,
     """
     for number in journal.numbers():  # of a run that was killed before its first checkpoint
         journal.remove(number)
-    fragment.record(DecisionLog(journal), held_bytes=settings["memory_bytes"])
+    fragment.record(DecisionLog(journal), held_bytes=_held_bytes(settings))
 
 
 def go_on_with_log(
@@ -64,4 +64,10 @@ def go_on_with_log(
             journal.remove(each)
         entries = []
     log = DecisionLog(journal, number)
-    fragment.record(log, entries, known={name: first}, held_bytes=settings["memory_bytes"])
+    fragment.record(log, entries, known={name: first}, held_bytes=_held_bytes(settings))
+
+
+def _held_bytes(settings: Mapping[str, Any]) -> int | None:
+    """How much may wait for rows of other sources; of a run with a queue, whose pushes have returned, all."""
+    queued = settings.get("queue_bytes") is not None
+    return None if queued else settings["memory_bytes"]

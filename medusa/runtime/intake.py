@@ -114,7 +114,7 @@ class QueuedRun(WorkingRun):
         self._tell_caller()
         box = self._fragment.source(source)
         time_us = boundary_time_us(time, source, "a boundary")
-        box.check_promise(time_us)
+        self._fragment.check_promise(box, time_us)
         self._put(Entry(0, source, promise_us=time_us), True, None, box)
 
     def _put(self, entry: Entry, wait: bool, position: int | None, box: SourceBox) -> bool:
@@ -235,6 +235,9 @@ class QueuedRun(WorkingRun):
             self._refuse_error()
         self._tell_warnings()
         if entry.error is not None:
+            if ends and not self.ended and not self._fragment.stopped:
+                with belt.changed:  # refused: rows of before a restore are missing
+                    queue.ended = ended
             raise entry.error
         if entry.left:
             self._refuse_closed()

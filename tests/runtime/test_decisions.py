@@ -307,3 +307,30 @@ def test_a_run_without_decisions_writes_no_log(tmp_path: Path) -> None:
             run.push("b", rows(number))
             run.take("out")
         assert not list((tmp_path / "s").glob("decisions-*"))
+
+
+def test_a_run_with_a_queue_takes_rows_in_the_same_order_too(tmp_path: Path) -> None:
+    run = md.start(union(), checkpoint=tmp_path / "s", checkpoint_every=None, queue="1 MiB", memory="40 B")
+    run.push("a", rows(1))
+    run.checkpoint()
+    run.push("b", rows(2, 3))
+    run.push("a", rows(4))
+    run.boundary("a", 3_000_000)
+    run.flush()
+    assert values(run) == [1, 2, 3, 4]
+    copy = killed(run, tmp_path / "s", tmp_path / "copy")
+    run.take("sums")
+    run.close()
+    with md.restore(copy) as again:
+        again.push("a", rows(4, *range(100, 120)))
+        again.push("a", rows(120), first=22)
+        again.flush()
+        assert again.positions() == {"a": 23, "b": 0}
+        with pytest.raises(md.StateError, match="haven't come again"):
+            again.finish()
+        again.push("b", rows(2, 3))
+        again.boundary("a", 2_000_000)  # below one that has come back
+        again.flush()
+        assert values(again) == [1, 2, 3, 4, *range(100, 121)]
+        again.take("sums")
+        again.finish()
