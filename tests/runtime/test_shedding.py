@@ -1,0 +1,157 @@
+"""Shedding in runs with an input queue: what is counted, tapped and told, and when nothing is shed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+
+LONG_S = 20
+
+
+class Ticking:
+    """A clock that moves by a millisecond whenever somebody looks: work takes time without waiting for it."""
+
+    def __init__(self) -> None:
+        self._us = 0
+        self._lock = threading.Lock()
+
+    def monotonic_us(self) -> int:
+        with self._lock:
+            self._us += 1000
+            return self._us
+
+    now_us = monotonic_us
+
+
+def query(latency: Any = (("100ms", 1), ("1s", 0))) -> md.Query:
+    q = md.Query("roads")
+    s = q.source("s", {"ts": "timestamp", "x": "int64"}, time="ts", slack=0)
+    qos = None if latency is None else md.QoS(latency=latency, value=("x", [(0, 0), (100_000, 1)]))
+    q.sink("o", s.filter("x >= 0", name="f"), qos=qos)
+    q.sink("w", s.window(1000).aggregate(n=md.count(), name="n"), qos=qos and md.QoS(loss=[(100, 1), (0, 0)]))
+    return q
+
+
+def rows(start: int, count: int = 100) -> pa.RecordBatch:
+    at = range(start, start + count)
+    return pa.record_batch({"ts": pa.array(at, pa.timestamp("us", "UTC")), "x": pa.array(at, pa.int64())})
+
+
+PUSHES = 400
+
+
+def flood(run: Any) -> None:
+    """Let everything wait before the thread of the run has a chance to work on it."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(table: pa.Table) -> None:
+        inside.set()
+        assert go_on.wait(LONG_S)
+
+    run.on("o", hold)
+    run.push("s", rows(0))
+    assert inside.wait(LONG_S)
+    for n in range(1, PUSHES):
+        run.push("s", rows(100 * n))
+    go_on.set()
+    run.finish()
+
+
+def figures(run: Any) -> dict[str, dict[str, Any]]:
+    return {each["box"]: each for each in run.stats().to_pylist()}
+
+
+def test_every_row_is_out_or_counted_and_tapped() -> None:
+    with md.start(query(), queue="64 MiB", clock=Ticking()) as run:
+        out: list[int] = []
+        gone: dict[str, list[int]] = {}
+        run.on("o", lambda table: out.extend(table.column("x").to_pylist()))
+        places = run.shedding().to_pylist()
+        assert [(each["box"], each["how"]) for each in places] == [
+            ("s", "windows"),
+            ("f", "value"),
+            ("n", "windows"),
+        ]
+        for each in places:
+            gone[each["box"]] = []
+            run.on_shed(each["box"], lambda table, box=each["box"]: gone[box].extend(table["x"].to_pylist()))
+        flood(run)
+        stats = figures(run)
+        pushed = 100 * PUSHES
+        assert sum(map(len, gone.values())) > 0
+        assert sorted(out + gone["s"] + gone["f"]) == list(range(pushed))
+        counted = sum(run.take("w").column("n").to_pylist())
+        assert counted + len(gone["s"]) + len(gone["n"]) == pushed
+        for box in ("s", "f", "n"):
+            assert stats[box]["shed"] == len(gone[box])
+        assert stats["o"]["shed"] == len(gone["s"]) + len(gone["f"])
+        assert stats["w"]["shed"] == len(gone["s"]) + len(gone["n"])
+        assert {each["box"]: each["shed"] for each in run.shedding().to_pylist()} == {
+            box: len(rows) for box, rows in gone.items()
+        }
+        qos = {each["sink"]: each for each in run.qos().to_pylist()}
+        assert set(qos) == {"o", "w"}
+
+
+@pytest.mark.parametrize("without", ["quality of service", "a queue", "a restart in mind"])
+def test_nothing_is_shed_that_nobody_allowed(without: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"queue": "64 MiB"}
+    if without == "a queue":
+        options = {}
+    elif without == "a restart in mind":  # it couldn't leave out the same rows again
+        options["checkpoint"] = tmp_path
+    q = query(None) if without == "quality of service" else query()
+    with md.start(q, clock=Ticking(), **options) as run:
+        for n in range(PUSHES):
+            run.push("s", rows(100 * n))
+        run.finish()
+        assert run.take("o").num_rows == 100 * PUSHES
+        assert run.shedding().num_rows == 0
+        assert run.shedding().schema.names == ["box", "how", "sinks", "share", "seen", "shed"]
+        with pytest.raises(md.DataError, match="nothing is ever shed at 's'"):
+            run.on_shed("s", print)
+
+
+def test_a_tap_is_at_a_place() -> None:
+    with (
+        md.start(query(), queue="1 MiB") as run,
+        pytest.raises(md.DataError, match="nothing is ever shed at 'g'") as caught,
+    ):
+        run.on_shed("g", print)
+    assert "f" in caught.value.hint
+
+
+def test_what_a_tap_that_raises_was_given_comes_again() -> None:
+    seen: list[int] = []
+
+    def call(table: pa.Table) -> None:
+        seen.append(table.num_rows)
+        if len(seen) == 1:
+            raise RuntimeError("full disk")
+
+    with md.start(query(), queue="64 MiB", clock=Ticking()) as run:
+        run.on_shed("f", call)
+        with pytest.raises(RuntimeError, match="full disk"):
+            flood(run)
+        run.finish()
+        assert sum(seen) - seen[0] == figures(run)["f"]["shed"]
+
+
+def test_a_changed_query_sheds_at_its_own_places() -> None:
+    with md.start(query(), queue="64 MiB", clock=Ticking()) as run:
+        flood_before = [each["box"] for each in run.shedding().to_pylist()]
+        q = query()
+        q.sink("more", q.stream("f").filter("x > 5", name="g"), qos=md.QoS(loss=[(100, 1), (0, 0)]))
+        run.push("s", rows(0))
+        run.change(q)
+        run.push("s", rows(100))
+        run.flush()
+        boxes = [each["box"] for each in run.shedding().to_pylist()]
+        assert flood_before == ["s", "f", "n"]
+        assert boxes == ["s", "f", "n", "o", "g"]
