@@ -55,7 +55,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     "Running": (
         "See guide-running.md, history.md and changing.md.",
         (
-            *(medusa.collect, medusa.start, medusa.restore, medusa.replay),
+            *(medusa.collect, medusa.start, medusa.restore, medusa.replay, medusa.read_history),
             *(LiveRun, AttachedRun, Change, HistoryInfo, Collected),
         ),
     ),

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from medusa.runtime.embedded import restore as restore
     from medusa.runtime.embedded import start as start
     from medusa.runtime.recordings import replay as replay
+    from medusa.runtime.views import read_history as read_history
 
 __version__ = "0.1.0"
 
@@ -105,6 +106,7 @@ _HOMES = {
     "QoS": "medusa.query.qos",
     "lag": "medusa.query.window_kinds",
     "process": "medusa.query.user",
+    "read_history": "medusa.runtime.views",
     "register": "medusa.query.registry",
     "replay": "medusa.runtime.recordings",
     "sunion": "medusa.query.stream_order",

@@ -27,6 +27,7 @@ __all__ = [
     "full_schema",
     "head",
     "pack",
+    "plain_schema",
     "read_entries",
     "read_head",
     "unpack",
@@ -136,6 +137,22 @@ def full_schema(schema: pa.Schema, *, timed: bool) -> pa.Schema:
     if timed:
         plain = plain.append(pa.field(_TIMES, TIME))
     return plain.append(pa.field(_LATE, pa.bool_()))
+
+
+def plain_schema(data: Buffer) -> tuple[pa.Schema, bool]:
+    """The columns of a stream, from the beginning of ``rows``, and whether it has a time.
+
+    Raises:
+        ValueError: no such beginning.
+    """
+    try:
+        full = pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"no schema: {error}") from None
+    if not len(full) or full.names[-1] != _LATE:
+        raise ValueError("no history of rows")
+    timed = len(full) > 1 and full.field(len(full) - 2).equals(pa.field(_TIMES, TIME))
+    return pa.schema(list(full)[: -2 if timed else -1]), timed
 
 
 def pack(train: Train, schema: pa.Schema) -> pa.RecordBatch:

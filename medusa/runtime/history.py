@@ -23,7 +23,15 @@ from medusa.ports import Buffer
 from medusa.query.boxes import ConnectionPoint, Graph
 from medusa.runtime.files import FILE_MODE, FOLDER_MODE, told, write_all
 
-__all__ = ["FolderSegments", "HistoryFolder", "HistoryMemory", "MemorySegments", "keeps_history", "place_of"]
+__all__ = [
+    "FolderSegments",
+    "HistoryFolder",
+    "HistoryMemory",
+    "MemorySegments",
+    "keeps_history",
+    "place_of",
+    "segments_in",
+]
 
 LOCK = ".lock"
 _ENDINGS = {"rows": "arrows", "index": "index"}
@@ -254,6 +262,20 @@ class FolderSegments:
                 os.close(number)
         self._rows = self._index = -1
         self._last = None
+
+
+def segments_in(folder: str | os.PathLike[str], name: str) -> FolderSegments:
+    """The history of one connection point, for reading.
+
+    Raises:
+        StateError: there is none.
+    """
+    path = os.path.abspath(os.fspath(folder))
+    if isinstance(name, str) and _POINT.fullmatch(name):
+        found = FolderSegments(f"{path}/{name}")
+        if found.names():
+            return found
+    raise StateError(f"{path}: holds no history of {str(name)[:80]!r}", code="state.none")
 
 
 def keeps_history(graph: Graph) -> bool:

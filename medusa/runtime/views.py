@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,12 +12,16 @@ import pyarrow as pa
 from medusa.elements import END_US, START_US
 from medusa.engine.arguments import boundary_time_us
 from medusa.engine.history import History
+from medusa.engine.history_open import SCHEMA_BYTES_MAX
+from medusa.engine.history_open import read_history as read_segments
+from medusa.engine.history_records import plain_schema, read_head
 from medusa.engine.run import Run
 from medusa.engine.views import view_of_rows, view_of_times
-from medusa.errors import DataError
+from medusa.errors import DataError, StateError
+from medusa.runtime.history import FolderSegments, segments_in
 from medusa.units import Duration, duration_us
 
-__all__ = ["HistoryInfo", "ViewingRun"]
+__all__ = ["HistoryInfo", "ViewingRun", "read_history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +143,40 @@ def _numbers(name: str, rows: Any, next_seq: int) -> tuple[int, int]:
 
 def _wrong(name: str, what: str, hint: str) -> DataError:
     return DataError(f"view of {name!r}: {what}", hint=hint, code="data.view")
+
+
+def read_history(folder: str | os.PathLike[str], name: str) -> pa.Table:
+    """All rows of a history on disk, without the run that wrote it; also after that was killed.
+
+    Nothing is changed. Of the last segment it takes the records up to the last one that is whole.
+
+    Args:
+        folder: what ``md.start`` was given as ``history=``.
+        name: of the connection point.
+
+    Returns:
+        The rows that are kept, in the order of their numbers.
+
+    Raises:
+        StateError: there is no such history, or it is damaged; names the file.
+    """
+    segments = segments_in(folder, name)
+    schema, timed = _schema(segments)
+    history = History(segments, schema, timed=timed, keep_us=None, keep_bytes=None)
+    read_segments(history)
+    return view_of_times(history)
+
+
+def _schema(segments: FolderSegments) -> tuple[pa.Schema, bool]:
+    """Of the first segment that tells it."""
+    error = "its head is damaged"
+    names = segments.names()
+    for first in names:
+        rows = segments.read(first, 0, SCHEMA_BYTES_MAX)
+        try:
+            length = read_head(memoryview(segments.index(first)).cast("B"), rows)
+            if length is not None:
+                return plain_schema(memoryview(rows)[:length])
+        except ValueError as wrong:
+            error = str(wrong)
+    raise StateError(f"{segments.where(names[0], 'index')}: {error}", code="state.corrupt")
