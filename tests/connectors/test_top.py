@@ -13,6 +13,7 @@ import sys
 import termios
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -224,31 +225,48 @@ def test_slips(slip: tuple[str, str]) -> None:
     assert "error" in shown.stderr.lower()
 
 
-@pytest.mark.system
-@pytest.mark.parametrize("end", ["q", "ctrl-c"])
-def test_in_a_terminal_it_goes_on_until_told(run: md.LiveRun, end: str) -> None:  # type: ignore[name-defined]
-    """The table is there, s sorts by the next column, and the terminal is left as it was."""
+@contextmanager
+def in_a_terminal(run: md.LiveRun) -> Iterator[tuple[subprocess.Popen[bytes], int]]:  # type: ignore[name-defined]
+    """``medusa top`` in a terminal of its own, which it leaves as it was."""
     command = [sys.executable, "-m", "medusa.cli", "top", f"http://{run.metrics_address}", "--every", "100ms"]
     terminal, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     env = os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
         try:
-            seen = _until(terminal, "", "sorted by load")
-            assert "per_window" in seen
-            os.write(terminal, b"s")
-            seen = _until(terminal, seen, "sorted by in")
-            if end == "q":
-                os.write(terminal, b"q")
-            else:
-                process.send_signal(signal.SIGINT)
-            _until(terminal, seen, "\x1b[?1049l")
+            yield process, terminal
+            _until(terminal, "", "\x1b[?1049l")
             assert process.wait(60) == 0
             assert termios.tcgetattr(theirs) == before
         finally:
             process.kill()
             os.close(terminal)
             os.close(theirs)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("end", ["q", "ctrl-c"])
+def test_in_a_terminal_it_goes_on_until_told(run: md.LiveRun, end: str) -> None:  # type: ignore[name-defined]
+    with in_a_terminal(run) as (process, terminal):
+        seen = _until(terminal, "", "sorted by load")
+        assert "per_window" in seen
+        os.write(terminal, b"s")
+        _until(terminal, seen, "sorted by in")
+        if end == "q":
+            os.write(terminal, b"q")
+        else:
+            process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.system
+def test_when_the_run_is_gone_the_last_figures_stay(run: md.LiveRun) -> None:  # type: ignore[name-defined]
+    with in_a_terminal(run) as (_, terminal):
+        seen = _until(terminal, "", "sorted by load")
+        run.close()
+        late = _until(terminal, "", "these numbers are old: nobody answers at http://")
+        assert "per_window" in seen
+        assert "per_window" in late
+        os.write(terminal, b"q")
 
 
 def _until(terminal: int, seen: str, words: str) -> str:
