@@ -173,6 +173,8 @@ class AttachedRun:
 
     def _read_on(self) -> None:
         """Read until all has been read or enough output waits; within a turn of the run."""
+        if self._run._fragment.behind:
+            self._run._sync()
         try:
             self._fragment.at(self._run._clock.monotonic_us())
             self._read()

@@ -109,6 +109,8 @@ class ViewingRun(Run):
         """
         with self._state:
             self._refuse_closed()
+            if self._fragment.behind:
+                self._sync()
             history = self._history(name)
             ranges = {"start or end": start is not None or end is not None, "last": last is not None}
             given = [each for each, is_given in {**ranges, "rows": rows is not None}.items() if is_given]

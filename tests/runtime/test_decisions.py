@@ -334,3 +334,35 @@ def test_a_run_with_a_queue_takes_rows_in_the_same_order_too(tmp_path: Path) -> 
         assert values(again) == [1, 2, 3, 4, *range(100, 121)]
         again.take("sums")
         again.finish()
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_rows_that_leave_by_a_connection_point_come_again_in_the_same_order(
+    tmp_path: Path, attached: bool
+) -> None:
+    q = md.Query("q")
+    a, b = (q.source(each, SCHEMA, time="ts", unit="s") for each in "ab")
+    recent = q.connection_point("recent", a.union(b), keep="1h")
+    q.sink("out", recent)
+    run = md.start(q, checkpoint=tmp_path / "s", checkpoint_every=None, history=tmp_path / "h")
+    run.checkpoint()
+    run.push("b", rows(2))
+    run.push("a", rows(1))
+    run.push("b", rows(3))
+
+    def seen(run: Any) -> list[int]:
+        if not attached:
+            return list(run.view("recent")["v"].to_pylist())
+        ad_hoc = md.Query("ad_hoc")
+        ad_hoc.sink("rows", ad_hoc.source("recent", SCHEMA, time="ts", unit="s"))
+        with run.attach(ad_hoc, at="recent", history="all") as more:
+            return list(more.take("rows")["v"].to_pylist())
+
+    assert seen(run) == [2, 1, 3]
+    copy = killed(run, tmp_path / "s", tmp_path / "copy")
+    shutil.copytree(tmp_path / "h", tmp_path / "h2")
+    run.close()
+    with md.restore(copy, history=tmp_path / "h2") as again:
+        again.push("a", rows(1))
+        again.push("b", rows(2, 3))
+        assert seen(again) == [2, 1, 3]
