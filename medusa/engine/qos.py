@@ -49,9 +49,7 @@ class Utility:
 
     def of(self, x: float) -> float:
         """The same of one number, without waking numpy, which takes longer than a small train."""
-        if self._points is None:
-            self._points = self.xs.tolist(), self.ys.tolist()
-        xs, ys = self._points
+        xs, ys = self._lists()
         place = bisect_right(xs, x)
         if place == 0:
             return ys[0]
@@ -59,6 +57,11 @@ class Utility:
             return ys[-1]
         x0, y0 = xs[place - 1], ys[place - 1]
         return y0 + (ys[place] - y0) * ((x - x0) / (xs[place] - x0))
+
+    def _lists(self) -> tuple[list[float], list[float]]:
+        if self._points is None:
+            self._points = self.xs.tolist(), self.ys.tolist()
+        return self._points
 
     def slope(self, x: float) -> float:
         """How it goes on from ``x``, for each microsecond: the derivative from the right."""
@@ -70,8 +73,12 @@ class Utility:
 
     def slack(self, x: float) -> float:
         """How long after ``x`` it begins to fall: 0 where it does, infinite beyond its last fall."""
-        falling = np.flatnonzero((np.diff(self.ys) < 0) & (self.xs[1:] > x))
-        return max(0.0, float(self.xs[falling[0]]) - x) if len(falling) else math.inf
+        xs, ys = self._lists()
+        for place in range(bisect_right(xs, x), len(xs)):
+            before = max(place - 1, 0)
+            if ys[place] < ys[before]:
+                return max(0.0, xs[before] - x)
+        return math.inf
 
     def shift(self, us: float) -> Utility:
         """The function whose value at t is this one's at t + ``us``."""

@@ -60,6 +60,17 @@ def test_values_shifts_and_falls(points: Points, xs: list[int], shift: int) -> N
 
 @settings(max_examples=100)
 @given(graphs(), st.integers(-50, 1200))
+def test_the_slack_is_how_long_nothing_is_lost(points: Points, x: int) -> None:
+    slack = made(points).slack(x)
+    here = brute(points, Fraction(x))
+    if slack == float("inf"):
+        assert brute(points, Fraction(10**6)) == here
+        return
+    assert brute(points, x + Fraction(slack)) == here > brute(points, x + Fraction(slack) + 1)
+
+
+@settings(max_examples=100)
+@given(graphs(), st.integers(-50, 1200))
 def test_the_slope_is_how_it_goes_on(points: Points, x: int) -> None:
     step = Fraction(1, 1000)  # within the piece, as corners are whole numbers
     rise = (brute(points, x + step) - brute(points, Fraction(x))) / step
