@@ -313,6 +313,13 @@ class LoggedFragment(Fragment):
             return self.accepted()
         return {name: at + replay.count(name) for name, at in self.accepted().items()}
 
+    def explain(self, now_us: int | None = None) -> str:
+        text = super().explain(now_us)
+        if self._replay is None:
+            return text
+        why = "rows wait until those have come again that were taken before the restore"
+        return f"{text}\n  {why}: {self._missing()}"
+
     def accepted(self) -> dict[str, int]:
         """Rows that entered, of each source: what a checkpoint of this moment covers."""
         return {name: box.accepted for name, box in self.sources.items()}

@@ -67,6 +67,7 @@ def test_a_union_takes_its_rows_in_the_same_order(tmp_path: Path) -> None:
         assert run.positions() == {"a": 1, "b": 0}
         run.push("a", rows(4, 6))  # it was b's turn
         assert values(run) == [1]
+        assert "before the restore: push rows 0 to 1 of source 'b'" in run.explain()
         assert run.positions() == {"a": 3, "b": 0}
         run.push("b", rows(2), first=0)
         assert values(run) == [2]
