@@ -248,6 +248,7 @@ def test_dead_rows_and_what_reads_them_go_on() -> None:
         run.push("a", {"ts": [3, 4], "s": ["3", "y"]})
         assert run.take("failed").num_rows == 1
         run.change(of(None))
+        assert not run._fragment.letters._taps  # nobody reads them any more
         run.push("a", {"ts": [5, 6], "s": ["5", "z"]})
         assert [row.row["s"] for row in run.dead()] == ["x", "y", "z"]
         assert run.take("numbers")["n"].to_pylist() == [1, 3, 5]
@@ -468,3 +469,20 @@ def test_calls_of_async_functions_end_before_a_change() -> None:
                 assert {"a", "asked", "all"} <= {*made.kept}
         run.finish()
         assert run.take("all")["ts"].to_pylist() == list(range(30))
+
+
+def test_a_box_that_could_follow_doesnt_where_another_cant() -> None:
+    def of(first: str, second: str) -> md.Query:
+        q = md.Query("q")
+        streams = {each: q.source(each, CARS, time="ts", unit="s") for each in "ab"}
+        q.sink("counts", streams[first].window("1 min").aggregate(n=md.count(), name="w"))
+        q.sink("fast", streams[second])
+        return q
+
+    with md.start(of("b", "a")) as run:
+        run.push("b", batch(10))
+        run.boundary("a", "1970-01-01 01:00:00")
+        refused(run, of("a", "b"), md.StateError, "sink 'fast' was promised")
+        assert run.take("counts").num_rows == 0
+        run.change(of("a", "a"))  # the window may close now
+        assert run.take("counts").num_rows == 1
