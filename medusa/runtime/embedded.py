@@ -102,11 +102,13 @@ def start(
         checkpoint: a folder for checkpoints, which holds none yet.
         checkpoint_every: write one at the end of a push when the last is so old; None: only by
             ``run.checkpoint()`` and when the run is closed.
-        memory: output not yet taken, beyond which rows go to disk (``spill=``) or else ``push`` raises ``FullError`` or, with several
-            threads and unless told ``wait=False``, waits until another thread has taken some.
+        memory: output not yet taken, beyond which rows go to disk (``spill=``) or else ``push`` raises
+            ``FullError`` or, with several threads and unless told ``wait=False``, waits until another thread
+            has taken some.
         queue: rows that wait to be worked on, such as ``"64 MiB"``: ``push`` puts them there and returns,
             waits where there is no room, and a thread of the run works them off (``flush`` waits for it);
-            docs/shedding.md. None: ``push`` does the work.
+            docs/shedding.md. Outputs with latency graphs then take precedence by them; docs/qos.md. None:
+            ``push`` does the work.
         on_error: ``dead``: leave out rows on which an expression fails, and count them; ``stop``:
             raise ``DataError`` at the push, after which the run takes nothing more.
         threads: how many work at a push: windows and joins are split by their keys. The rows, their
