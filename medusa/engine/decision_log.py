@@ -7,12 +7,13 @@ checkpoint, and those that no checkpoint needs any more are removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from medusa.engine.decisions import Batch, Entry, pack, unpack
 from medusa.errors import StateError
 from medusa.ports import Journal
 
-__all__ = ["DecisionLog", "read_log"]
+__all__ = ["GATHERED_MAX", "DecisionLog", "read_log"]
 
 GATHERED_MAX = 1_000
 """Entries after which they are written, though not yet synced."""
@@ -41,14 +42,14 @@ class DecisionLog:
         return bool(self._gathered) or self._written
 
     def note(self, entry: Entry) -> None:
-        """Take an entry; it is durable after the next ``sync``.
-
-        Raises:
-            StateError: many had gathered, and couldn't be written.
-        """
+        """Take an entry; it is durable after the next ``sync``, which tells when it couldn't be written."""
         self._gathered.append(entry)
-        if len(self._gathered) >= GATHERED_MAX and self._broken is None:
-            self._write()
+        if len(self._gathered) >= GATHERED_MAX:
+            if self._broken is not None:
+                self._gathered.clear()  # only a checkpoint helps now, and it has all that was decided
+                return
+            with suppress(StateError):
+                self._write()
 
     def _write(self) -> None:
         gathered, self._gathered = self._gathered, []

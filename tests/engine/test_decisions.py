@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import medusa as md
 from medusa.elements import END_US
+from medusa.engine.decision_log import GATHERED_MAX
 from medusa.engine.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
 from medusa.runtime.live import LiveRun
 from tests.engine.durable import Consumer, Folder
@@ -469,3 +470,29 @@ def wrong(rng: random.Random) -> Callable[[tuple[Answer, ...]], tuple[Answer, ..
         return (rng.choice(spoiled), *answers[1:])
 
     return spoil
+
+
+def test_a_full_disk_stops_rows_from_leaving_not_from_coming() -> None:
+    folder, q = Folder(), unions()
+    run = folder.start(q)
+    run.checkpoint()
+    folder.journal.fails = True
+    for number in range(GATHERED_MAX + 10):  # each a run of its own
+        run.push(SOURCES[number % 3], rows(SOURCES[number % 3], number // 3, 1))
+    for _ in range(2):
+        with pytest.raises(md.StateError) as caught:
+            run.take("rows")
+        assert caught.value.code == "state.log"
+    folder.journal.fails = False
+    with pytest.raises(md.StateError):
+        run.take("rows")
+    run.checkpoint()
+    consumer = Consumer(q.sinks)
+    consumer.take(run)
+    run.push("a", rows("a", 400, 1))
+    consumer.take(run)
+    folder.kill(random.Random(0))
+    again = folder.start(q)
+    again.push("a", rows("a", 400, 1))
+    consumer.take(again)
+    assert len(consumer.rows["rows"]) > 800
