@@ -235,6 +235,8 @@ class Shedder:
         """
         if self._fragment.checked is not self._checked:
             self._install()
+        if not self.valves:
+            return
         if self._due_us is None:
             self._looked_us = now_us
             self._look(now_us, queue)
