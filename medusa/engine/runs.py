@@ -38,8 +38,7 @@ class _Head:
 def merge_runs(runs: Sequence[Run], keys: tuple[int, int], width: int) -> Iterator[pa.RecordBatch]:
     """The rows of all runs in order of two columns, cut as they come.
 
-    In memory are one batch of each run and what leaves of them. Of rows with equal keys those of the
-    earlier run come first.
+    In memory are one batch of each run and what leaves of them. No two rows have the same keys.
 
     Args:
         runs: at most 64.

@@ -63,5 +63,5 @@ def test_killed_while_it_spills(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.issue(4)
 def test_killed_while_it_spills_100_times(tmp_path: Path) -> None:
-    done = run("spilled_killed", tmp_path, 6_000, 2, 100, seconds_max=600)
+    done = run("spilled_killed", tmp_path, 6_000, 2, 100, seconds_max=3_600)
     assert "100 killed" in done.stdout
