@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from medusa.engine.boxes.source import SourceBox
+from medusa.engine.change import Change
 from medusa.engine.intake import Entry, InputQueue
 from medusa.engine.logged import LoggedFragment
 from medusa.engine.shedder import Shedder, has_qos
@@ -26,9 +27,7 @@ class WorkingRun(LiveRun):
         super().__init__(fragment, **options)
         self._waits = threads > 1
         self._belt = belt = Belt(InputQueue(queue_bytes, fragment.positions()))
-        # A restored run couldn't leave out the same rows again.
-        if options.get("checkpoints") is None and has_qos(fragment.graph):
-            self._sheds = Shedder(fragment)
+        self._begin_to_shed()
         self._untold: set[str] = set()  # sources to warn about
         self._cautions: list[tuple[str, type[Warning]]] = []
         self._forked = False
@@ -39,6 +38,15 @@ class WorkingRun(LiveRun):
         self._finalizer = weakref.finalize(self, abandon, belt, fragment.graph.name)
         _RUNS.add(self)
         self._thread.start()
+
+    def _begin_to_shed(self) -> None:
+        # A restored run couldn't leave out the same rows again.
+        if self._sheds is None and self._checkpoints is None and has_qos(self._fragment.graph):
+            self._sheds = Shedder(self._fragment)
+
+    def _changed(self, made: Change) -> None:
+        super()._changed(made)
+        self._begin_to_shed()
 
     # The work, in the thread
 

@@ -76,7 +76,7 @@ def taken(attached: Any, got: dict[str, list[pa.Table]], sinks: Sequence[str] = 
 @pytest.mark.parametrize("step", [1, 7, 60, 400])
 def test_history_and_live_are_one_batch(tmp_path: Path, step: int) -> None:
     draw = random.Random(step)
-    total = {1: 150, 7: 250}.get(step, 600)
+    total = {1: 80, 7: 150, 60: 400}.get(step, 600)
     moments = sorted(draw.randrange(total) for _ in range(25))
     attached: list[tuple[Any, dict[str, list[pa.Table]]]] = []
     with md.start(cars(), history=tmp_path / "h" if step == 7 else None) as run, md.start(cars()) as alone:
@@ -91,7 +91,7 @@ def test_history_and_live_are_one_batch(tmp_path: Path, step: int) -> None:
                 each.push("cars", rows(at, count))
             at += count
             for query, got in attached:
-                if draw.random() < min(0.3, step / 40):
+                if draw.random() < min(0.2, step / 60):
                     taken(query, got, draw.sample(SINKS, 2))
         attached += [(run.attach(look(), at="recent", history=f"{moment}s"), {}) for moment in moments]
         for each in (run, alone):
@@ -113,7 +113,7 @@ def test_history_and_live_are_one_batch(tmp_path: Path, step: int) -> None:
 
 
 def test_while_another_thread_pushes_as_fast_as_it_can() -> None:
-    total = 6_000
+    total = 4_000
     queries: list[tuple[Any, dict[str, list[pa.Table]]]] = []
     with md.start(cars(), threads=2) as run:
 

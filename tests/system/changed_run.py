@@ -25,8 +25,8 @@ import medusa as md
 import medusa.runtime.embedded
 from tests.runtime.changed_query import query, rows
 
-TOTAL = 240
-CHANGES = {60: ["few", "wide", "point"], 120: ["wide", "behind", "again"], 180: []}
+TOTAL = 160
+CHANGES = {40: ["few", "wide", "point"], 80: ["wide", "behind", "again"], 120: []}
 """At which row of each source what is added to the query that stays."""
 
 Plan = list[tuple[int, md.Query]]
@@ -85,7 +85,7 @@ def first_life(folder: Path, seed: int, kill_at: int | None) -> int:
     killer = Killer(kill_at)
     folder.mkdir()
     run = md.start(
-        query([], 0), checkpoint=folder / "state", checkpoint_every="30ms", history=folder / "history"
+        query([], 0), checkpoint=folder / "state", checkpoint_every="300ms", history=folder / "history"
     )
     with open(folder / "out", "a", buffering=1) as lines:
         go_on(run, plan(), lines, random.Random(seed), killer)
