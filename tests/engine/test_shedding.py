@@ -376,10 +376,10 @@ def test_what_it_can_bear_it_takes_whole() -> None:
 def test_beyond_that_it_sheds_what_is_too_much_and_rows_are_in_time(load: float) -> None:
     run = overloaded(load, LATENCY)
     shed = run.stats()["o"]["shed"]
+    # A quarter of what is allowed may wait at the end.
     came = run.queue.positions["s"]
-    assert 1 - 1 / load - 0.03 < shed / came < 1 - 0.9 / load + 0.03
-    late = [each for each in run.delivered["o"] if each.at_us - each.entered_us > 1_000_000]
-    assert len(late) < 0.1 * len(run.delivered["o"])  # before it has measured anything
+    assert 1 - 1 / load - 0.05 < shed / came < 1 - 0.9 / load + 0.03
+    assert max(each.at_us - each.entered_us for each in run.delivered["o"]) < 400_000
     assert run.stats()["o"]["rows_in"] + shed == came
 
 
