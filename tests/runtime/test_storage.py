@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.elements import Boundary
+from medusa.elements import Boundary, Kind
 from medusa.engine.boxes import sink_spill, window_spill
 from medusa.runtime import files
 from medusa.runtime.spill import FolderSpill
@@ -168,6 +168,38 @@ def test_elements_and_boundaries_come_back(tmp_path: Path) -> None:
         else:
             assert same.batch.equals(element.batch)
             assert (same.times, same.late, same.first_seq) == (element.times, element.late, element.first_seq)
+
+
+def test_where_streams_meet_the_order_is_that_of_a_plain_run(tmp_path: Path) -> None:
+    """What a window gives in steps doesn't overtake, nor is overtaken by, what came by another way."""
+    q = md.Query("meets")
+    rows = q.source("rows", {"ts": "timestamp", "k": "int64", "v": "float64"}, time="ts", slack="1 s")
+    sums = rows.window("10 s").group_by("k").aggregate(s=md.sum("v")).select("k", v="s")
+    q.sink("both", sums.union(rows.select("k", "v")))
+    found = []
+    for bounds in ({}, {"spill": tmp_path / "s", **SPILLS}):
+        with md.start(q, **bounds) as run:
+            for each in BATCHES:
+                run.push("rows", each)
+            run.finish()
+            found.append(run.take("both"))
+    assert found[0].equals(found[1])
+
+
+def test_early_rows_are_not_counted_as_taken(tmp_path: Path) -> None:
+    q = md.Query("early")
+    rows = q.source("rows", {"ts": "timestamp", "k": "int64", "v": "float64"}, time="ts", slack="1 s")
+    q.sink("sums", rows.window("10 s").group_by("k").aggregate(n=md.count(), early="1 s"))
+    with md.start(q, spill=tmp_path / "s", memory="20 KiB") as run:
+        for each in BATCHES[:15]:
+            run.push("rows", each)
+        assert run.memory().spilled > 100_000
+        final = 0
+        while elements := run.take("sums", changes=True, at_most="10 KiB"):
+            trains = [each for each in elements if not isinstance(each, Boundary)]
+            final += sum(len(each) for each in trains if each.kind is Kind.STABLE)
+            assert run.taken("sums") == final
+        assert final > 1_000
 
 
 class TestErrors:
