@@ -11,6 +11,7 @@ Both are forked, so that a moment doesn't cost a start of Python.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -32,8 +33,14 @@ CHANGES = {40: ["few", "wide", "point"], 80: ["wide", "behind", "again"], 120: [
 Plan = list[tuple[int, md.Query]]
 
 
+@functools.cache
 def plan() -> Plan:
     return [(at, query(extras, 1)) for at, extras in CHANGES.items()]
+
+
+@functools.cache
+def first_query() -> md.Query:
+    return query([], 0)
 
 
 def take_all(run: Any, lines: Any) -> None:
@@ -85,8 +92,9 @@ def first_life(folder: Path, seed: int, kill_at: int | None) -> int:
     killer = Killer(kill_at)
     folder.mkdir()
     run = md.start(
-        query([], 0), checkpoint=folder / "state", checkpoint_every="300ms", history=folder / "history"
+        first_query(), checkpoint=folder / "state", checkpoint_every="300ms", history=folder / "history"
     )
+    run.checkpoint()
     with open(folder / "out", "a", buffering=1) as lines:
         go_on(run, plan(), lines, random.Random(seed), killer)
     return killer.calls
@@ -95,7 +103,7 @@ def first_life(folder: Path, seed: int, kill_at: int | None) -> int:
 def second_life(folder: Path, seed: int) -> None:
     steps = plan()
     run = md.restore(folder / "state", history=folder / "history")
-    graphs = [query([], 0).graph, *(changed.graph for _, changed in steps)]
+    graphs = [first_query().graph, *(changed.graph for _, changed in steps)]
     found = graphs.index(run._fragment.graph)
     positions = run.positions()
     (folder / "found").write_text(json.dumps({"query": found, "positions": positions}))
@@ -122,6 +130,7 @@ def forked(work: Any, *arguments: Any) -> int:
 def main(folder: str, moments: int, seed: int) -> None:
     warnings.simplefilter("ignore", md.LateWarning)
     place, draw = Path(folder), random.Random(seed)
+    first_query(), plan()  # once for all that are forked
     calls = place / "calls"
     status = forked(lambda: calls.write_text(str(first_life(place / "whole", seed, None))))
     assert status == 0, "the undisturbed run failed"
