@@ -49,6 +49,7 @@ cdef class Times(Exported):
     cdef object _array
     cdef object _batch, _make  # what gives the array, until somebody wants it
     cdef Times _whole  # of which this is a part; it owns the blocks
+    cdef bint _lent  # they are its; the collector of cycles may clear _whole before this dies
     cdef md_times _t
     cdef int64_t _least, _largest
 
@@ -83,7 +84,7 @@ cdef class Times(Exported):
             md_times_extent(&self._t, &self._least, &self._largest)
 
     def __dealloc__(self):
-        if self._whole is None:
+        if not self._lent:
             md_times_free(&self._t)
 
     def __len__(self):
@@ -93,7 +94,7 @@ cdef class Times(Exported):
         cdef Times out
         array = self.array.slice(start, rows)
         out = Times.__new__(Times)
-        out._whole = self if self._whole is None else self._whole
+        out._whole, out._lent = self if self._whole is None else self._whole, True
         if not md_times_part(&self._t, start, len(array), &out._t):
             return Times(array)
         out._rows = borrow(array)

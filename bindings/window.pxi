@@ -8,7 +8,8 @@ cdef class Window:
 
     cdef md_window *_w
     cdef int _picked[256]
-    cdef int _count, _slots  # slots of the spread add under way; 0: none is
+    cdef int _count
+    cdef readonly int spreading  # slots of the add under way; 0: none is
     cdef bint _busy
     cdef tuple _spread  # its rows
 
@@ -127,11 +128,11 @@ cdef class Window:
         except BaseException:
             self._busy = False
             raise
-        self._slots, self._spread = slots, (source, hidden)
+        self._spread, self.spreading = (source, hidden), slots
         return largest
 
     cdef int _place(self, int place) except -1:
-        if not 0 <= place < self._slots:
+        if not 0 <= place < self.spreading:
             raise ValueError("there is no such place")
         return place
 
@@ -149,10 +150,10 @@ cdef class Window:
     def spread_end(self):
         cdef md_error err
         cdef md_rc rc
-        if self._slots == 0:
+        if self.spreading == 0:
             raise ValueError("no rows are being spread")
         rc = md_window_spread_end(self._w, &err)
-        self._slots = 0
+        self.spreading = 0
         self._spread = None
         self._busy = False
         check(rc, &err)

@@ -111,6 +111,10 @@ class Window:
             As ``add``.
         """
 
+    @property
+    def spreading(self) -> int:
+        """The slots, between ``spread`` and ``spread_end``; else 0."""
+
     def spread_map(self, place: int) -> None:
         """Groups and room of panes, until none is left."""
 

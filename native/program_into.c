@@ -8,6 +8,7 @@ typedef struct job {
     const md_column *time; /* of the rows that came */
     int32_t time_reg;
     bool look;           /* the times have no null: a look at them may tell the pane */
+    bool wanted;         /* a step, or an input of the window, reads the times */
     const int64_t *pane; /* a time in the pane of all rows, if that is known */
 } job;
 
@@ -37,7 +38,7 @@ static const int64_t *pane_of(job *j, int64_t at, int64_t n, int64_t *time) {
         *time = md_load_i64(times);
         pane = time;
     }
-    j->p->skipped = pane != NULL && !md_window_ordered(j->w) && !j->p->regs[j->time_reg].read ? j->time_reg : -1;
+    j->p->skipped = pane != NULL && !md_window_ordered(j->w) && !j->wanted ? j->time_reg : -1;
     return pane;
 }
 
@@ -94,6 +95,8 @@ md_rc md_program_into(md_program *p, const struct ArrowSchema *rows_schema, cons
     if (rc == MD_OK) rc = md_program_view(p, rows_schema, rows, &length, err);
     if (rc != MD_OK) return rc;
     j.time_reg = p->outputs[0].reg;
+    j.wanted = p->regs[j.time_reg].read;
+    for (int32_t i = 1; i < p->n_outputs; i++) j.wanted |= p->outputs[i].reg == j.time_reg;
     j.time = &p->views[p->steps[p->regs[j.time_reg].first].a];
     j.look = j.time->validity == NULL || md_column_nulls(j.time) == 0;
     if (j.look && extent != NULL && md_window_one_pane_of(w, extent[0], extent[1])) j.pane = extent;

@@ -85,6 +85,23 @@ def test_an_interrupt_between_groups_and_values_takes_nothing() -> None:
     assert window.position()[1] == 1_000
 
 
+def test_an_interrupt_right_after_the_rows_were_looked_at_leaves_the_window_usable() -> None:
+    """Ctrl-C is raised when a native call returns, before anything else runs."""
+
+    class Interrupted(WindowPanes):
+        def spread(self, *args: Any) -> int:
+            super().spread(*args)
+            raise KeyboardInterrupt
+
+    window = Interrupted(size_us=1000, advance_us=1000, keys=["l"], inputs=[], aggregates=[("count", -1)])
+    window.workers = OneByOne(2)
+    rows = many_rows(1_000, 30, 4).select(["ts", "k"]).combine_chunks().to_batches()[0]
+    with pytest.raises(KeyboardInterrupt):
+        window.add(rows)
+    assert window.position()[1] == 0
+    assert window.rows_open() == 0
+
+
 def test_a_window_that_fills_few_panes_goes_over_to_copies_by_key() -> None:
     """Once most rows of some trains in a row lie in one pane; with two threads copies would gain nothing."""
     table = many_rows(3_000, 30, 6)

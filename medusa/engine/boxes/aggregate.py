@@ -19,7 +19,7 @@ from medusa.engine.boxes.window_panes import WindowPanes, by_key, threaded_windo
 from medusa.engine.boxes.window_parts import WindowParts
 from medusa.engine.boxes.window_spill import SpillWindow
 from medusa.engine.columns import Columns
-from medusa.engine.dead import DeadLetters, DeadRow
+from medusa.engine.dead import DeadLetters, DeadRow, plain_value
 from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.storage import Storage
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
@@ -31,6 +31,9 @@ from medusa.query.shape import types_of
 from medusa.query.types import is_decimal, schema_to_arrow, to_arrow
 
 __all__ = ["AggregateBox", "CombineBox"]
+
+COLUMNS_MAX = 256
+"""Of a batch, that a native window picks by itself."""
 
 
 class AggregateBox(Operator):
@@ -101,7 +104,8 @@ class AggregateBox(Operator):
         self._may_split = width > 0 and spec.early_us is None
         plain = self._columns.positions()
         same = all(native_arrow(type) == to_arrow(type) for type in self._types)
-        if isinstance(self._window, Window) and plain is not None and same and not users:
+        few = plain is not None and len(plain) < COLUMNS_MAX
+        if isinstance(self._window, Window) and plain is not None and few and same and not users:
             self._direct = self._window
             self._direct.read_from([-1, *plain])
 
@@ -452,13 +456,13 @@ class Results:
         """One dead row for each failed group, however many of its aggregates failed."""
         names = ["window_start", "window_end", *(key.name for key in self._spec.keys)]
         columns = [narrow(c, t) for c, t in zip(groups.columns[:-1], self._types, strict=False)]
-        rows = pa.RecordBatch.from_arrays(columns, names=names).to_pylist()
         which = groups.columns[-1].to_pylist()
-        before: object = None
-        for row, index in zip(rows, which, strict=True):
-            if row == before:
+        told: set[str] = set()
+        for number, index in enumerate(which):
+            row = {name: plain_value(column[number]) for name, column in zip(names, columns, strict=True)}
+            if repr(row) in told:  # NaN isn't equal to itself
                 continue
-            before = row
+            told.add(repr(row))
             box.dead += 1
             self._letters.add(
                 DeadRow(box.id, f"aggregate {self.name_of(index)!r}: {self._unfit(index)}", row)

@@ -38,10 +38,10 @@ class WindowPanes(Window):
             super().add(rows, times)
             return
         count = self.workers.count
-        largest = self.spread(rows, times, count)
-        # The fullest pane is one thread's, and takes it more than twice as long as a fair share would.
-        self._alone = self._alone + 1 if 2 * rows.num_rows < largest * count else 0
         try:
+            largest = self.spread(rows, times, count)
+            # The fullest pane is one thread's, and takes it more than twice as long as a fair share would.
+            self._alone = self._alone + 1 if 2 * rows.num_rows < largest * count else 0
             if largest == rows.num_rows:
                 self.spread_map(0)
                 self.spread_fill(0)
@@ -49,7 +49,8 @@ class WindowPanes(Window):
                 self.workers.map(self.spread_map, range(count))
                 self.workers.map(self.spread_fill, range(count))
         finally:
-            self.spread_end()
+            if self.spreading:  # an interrupt may come between any two of these calls
+                self.spread_end()
 
 
 def threaded_window(
