@@ -403,6 +403,7 @@ def test_rows_that_wait_are_no_silence() -> None:
         run.on("each", hold)
         run.push("b", at(100))
         assert inside.wait(LONG_S)
+        run.push("b", at(101))  # behind it time passes, but not beyond what came next
         clock.advance("900ms")
         run.push("a", at(6))  # it waits while a second passes
         clock.advance("200ms")
