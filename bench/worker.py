@@ -101,9 +101,10 @@ def say(message: dict[str, object]) -> None:
     print(json.dumps(message), file=OUT, flush=True)
 
 
-# What an engine prints goes to the errors, so that answers stand alone on the pipe.
-OUT = os.fdopen(os.dup(1), "w")
+OUT = sys.stdout
 
 if __name__ == "__main__":
+    # What an engine prints goes to the errors, so that answers stand alone on the pipe.
+    OUT = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     main()
