@@ -10,7 +10,19 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Buffer", "Clock", "Journal", "Lock", "Segments", "Spill", "Store", "Task", "Tasks", "Turns", "Workers"]
+__all__ = [
+    "Buffer",
+    "Clock",
+    "Journal",
+    "Lock",
+    "Segments",
+    "Spill",
+    "Store",
+    "Task",
+    "Tasks",
+    "Turns",
+    "Workers",
+]
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""

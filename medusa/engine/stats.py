@@ -53,7 +53,7 @@ and without time. ``selectivity``: rows out per row in, since the stream began; 
 ``cost_us``: ``busy_us`` per row in, since this process took the query up. ``rows_in_per_s``,
 ``rows_out_per_s``, ``load`` (the share of time that the box was busy, 0 to 1): means over the last 5 s by
 the clock of the run, or since its first rows; null as long as no time has passed. ``shed``: rows that were
-left out under overload (docs/shedding.md): behind this source, before this box, or on all ways to this sink."""
+left out under overload (docs/shedding.md): behind this source, before this box, or on all ways to a sink."""
 
 TIMED = ("busy_us", "cost_us", "rows_in_per_s", "rows_out_per_s", "load")
 """The columns that a clock decides: they differ between two runs over the same rows."""

@@ -41,6 +41,4 @@ class MemorySpill:
 
 
 def storage_of(port: MemorySpill, budget_bytes: int, memory_bytes: int = 1 << 60) -> Storage:
-    return Storage(
-        spool=Spool(port), memory_bytes=memory_bytes, budget_bytes=budget_bytes, spills_state=True
-    )
+    return Storage(spool=Spool(port), memory_bytes=memory_bytes, budget_bytes=budget_bytes, spills_state=True)
