@@ -293,6 +293,22 @@ def dependencies_are_declared(source: Source) -> Iterator[Finding]:
             )
 
 
+def mypy_finds_what_is_imported(source: Source) -> Iterator[Finding]:
+    """`make lint` installs the dependencies and the extra lint, and nothing else."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, overrides = declared["project"], declared["tool"]["mypy"]["overrides"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["lint"]
+    found_by_mypy = {_distribution(text) for text in wanted} | {"zmq", "medusa"}
+    found_by_mypy |= {name.split(".")[0] for rule in overrides for name in rule["module"]}
+    for found in source.imports if source.is_package_code else ():
+        name = found.name.split(".")[0]
+        if name not in sys.stdlib_module_names and name not in found_by_mypy:
+            yield (
+                found.line,
+                f"imports {name}, which mypy won't find: name it in the extra lint or override it",
+            )
+
+
 def _distribution(text: str) -> str:
     return re.split(r"[<>=!~\[ ;]", text)[0].replace("-", "_").lower()
 
@@ -350,6 +366,7 @@ RULES: tuple[Rule, ...] = (
     minds_are_deterministic,
     data_never_becomes_code,
     dependencies_are_declared,
+    mypy_finds_what_is_imported,
     tests_do_not_sleep,
     files_are_short,
     nothing_is_left_over,

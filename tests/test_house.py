@@ -131,6 +131,13 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
         "import re, numpy, zmq\ndef f():\n    import matplotlib",
         None,
     ),
+    (
+        house.mypy_finds_what_is_imported,
+        "medusa/engine/a.py",
+        "def f():\n    import polars",
+        "mypy won't find",
+    ),
+    (house.mypy_finds_what_is_imported, "medusa/engine/a.py", "import re, numpy, zmq, duckdb, medusa", None),
     (house.tests_do_not_sleep, "tests/a.py", "import time\ntime.sleep(1)", "sleeps"),
     (house.tests_do_not_sleep, "tests/a.py", "await asyncio.sleep(0.1)", "sleeps"),
     (house.files_are_short, "medusa/query/a.py", "\n" * 501, "has 501 lines, at most 500"),
