@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from medusa.engine.boxes.base import Now, Operator
+from medusa.engine.boxes.connection import ConnectionPointBox, Connections
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.dead import DeadLetters, DeadRow
@@ -18,25 +19,73 @@ from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.storage import Memory, Storage, memory_of
 from medusa.engine.utility import qos_table
 from medusa.engine.waiting import explain_boxes
+from medusa.errors import DataError
 from medusa.ports import Clock, Lock
 from medusa.query.boxes import Graph
+from medusa.query.graph import UNTIMED_PORTS, time_dependent
+from medusa.query.suggest import did_you_mean
 
 __all__ = ["Asked", "RunAsked"]
 
+B = TypeVar("B", bound=Operator)
+
 
 class Asked:
-    """The part of ``Fragment`` that tells how it does."""
+    """The part of ``Fragment`` that tells what it has and how that does."""
 
     graph: Graph
     boxes: Mapping[str, Operator]
     sources: Mapping[str, SourceBox]
     sinks: Mapping[str, SinkBox]
+    connections: Connections
     has_calls: bool
     letters: DeadLetters
     storage: Storage | None
     _meter: Meter
     _measured: bool
     _now: Now
+
+    def source(self, name: str) -> SourceBox:
+        """A source by name.
+
+        Raises:
+            DataError: there is none; says which there are.
+        """
+        return self._named("source", name, self.sources)
+
+    def sink(self, name: str) -> SinkBox:
+        """A sink by name.
+
+        Raises:
+            DataError: there is none; says which there are.
+        """
+        return self._named("sink", name, self.sinks)
+
+    def connection(self, name: str) -> ConnectionPointBox:
+        """A connection point by name.
+
+        Raises:
+            DataError: there is none; says which there are.
+        """
+        return self._named("connection point", name, self.connections)
+
+    def _named(self, kind: str, name: str, known: Mapping[str, B]) -> B:
+        found = known.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise DataError(
+                f"query {self.graph.name!r} has no {kind} {name!r:.80}",
+                hint=did_you_mean(str(name), known),
+                code=f"data.{kind.split()[0]}",
+            )
+        return found
+
+    def sources_read_in_time(self) -> set[str]:
+        """The sources above a box that leaves late rows out."""
+        reads = set(time_dependent(self.graph))
+        for spec in reversed(self.graph.boxes):
+            if spec.id in reads:
+                reads.update(arc.box for arc in spec.inputs if arc.port not in UNTIMED_PORTS)
+        return reads & set(self.sources)
 
     def memory(self) -> Memory:
         """What is held, in bytes."""

@@ -19,7 +19,7 @@ from medusa.engine import state as fragment_state
 from medusa.engine.asked import Asked
 from medusa.engine.boxes.apply import AsyncApplyBox
 from medusa.engine.boxes.base import Now, Operator
-from medusa.engine.boxes.connection import ConnectionPointBox, Connections
+from medusa.engine.boxes.connection import Connections
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
@@ -35,8 +35,7 @@ from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Segments, Tasks, Workers
 from medusa.query.boxes import Graph
-from medusa.query.graph import UNTIMED_PORTS, CheckedGraph, check_graph, time_dependent
-from medusa.query.suggest import did_you_mean
+from medusa.query.graph import CheckedGraph, check_graph
 
 __all__ = ["TRAIN_ROWS_MAX", "Fragment"]
 
@@ -133,49 +132,6 @@ class Fragment(Asked):
         self._sinks = list(self.sinks.values())
         self._idleness = Idleness(checked.graph, self.boxes)
         self._combines = {id: combines_of(checked, self.boxes, id) for id in self.sources}
-
-    # Names
-
-    def source(self, name: str) -> SourceBox:
-        """A source by name.
-
-        Raises:
-            DataError: there is none; says which there are.
-        """
-        found = self.sources.get(name) if isinstance(name, str) else None
-        if found is None:
-            raise _unknown("source", name, self.sources, self.graph.name)
-        return found
-
-    def sink(self, name: str) -> SinkBox:
-        """A sink by name.
-
-        Raises:
-            DataError: there is none; says which there are.
-        """
-        found = self.sinks.get(name) if isinstance(name, str) else None
-        if found is None:
-            raise _unknown("sink", name, self.sinks, self.graph.name)
-        return found
-
-    def connection(self, name: str) -> ConnectionPointBox:
-        """A connection point by name.
-
-        Raises:
-            DataError: there is none; says which there are.
-        """
-        found = self.connections.get(name) if isinstance(name, str) else None
-        if found is None:
-            raise _unknown("connection point", name, self.connections, self.graph.name)
-        return found
-
-    def sources_read_in_time(self) -> set[str]:
-        """The sources above a box that leaves late rows out."""
-        reads = set(time_dependent(self.graph))
-        for spec in reversed(self.graph.boxes):
-            if spec.id in reads:
-                reads.update(arc.box for arc in spec.inputs if arc.port not in UNTIMED_PORTS)
-        return reads & set(self.sources)
 
     # Rows and elements in
 
@@ -408,12 +364,7 @@ class Fragment(Asked):
         return waited
 
     def _go_on(self, move: Callable[[], object]) -> None:
-        try:
-            move()
-        except BaseException as error:
-            self._scheduler.clear()
-            self._failed = error
-            raise
+        self._guard(move)
         self._settle()
 
     # Elements out
@@ -491,8 +442,3 @@ class Fragment(Asked):
 
 def _refuse_ended(box: SourceBox) -> None:
     raise DataError(f"source {box.id!r} has ended: no rows after the end boundary", code="data.finished")
-
-
-def _unknown(kind: str, name: str, known: Mapping[str, object], query: str) -> DataError:
-    hint = did_you_mean(str(name), known)
-    return DataError(f"query {query!r} has no {kind} {name!r:.80}", hint=hint, code=f"data.{kind.split()[0]}")
