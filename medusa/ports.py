@@ -16,11 +16,13 @@ __all__ = [
     "Journal",
     "Lock",
     "Segments",
+    "Signer",
     "Spill",
     "Store",
     "Task",
     "Tasks",
     "Turns",
+    "Verify",
     "Workers",
 ]
 
@@ -246,3 +248,21 @@ class Workers(Protocol):
 
     def map(self, work: Callable[[T], None], parts: Sequence[T]) -> None:
         """Run ``work`` on each part and return when all have ended; the first error is raised."""
+
+
+class Signer(Protocol):
+    """The Ed25519 key of a participant.
+
+    Attributes:
+        key: its public half as text: ``ed25519:`` and 64 hexadecimal digits.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def sign(self, data: Buffer) -> bytes:
+        """64 bytes that only this key makes of these bytes."""
+
+
+Verify = Callable[[str, Buffer, bytes], bool]
+"""Whether a signature (third) was made of these bytes by the key with this text. Never raises."""

@@ -40,3 +40,6 @@ SEQ_MAX = (1 << 62) - 1
 ENTRY_BYTES = 128
 """What a train or boundary costs in credit and retention beside its payload, so that many empty
 ones are bounded too."""
+
+STATEMENT_BYTES_MAX = 1 << 10
+"""Of what a participant signs."""

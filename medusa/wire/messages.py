@@ -27,6 +27,7 @@ __all__ = [
     "Attached",
     "Boundary",
     "Data",
+    "Declare",
     "Deploy",
     "Detach",
     "Heartbeat",
@@ -260,6 +261,18 @@ class StatusRequest(_Message, frozen=True, tag="status"):
     request: Count
 
 
+class Declare(_Message, frozen=True, tag="declare"):
+    """A participant has signed this: a certificate of a node's key, or that a key counts no more.
+
+    Attributes:
+        request: 0 where no answer is wanted.
+        statement: ``medusa.wire.statement.Signed``; who brings it need not have signed it.
+    """
+
+    request: Count
+    statement: Annotated[bytes, Meta(max_length=2 * limits.STATEMENT_BYTES_MAX)]
+
+
 class Reply(_Message, frozen=True, tag="reply"):
     """The answer to a command. Payload, where there is one: a JSON document.
 
@@ -289,5 +302,6 @@ Message: TypeAlias = (
     | Install
     | Remove
     | StatusRequest
+    | Declare
     | Reply
 )

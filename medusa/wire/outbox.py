@@ -28,6 +28,7 @@ __all__ = [
     "Report",
     "RunFragment",
     "Send",
+    "Trust",
     "WakeAt",
 ]
 
@@ -101,9 +102,21 @@ class CloseFragment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Forget the connections of a peer; a node that we call is called anew."""
+    """Forget the connections of a peer; a node that we call is called anew.
+
+    Attributes:
+        shun: hear nothing more of them; else what comes next may begin a link again.
+    """
 
     peer: str
+    shun: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """From now on these CURVE keys are let in at the door, and no others."""
+
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +128,9 @@ class Report:
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Send | WakeAt | Persist | RunFragment | OpenFragment | CloseFragment | Cut | Report
+Effect: TypeAlias = (
+    Send | WakeAt | Persist | RunFragment | OpenFragment | CloseFragment | Cut | Trust | Report
+)
 
 
 class Outbox:

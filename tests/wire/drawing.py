@@ -24,6 +24,7 @@ WAYS = {
     "Install": "node to node",
     "Remove": "client to node, node to node",
     "StatusRequest": "client to node",
+    "Declare": "client to node, node to node",
     "Reply": "answer to a command",
 }
 
