@@ -29,6 +29,7 @@ MAPPED_BYTES_MIN = 1 << 26
 """From here on a file of a group is mapped: nothing changes a group once it is there."""
 
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
+_DRAFT = re.compile(rf"(?:{_GROUP.pattern})\.tmp")
 _FILE = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@.-]{0,199}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,7 +41,8 @@ class FolderStore:
 
     Args:
         path: the folder; it is made where it doesn't exist (its parent must).
-        create: False: a folder that doesn't exist is an error.
+        create: False: a folder that doesn't exist is an error, and one without our lock is left as it is
+            until a group of it has been read: it may be another than was meant.
 
     Raises:
         StateError: no folder, no permission, or another process (or another run of this one) has it.
@@ -56,11 +58,19 @@ class FolderStore:
             # The folder itself may be reached over a symbolic link; what is in it may not.
             self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._take_lock()
-            self._sweep()
+            if self._was_ours():
+                self._take_lock()
+                self._sweep()
+            elif create:
+                self._take_lock()
         except BaseException:
             self.close()
             raise
+
+    def _was_ours(self) -> bool:
+        """Whether some store had this folder before: whoever does takes the lock first."""
+        with told(f"{self._path}/{LOCK}", "can't be read"):
+            return LOCK in os.listdir(self._folder)
 
     def _make(self) -> None:
         try:
@@ -87,11 +97,19 @@ class FolderStore:
             ) from None
 
     def _sweep(self) -> None:
-        """Remove what a writer left that was killed."""
+        """Remove what a writer left that was killed; what else lies there is not ours."""
         with told(self._path, "can't be read"):
             for name in os.listdir(self._folder):
-                if name.endswith(".tmp"):
+                if _DRAFT.fullmatch(name) and self._is_folder(name) and self._holds_files_only(name):
                     self._remove(name)
+
+    def _holds_files_only(self, name: str) -> bool:
+        folder = os.open(name, _FOLDER, dir_fd=self._folder)
+        try:
+            with os.scandir(folder) as found:
+                return all(each.is_file(follow_symlinks=False) for each in found)
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         """Give the folder free; safe to call twice."""
@@ -158,6 +176,8 @@ class FolderStore:
         with told(f"{self._path}/{name}", "can't be read"):
             folder = os.open(name, _FOLDER, dir_fd=self._folder)
         try:
+            if self._lock < 0:
+                self._take_lock()
             with told(f"{self._path}/{name}", "can't be read"):
                 files = sorted(os.listdir(folder))
             found: dict[str, Buffer] = {}

@@ -121,7 +121,11 @@ class HistoryFolder:
         self._take_lock()
         try:
             with told(self._path, "can't be read"):
-                names = sorted(name for name in os.listdir(self._path) if _POINT.fullmatch(name))
+                names = sorted(
+                    each.name
+                    for each in os.scandir(self._path)
+                    if _POINT.fullmatch(each.name) and each.is_dir()
+                )
             points = {name: FolderSegments(f"{self._path}/{name}") for name in names}
             if fresh and (held := [name for name, each in points.items() if each.names()]):
                 raise StateError(

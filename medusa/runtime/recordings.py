@@ -57,6 +57,12 @@ def write_recording(path: str | os.PathLike[str], files: Mapping[str, Buffer]) -
 def _read(path: str | os.PathLike[str]) -> Recording:
     store = FolderStore(path, create=False)
     try:
+        if GROUP not in store.names():
+            raise StateError(
+                f"{store.where('')}: holds no recording",
+                hint="name the folder that was given to run.record",
+                code="state.none",
+            )
         return read_recording(store.read(GROUP), store.where(GROUP))
     finally:
         store.close()

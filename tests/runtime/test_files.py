@@ -62,10 +62,41 @@ def test_drafts_of_a_killed_writer_are_swept(tmp_path: Path) -> None:
     draft = tmp_path / "state" / "checkpoint-000000007.tmp"
     draft.mkdir()
     (draft / "half").write_bytes(b"torn")
-    (tmp_path / "state" / "loose.tmp").write_bytes(b"x")
     one = store(tmp_path)
     assert one.names() == []
     assert os.listdir(tmp_path / "state") == ["lock"]
+
+
+def tree(folder: Path) -> set[str]:
+    return {each.relative_to(folder).as_posix() for each in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_what_others_have_in_a_folder_stays(tmp_path: Path, create: bool) -> None:
+    folder = tmp_path / "state"
+    (folder / "thesis.tmp").mkdir(parents=True)
+    (folder / "thesis.tmp" / "chapter").write_bytes(b"1")
+    (folder / "loose.tmp").write_bytes(b"x")
+    (folder / "deep.tmp" / "er").mkdir(parents=True)
+    before = tree(folder)
+    store(tmp_path, create=create).close()
+    assert tree(folder) - {"lock"} == before
+    store(tmp_path).close()
+    # From here on the folder is ours: what looks like a draft is one.
+    store(tmp_path, create=create).close()
+    assert tree(folder) - {"lock"} == before - {"thesis.tmp", "thesis.tmp/chapter"}
+
+
+def test_a_folder_that_only_others_used_is_not_marked_by_reading(tmp_path: Path) -> None:
+    (tmp_path / "state" / "g").mkdir(parents=True)
+    one = store(tmp_path, create=False)
+    assert one.names() == ["g"]
+    with pytest.raises(md.StateError, match="none"):
+        one.read("none")
+    assert tree(tmp_path / "state") == {"g"}
+    one.read("g")
+    with pytest.raises(md.StateError, match="in use"):
+        store(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a.tmp", "-x", "x" * 200, "a\0b"])

@@ -232,8 +232,13 @@ def test_folders_that_dont_fit(tmp_path: Path) -> None:
         md.restore(tmp_path / "s", history=tmp_path / "s")
     with pytest.raises(md.StateError, match="can't be opened"):
         md.start(query(), history=tmp_path / "no" / "such")
+    for read, says in ((md.restore, "holds no checkpoint"), (md.replay, "holds no recording")):
+        with pytest.raises(md.StateError, match=says):
+            read(tmp_path / "h")
+    (tmp_path / "h" / "notes").write_bytes(b"a file of somebody")
     with md.restore(tmp_path / "s", history=tmp_path / "h") as run:
         assert run.view("recent").equals(through(0, 60))
+    assert sorted(each.name for each in (tmp_path / "h").iterdir()) == [".lock", "notes", "recent"]
 
 
 def test_a_new_folder_at_a_restore_begins_at_the_checkpoint(tmp_path: Path) -> None:
