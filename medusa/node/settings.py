@@ -15,20 +15,19 @@ checkpoint_every = "1s"
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from medusa.errors import ConfigError
+from medusa.node.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.node.endpoint import check_endpoint, is_loopback
-from medusa.query.suggest import did_you_mean
+from medusa.node.settings_security import FIELDS as SECURITY_FIELDS
+from medusa.node.settings_security import Security, address_of, read_security
 from medusa.units import byte_count, duration_text, duration_us, size_text
 from medusa.wire.link import LinkSettings
 
 __all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "parse"]
 
-NAME = re.compile(r"[a-z0-9_-]{1,64}")
 IPC_PATH_MAX = 107
 """Bytes of a path that a Unix socket can have."""
 
@@ -88,6 +87,8 @@ class Settings:
     """Host and port where figures are served over HTTP; None: nowhere."""
     functions: tuple[str, ...] = ()
     """Modules that register functions, imported when the node starts."""
+    security: Security | None = None
+    """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
 
 
 def link_settings(limits: Limits) -> LinkSettings:
@@ -122,6 +123,7 @@ _FIELDS = (
     "metrics_public",
     "peers",
     "limits",
+    *SECURITY_FIELDS,
 )
 
 
@@ -140,195 +142,133 @@ def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
     return _Reader(text, where, folder).settings()
 
 
-class _Reader:
-    """One reading of one text; knows the lines of the fields for its messages."""
+class _Reader(ConfigFile):
+    """One reading of one text."""
 
     def __init__(self, text: str, where: str, folder: str) -> None:
+        super().__init__(text, where)
         self._folder = folder
-        self._lines = text.splitlines()
-        self._where = where
-        try:
-            self._root = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            reason, _, place = str(error).partition(" (at line ")
-            at = f"{where} line {place.split(',')[0]}" if place else where
-            raise ConfigError(f"{at}: {reason}", hint="see docs/nodes.md", code="config.toml") from None
 
     def settings(self) -> Settings:
-        self._known("", self._root, _FIELDS)
-        name = self._name("name")
+        self.known("", self.root, _FIELDS)
+        name = self.name("name")
         self._store()
-        data = self._text("data")
+        data = self.text("data")
         if not data.strip() or "\0" in data:
-            raise self._error("data", "data is empty", hint='a folder: data = "state/edge-1"')
+            raise self.error("data", "data is empty", hint='a folder: data = "state/edge-1"')
         if self._folder and not data.startswith("/"):
             data = f"{self._folder}/{data}"
-        listen = self._address("", "listen", self._text("listen"), bind=True)
-        participant = self._name("participant") if "participant" in self._root else "local"
+        listen = self._address("", "listen", self.text("listen"), bind=True)
+        participant = self.name("participant") if "participant" in self.root else "local"
+        peers = self._peers(name)
         return Settings(
             name=name,
             listen=listen,
             data=data,
-            peers=self._peers(name),
+            peers=peers,
             limits=self._limits(),
             participant=participant,
             functions=self._functions(),
             metrics=self._metrics(),
+            security=read_security(self, participant=participant, folder=self._folder),
         )
 
     def _peers(self, own: str) -> dict[str, str]:
-        table = self._table("peers")
+        table = self.table("peers")
         peers: dict[str, str] = {}
-        for peer, address in table.items():
+        for peer, given in table.items():
             if not NAME.fullmatch(peer):
-                raise self._error("peers", f"peer name {peer!r}", hint=_NAME_RULE, within=peer)
+                raise self.error("peers", f"peer name {peer!r}", hint=NAME_RULE, within=peer)
             if peer == own:
-                raise self._error("peers", f"{peer!r} is this node itself", hint="remove it", within=peer)
+                raise self.error("peers", f"{peer!r} is this node itself", hint="remove it", within=peer)
+            address = address_of(self, peer, given)
             if not isinstance(address, str):
-                raise self._error(
+                raise self.error(
                     "peers", f"expected an address, got {address!r}", hint=_ADDRESS_RULE, within=peer
                 )
             peers[peer] = self._address("peers", peer, address, bind=False)
         return peers
 
     def _limits(self) -> Limits:
-        table = self._table("limits")
-        self._known("limits", table, (*_SIZES, *_DURATIONS))
+        table = self.table("limits")
+        self.known("limits", table, (*_SIZES, *_DURATIONS))
         values: dict[str, int] = {}
         for key, value in table.items():
             attribute, least, most = _SIZES.get(key) or _DURATIONS[key]
-            what = f"{self._at('limits', key)}: limits.{key}"
+            what = f"{self.at('limits', key)}: limits.{key}"
             if key in _SIZES:
                 number = byte_count(value, what=what, error=ConfigError)
                 shown = f"{size_text(least)} to {size_text(most)}"
             else:
                 if isinstance(value, int):
-                    raise self._error(
+                    raise self.error(
                         "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
                     )
                 number = duration_us(value, what=what, error=ConfigError)
                 shown = f"{duration_text(least)} to {duration_text(most)}"
             if not least <= number <= most:
-                raise self._error(
-                    "limits", f"{value!r} is out of range", hint=f"allowed: {shown}", within=key
-                )
+                raise self.error("limits", f"{value!r} is out of range", hint=f"allowed: {shown}", within=key)
             values[attribute] = number
         limits = Limits(**values)
         if limits.credit_bytes > limits.memory_bytes:
-            raise self._error("limits", "credit is larger than memory", hint="lower credit", within="credit")
+            raise self.error("limits", "credit is larger than memory", hint="lower credit", within="credit")
         return limits
 
     def _store(self) -> None:
-        store = self._root.get("store", "disk")
+        store = self.root.get("store", "disk")
         if store == "memory":
-            raise self._error(
+            raise self.error(
                 "store",
                 "store = 'memory' is not supported in this version",
                 hint="leave it out: a node keeps its state on disk, in the folder `data`",
             )
         if store != "disk":
-            raise self._error("store", f"{store!r} is no store", hint='allowed: "disk"')
+            raise self.error("store", f"{store!r} is no store", hint='allowed: "disk"')
 
     def _metrics(self) -> tuple[str, int] | None:
-        public = self._root.get("metrics_public", False)
+        public = self.root.get("metrics_public", False)
         if not isinstance(public, bool):
-            raise self._error("metrics_public", f"expected true or false, got {public!r}", hint="")
-        if "metrics" not in self._root:
+            raise self.error("metrics_public", f"expected true or false, got {public!r}", hint="")
+        if "metrics" not in self.root:
             return None
         try:
-            return check_endpoint(self._text("metrics"), public=public, allow="metrics_public = true")
+            return check_endpoint(self.text("metrics"), public=public, allow="metrics_public = true")
         except ConfigError as error:
-            raise self._error(
+            raise self.error(
                 "metrics", error.message.removeprefix("metrics: "), hint=error.hint, code=error.code
             ) from None
 
     def _functions(self) -> tuple[str, ...]:
-        modules = self._root.get("functions", [])
+        modules = self.root.get("functions", [])
         if not isinstance(modules, list) or not all(
             isinstance(each, str) and all(part.isidentifier() for part in each.split(".")) for each in modules
         ):
-            raise self._error(
+            raise self.error(
                 "functions", f"{modules!r} are no names of modules", hint='functions = ["my_module"]'
             )
         return tuple(modules)
 
-    def _name(self, key: str) -> str:
-        value = self._text(key)
-        if not NAME.fullmatch(value):
-            raise self._error(key, f"{value[:80]!r} is no name", hint=_NAME_RULE)
-        return value
-
     def _address(self, table: str, key: str, address: str, *, bind: bool) -> str:
         try:
-            return check_address(address, bind=bind)
+            return check_address(address, bind=bind, keyed="keys" in self.root)
         except ConfigError as error:
-            raise self._error(
+            raise self.error(
                 table or key, error.message, hint=error.hint, within=key, code=error.code
             ) from None
 
-    def _text(self, key: str) -> str:
-        if key not in self._root:
-            raise ConfigError(
-                f"{self._where}: {key} is missing", hint=f'add a line: {key} = "..."', code="config.missing"
-            )
-        value = self._root[key]
-        if not isinstance(value, str):
-            raise self._error(key, f"expected text, got {value!r}", hint=f'write {key} = "..."')
-        return value
 
-    def _table(self, key: str) -> dict[str, Any]:
-        value = self._root.get(key, {})
-        if not isinstance(value, dict):
-            raise self._error(
-                key, f"expected a table, got {value!r}", hint=f"write [{key}] and its fields below"
-            )
-        return value
-
-    def _known(self, table: str, values: Mapping[str, object], allowed: Iterable[str]) -> None:
-        for key in values:
-            if key not in allowed:
-                raise self._error(
-                    table or key,
-                    f"unknown field {key!r}",
-                    hint=did_you_mean(key, allowed),
-                    within=key,
-                    code="config.field",
-                )
-
-    def _error(
-        self, key: str, message: str, *, hint: str, within: str = "", code: str = "config.value"
-    ) -> ConfigError:
-        table = key if within and within != key else ""
-        shown = f"{table}.{within}" if table else key
-        return ConfigError(f"{self._at(table, within or key)}: {shown}: {message}", hint=hint, code=code)
-
-    def _at(self, table: str, key: str) -> str:
-        """``node.toml line 3``, or only the file where the line can't be told."""
-        current = ""
-        assign = re.compile(rf"""\s*(?:{re.escape(table)}\s*\.\s*)?["']?{re.escape(key)}["']?\s*=""")
-        for number, line in enumerate(self._lines, start=1):
-            header = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
-            if header:
-                current = header[1].strip("\"'")
-                if current == key and not table:
-                    return f"{self._where} line {number}"
-            if assign.match(line) and current in (table, ""):
-                return f"{self._where} line {number}"
-        return self._where
-
-
-_NAME_RULE = "names are 1 to 64 characters of a-z, 0-9, _ and -"
 _ADDRESS_RULE = (
     'write "tcp://127.0.0.1:5555", "tcp://127.0.0.1:*" (to listen at a free port) or "ipc:///path"'
 )
 
 
-def check_address(address: str, *, bind: bool) -> str:
+def check_address(address: str, *, bind: bool, keyed: bool = False) -> str:
     """An address that a node may use, in the form ZeroMQ takes.
 
     Args:
         address: ``tcp://host:port`` with a loopback host, or ``ipc:///path``.
         bind: for listening, where port 0 or ``*`` means a free one.
+        keyed: keys say who is there, so any host will do.
 
     Raises:
         ConfigError: no address, or not on this machine.
@@ -348,10 +288,10 @@ def check_address(address: str, *, bind: bool) -> str:
     if found is None:
         raise ConfigError(f"{address[:120]!r} is no address", hint=_ADDRESS_RULE, code="config.address")
     host, port = found[1], found[2]
-    if not is_loopback(host):
+    if not keyed and not is_loopback(host):
         raise ConfigError(
             f"{host!r} is not an address of this machine alone",
-            hint="until nodes have keys anyone who reaches a node could command it; use 127.0.0.1 or ipc",
+            hint="without keys anyone who reaches a node could command it: use 127.0.0.1 or ipc, or add keys",
             code="config.address.public",
         )
     if port in ("*", "0"):

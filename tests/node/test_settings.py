@@ -58,7 +58,7 @@ def change(old: str, new: str) -> str:
             change("127.0.0.1:5555", "0.0.0.0:5555"),
             "line 3: listen: '0.0.0.0' is not an address of this machine",
         ),
-        (change("127.0.0.1:5555", "192.168.1.5:5555"), "until nodes have keys"),
+        (change("127.0.0.1:5555", "192.168.1.5:5555"), "without keys anyone who reaches"),
         (change("127.0.0.1:5555", "127.0.0.1:99999"), "port 99999 is not between 1 and 65535"),
         (change("tcp://127.0.0.1:5555", "127.0.0.1"), "'127.0.0.1' is no address"),
         (change("127.0.0.1:5557", "example.org:5557"), "line 7: peers.core: 'example.org' is not an address"),

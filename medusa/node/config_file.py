@@ -1,0 +1,118 @@
+"""A configuration as it was written: its fields by name, and the line of each for messages."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from medusa.errors import ConfigError
+from medusa.query.suggest import did_you_mean
+
+__all__ = ["NAME", "NAME_RULE", "ConfigFile"]
+
+NAME = re.compile(r"[a-z0-9_-]{1,64}")
+NAME_RULE = "names are 1 to 64 characters of a-z, 0-9, _ and -"
+
+
+class ConfigFile:
+    """One reading of one text.
+
+    Args:
+        text: TOML.
+        where: what to call it in messages.
+
+    Raises:
+        ConfigError: no TOML.
+    """
+
+    def __init__(self, text: str, where: str) -> None:
+        self.where = where
+        self._lines = text.splitlines()
+        try:
+            self.root: dict[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            reason, _, place = str(error).partition(" (at line ")
+            at = f"{where} line {place.split(',')[0]}" if place else where
+            raise ConfigError(f"{at}: {reason}", hint="see docs/nodes.md", code="config.toml") from None
+
+    def name(self, key: str) -> str:
+        """A field that is a name.
+
+        Raises:
+            ConfigError: missing, or none; so of all methods.
+        """
+        value = self.text(key)
+        if not NAME.fullmatch(value):
+            raise self.error(key, f"{value[:80]!r} is no name", hint=NAME_RULE)
+        return value
+
+    def text(self, key: str) -> str:
+        """A field that is text."""
+        if key not in self.root:
+            raise ConfigError(
+                f"{self.where}: {key} is missing", hint=f'add a line: {key} = "..."', code="config.missing"
+            )
+        value = self.root[key]
+        if not isinstance(value, str):
+            raise self.error(key, f"expected text, got {value!r}", hint=f'write {key} = "..."')
+        return value
+
+    def table(self, key: str) -> dict[str, Any]:
+        """A table, empty where there is none."""
+        value = self.root.get(key, {})
+        if not isinstance(value, dict):
+            raise self.error(
+                key, f"expected a table, got {value!r}", hint=f"write [{key}] and its fields below"
+            )
+        return value
+
+    def known(self, table: str, values: Mapping[str, object], allowed: Iterable[str]) -> None:
+        """Whether a table (empty: the file) has only fields that there are."""
+        for key in values:
+            if key not in allowed:
+                raise self.error(
+                    table or key,
+                    f"unknown field {key!r}",
+                    hint=did_you_mean(key, allowed),
+                    within=key,
+                    code="config.field",
+                )
+
+    def error(
+        self, key: str, message: str, *, hint: str, within: str = "", code: str = "config.value"
+    ) -> ConfigError:
+        """What to raise about a field, or about ``within`` the table ``key``."""
+        table = key if within and within != key else ""
+        shown = f"{table}.{within}" if table else key
+        return ConfigError(f"{self.at(table, within or key)}: {shown}: {message}", hint=hint, code=code)
+
+    def at(self, table: str, key: str) -> str:
+        """``node.toml line 3``, or only the file where the line can't be told.
+
+        A field of an inline table stands in the line of that table.
+        """
+        for outer, inner in ((table, key), tuple(table.rpartition(".")[::2])):
+            found = self._line(outer, inner) if inner else None
+            if found is not None:
+                return f"{self.where} line {found}"
+        return self.where
+
+    def _line(self, table: str, key: str) -> int | None:
+        current, within = "", None
+        named = rf"""["']?{re.escape(key)}["']?\s*="""
+        plain = re.compile(rf"\s*{named}")
+        dotted = re.compile(rf"\s*{re.escape(table)}\s*\.\s*{named}") if table else plain
+        whole = f"{table}.{key}" if table else key
+        for number, line in enumerate(self._lines, start=1):
+            header = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
+            if header:
+                current = header[1].strip("\"'")
+                if current == whole:
+                    return number
+                if within is None and current.startswith(f"{whole}."):
+                    within = number
+            if (current == table and plain.match(line)) or (not current and dotted.match(line)):
+                return number
+        return within
