@@ -46,6 +46,10 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
         LinkError: it can't listen at its address.
     """
     settings = load_settings(config)
+    if settings.security is not None:
+        raise ConfigError(
+            "[keys]: this version's sockets have no keys yet", hint="leave it out", code="config.keys"
+        )
     import_functions(settings)
     clock = SystemClock()
     log = _Log(settings.name)
