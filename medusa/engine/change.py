@@ -210,6 +210,9 @@ def can_stay(box: Operator, *, before: bool, now: bool) -> bool:
     Args:
         before, now: whether anything below reads the times of its output.
     """
+    # A connection point passes times on in any case, and its history is not in its state.
+    if isinstance(box, ConnectionPointBox):
+        return True
     # Those that look at one row hold nothing, and belong to a chain that may be another one now.
     return before == now and not isinstance(box, FilterBox | ProjectBox)
 

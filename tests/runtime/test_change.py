@@ -353,6 +353,35 @@ def test_a_connection_point_keeps_more_or_less_from_now_on() -> None:
                 assert kept <= history.rows <= 2 * kept
 
 
+@pytest.mark.parametrize("disk", [False, True])
+def test_a_connection_point_keeps_its_history_whoever_reads_it(tmp_path: Path, disk: bool) -> None:
+    def of(*, read: bool) -> md.Query:
+        q = md.Query("q")
+        source = q.source("a", CARS, time="ts", unit="s")
+        recent = q.connection_point("recent", source, keep="1h")
+        q.sink("all", source)
+        if read:
+            q.sink("counts", recent.window("10s").aggregate(n=md.count()))
+        return q
+
+    look = md.Query("look")
+    look.sink("all", look.source("recent", CARS, time="ts", unit="s"))
+    folders = {"history": tmp_path / "h", "checkpoint": tmp_path / "c"} if disk else {}
+    with md.start(of(read=False), **folders) as run:
+        attached = run.attach(look, at="recent")
+        for number, read in enumerate((True, False, True, False)):
+            run.push("a", batch(2 * number, 2 * number + 1))
+            for sink in run._fragment.sinks:
+                run.take(sink)
+            assert "recent" in run.change(of(read=read)).kept
+            assert attached.take("all")["ts"].to_pylist() == [2 * number, 2 * number + 1]
+        assert run.view("recent")["ts"].to_pylist() == list(range(8))
+    if disk:
+        with md.restore(tmp_path / "c", history=tmp_path / "h") as run:
+            run.push("a", batch(8))
+            assert run.view("recent")["ts"].to_pylist() == list(range(9))
+
+
 def test_quality_of_service_changes_and_the_sink_stays() -> None:
     def of(qos: md.QoS | None) -> md.Query:
         q = md.Query("q")
