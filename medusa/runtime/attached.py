@@ -120,9 +120,12 @@ class AttachedRun:
 
     @property
     def ended(self) -> bool:
-        """No more output will come: it is closed, it failed, or its input has ended and been read."""
+        """No more output will come: it is closed, it failed, or its input has ended and been read; or its
+        connection point went, or began anew, with a change of the run.
+        """
         finished = all(box.finished for box in self._fragment.sources.values())
-        return self._closed or self._run._closed or self._error is not None or finished
+        gone = self._run._fragment.connections.get(self.at) is not self._point and not self.behind
+        return self._closed or self._run._closed or self._error is not None or finished or gone
 
     # What is asked about it
 

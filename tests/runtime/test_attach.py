@@ -342,10 +342,30 @@ def test_it_ends_with_its_run_and_with_its_connection_point() -> None:
     run.take("counts")
     run.change(plain)
     run.push("cars", rows(9, 9))
+    assert not attached.ended
     assert attached.take("all").num_rows == 9  # what came before the connection point went
     assert attached.take("all").num_rows == 0
+    assert attached.ended
     run.close()
     assert attached.ended
     with pytest.raises(md.StateError, match="is closed"):
         attached.take("all")
     attached.close()
+
+
+def test_it_ends_where_its_connection_point_begins_anew() -> None:
+    q = md.Query("look")
+    q.sink("all", q.source("recent", CARS, time="ts", unit="s"))
+    with md.start(cars()) as run:
+        before = run.attach(q, at="recent")
+        run.push("cars", rows(0, 9))
+        assert before.take("all").num_rows == 9
+        run.change(cars())
+        assert not before.ended
+        run.change(cars(), reset=["recent"])
+        run.push("cars", rows(9, 9))
+        assert before.ended
+        assert before.take("all").num_rows == 0
+        with run.attach(q, at="recent", history="all") as after:
+            assert after.take("all").num_rows == run.history("recent").rows == 8
+            assert not after.ended
