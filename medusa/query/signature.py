@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from medusa.query.boxes import Box, Table
+from medusa.query.expression import Expression
 from medusa.query.graph import CheckedGraph
 from medusa.query.ids import kind_of
+from medusa.query.show import show
 
 __all__ = ["differences", "signatures"]
 
 SHOWN_MAX = 60
+EXPRESSION_MAX = 10_000
 
 NO_STATE = ("id", "inputs", "qos", "keep_us", "keep_bytes")
 
@@ -84,14 +88,48 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def _changed(head: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
-        f"{head}{name}: {_shown(old, name)} -> {_shown(new, name)}"
+        f"{head}{name}: {' -> '.join(_shown(old, new, name))}"
         for name in [*old, *(name for name in new if name not in old)]
         if old.get(name) != new.get(name)
     ]
 
 
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    if name not in values:
-        return "not set"
-    text = msgspec.json.encode(values[name]).decode()
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+def _shown(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> tuple[str, str]:
+    one, other = old.get(name), new.get(name)
+    if isinstance(one, list) and isinstance(other, list):
+        # Of a schema, or of aggregates, those that differ; of the same in another order all.
+        gone, come = [each for each in one if each not in other], [each for each in other if each not in one]
+        if gone or come:
+            one, other = gone, come
+    texts = [_text(one) if name in old else "not set", _text(other) if name in new else "not set"]
+    if texts[0] == texts[1]:  # deep expressions are shown with dots
+        texts = [msgspec.json.encode(each).decode() for each in (one, other)]
+    return _cut(*texts)
+
+
+def _text(value: Any) -> str:
+    """A JSON value as people write it: expressions as SQL, columns as ``name type``."""
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "none"
+    if isinstance(value, dict) and "node" in value:
+        return show(msgspec.convert(value, Expression), longest=EXPRESSION_MAX)
+    if isinstance(value, dict) and value.keys() == {"name", "type"}:
+        return f"{value['name']} {value['type']}"
+    if isinstance(value, dict) and value.keys() == {"name", "expression"}:
+        text = _text(value["expression"])
+        return text if text == value["name"] else f"{value['name']} = {text}"
+    if isinstance(value, dict) and {"name", "function"} <= value.keys():
+        rest = (_text(each) for name, each in value.items() if name not in ("name", "function"))
+        return f"{value['name']} = {value['function']}({', '.join(rest)})"
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(one: str, other: str) -> tuple[str, str]:
+    """Long texts from shortly before the place where they part."""
+    begin = 0
+    if max(len(one), len(other)) > SHOWN_MAX:
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        begin = max(0, same - SHOWN_MAX // 3)
+    parts = (f"{'...' if begin else ''}{text[begin:]}" for text in (one, other))
+    first, second = (text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..." for text in parts)
+    return first, second

@@ -160,6 +160,56 @@ def test_a_signature_knows_what_state_depends_on() -> None:
     assert differences(one, other) == ["input, order of the columns"]
 
 
+LONG = " + ".join(f"v * {n}" for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("box", "changes", "told"),
+    [
+        ("f", {"where": "v > 2"}, "predicate: v > 1 -> v > 2"),
+        (
+            "f",
+            {"where": f"{LONG} > 2"},
+            "predicate: v > 1 -> ((v * 0) + (v * 1) + (v * 2) + (v * 3) + (v * 4) + (v * 5) +...",
+        ),
+        ("cars", {"columns": {"v": "int64", "w": "utf8", "z": "bool"}}, "schema: none -> z bool"),
+        ("cars", {"columns": {"v": "int32", "w": "utf8"}}, "schema: v int64 -> v int32"),
+        ("cars", {"columns": {"w": "utf8", "v": "int64"}}, "schema: v int64, w utf8 -> w utf8, v int64"),
+        ("a", {"total": "sum(v + 1)"}, "aggregates: s = sum(v) -> s = sum(v + 1)"),
+        ("a", {"key": "v"}, "keys: w -> v"),
+        ("a", {"size": 20}, "size: 10 -> 20"),
+    ],
+)
+def test_what_differs_is_told_as_people_write_it(box: str, changes: dict[str, Any], told: str) -> None:
+    assert _told(box, {}, changes)[0] == told
+
+
+def test_long_texts_are_shown_from_where_they_part() -> None:
+    told = _told("f", {"where": f"{LONG} > 1"}, {"where": f"{LONG} > 2"})
+    assert told == ["predicate: ...+ (v * 19) + ...) > 1 -> ...+ (v * 19) + ...) > 2"]
+    deep = _told("f", {"where": f"{LONG} + v > 1"}, {"where": f"{LONG} + v + 9 > 1"})[0].split(" -> ")
+    assert deep[0].removeprefix("predicate: ") != deep[1]
+    assert all("..." in text and len(text) < 80 for text in deep)
+
+
+def _told(box: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    one, other = (signatures(check_graph(_counted(**changes).graph))[box] for changes in (before, now))
+    return differences(one, other)
+
+
+def _counted(
+    where: str = "v > 1",
+    total: str = "sum(v)",
+    key: str = "w",
+    size: int = 10,
+    columns: dict[str, str] | None = None,
+) -> md.Query:
+    q = md.Query("counted")
+    cars = q.source("cars", columns or {"v": "int64", "w": "utf8"}, time=None).filter(where, name="f")
+    q.sink("o", cars.group_by(key).window_rows(size).aggregate(s=total, name="a"))
+    return q
+
+
 def _graph(box: Filter, columns: dict[str, str] | None = None) -> Graph:
     q = md.Query("q")
     q.source("a", columns or {"ok": "bool", "no": "bool"}, time=None)
