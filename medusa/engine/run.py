@@ -302,9 +302,15 @@ class Run(RunAsked):
             self._fragment.connections.close()
         finally:
             self._closed = True
-            self._on_close()
-            self.output.tell()
-            self.room.tell()
+            try:
+                self._on_close()
+            finally:
+                self.output.tell()
+                self.room.tell()
+
+    def _give_up(self) -> None:
+        """Close a run that nobody has got yet: nothing is written."""
+        self._end(save=False)
 
     def __enter__(self) -> Self:
         self._refuse_closed()

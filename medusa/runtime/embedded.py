@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from medusa.engine.bounded import run_bounded
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.evolve import Plan, plan
 from medusa.engine.logged import LoggedFragment
-from medusa.engine.qos_scheduler import Ordering
 from medusa.engine.tell import warn_user
 from medusa.errors import CheckpointWarning, QueryError, StateError
 from medusa.query.boxes import Graph
@@ -26,16 +23,14 @@ from medusa.runtime.collected import Collected
 from medusa.runtime.decided import begin_log, go_on_with_log
 from medusa.runtime.files import FolderStore
 from medusa.runtime.given import graph_of
-from medusa.runtime.history import HistoryFolder, HistoryMemory, keeps_history, place_of
-from medusa.runtime.intake import QueuedRun, queued_options
+from medusa.runtime.history import keeps_history, place_of
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.live import LiveRun
-from medusa.runtime.ordered import OrderedRun, ordering_of
-from medusa.runtime.storage import Bounds, bounds_of, bounds_of_settings
+from medusa.runtime.making import Parts, checkpoints_in, holding, workers_of
+from medusa.runtime.ordered import ordering_of
+from medusa.runtime.storage import bounds_of, bounds_of_settings
 from medusa.runtime.tasks import LoopTasks
-from medusa.runtime.turns import OneTurn, SharedTurns
 from medusa.runtime.watched import serving
-from medusa.runtime.workers import ThreadWorkers
 from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
@@ -43,9 +38,6 @@ if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = ["Collected", "collect", "restore", "start"]
-
-
-THREADS_MAX = 64
 
 
 def collect(q: Query, /, *, threads: Any = 1, **tables: Any) -> Collected:
@@ -69,13 +61,12 @@ def collect(q: Query, /, *, threads: Any = 1, **tables: Any) -> Collected:
     graph = graph_of(q)
     if "threads" in q.sources:
         tables["threads"], threads = threads, 1
-    workers = _workers(threads)
-    tasks = LoopTasks()
-    try:
+    workers, tasks = workers_of(threads), LoopTasks()
+    with ExitStack() as held:
+        held.callback(tasks.close)
+        if workers is not None:
+            held.callback(workers.close)
         outputs, stats = run_bounded(graph, tables, functions=q.functions, tasks=tasks, workers=workers)
-    finally:
-        tasks.close()
-        _end(workers)
     return Collected(graph.name, outputs, stats)
 
 
@@ -132,17 +123,9 @@ def start(
         StateError: a folder can't be used, or holds checkpoints or history already.
     """
     graph = graph_of(q)
-    workers = _workers(threads)
-    every_us = None
-    if checkpoint_every is not None:
-        every_us = duration_us(checkpoint_every, what="checkpoint_every", minimum_us=1)
-    settings: dict[str, Any] = {
-        "memory_bytes": byte_count(memory, what="memory"),
-        "on_error": on_error,
-        "checkpoint_every_us": every_us,
-        "history": history is not None,
-        "queue_bytes": None if queue is None else byte_count(queue, what="queue"),
-    }
+    workers = workers_of(threads)
+    settings = _settings(memory, on_error, checkpoint_every, queue)
+    settings["history"] = history is not None
     bounds = bounds_of(
         spill, memory_bytes=settings["memory_bytes"], state_budget=state_budget, at_limit=at_limit
     )
@@ -153,52 +136,46 @@ def start(
     ordering = ordering_of(
         graph, clock, queued=queue is not None, durable=checkpoint is not None, spills=spill is not None
     )
-    tasks = LoopTasks()
     place = place_of(history, graph, checkpoint)
-    fragment = LoggedFragment(
-        graph,
-        on_error=on_error,
-        clock=clock,
-        functions=q.functions,
-        tasks=tasks,
-        workers=workers,
-        histories=place.segments,
-        storage=bounds.open(),
-        scheduler=ordering,
-    )
-
-    def close() -> None:
-        tasks.close()
-        _end(workers)
-        place.close()
-        bounds.close()
-
-    if checkpoint is None:
+    with holding() as held:
+        parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
+        fragment = LoggedFragment(
+            graph, on_error=on_error, functions=q.functions, scheduler=ordering, **parts.of_fragment()
+        )
+        checkpoints = None if checkpoint is None else _no_checkpoints_yet(checkpoint, held)
         place.open(fresh=True)
-        run = _run(fragment, clock, settings, workers, ordering, on_close=close)
+        if checkpoint is not None:
+            begin_log(fragment, held.enter_context(closing(FolderJournal(checkpoint))), settings)
+        run = parts.run(fragment, settings, ordering=ordering, checkpoints=checkpoints)
         return serving(run, metrics, public=metrics_public)
-    try:
-        store = FolderStore(checkpoint)
-    except BaseException:
-        bounds.close()
-        raise
-    try:
-        checkpoints = _checkpoints(store)
-        if checkpoints.names():
-            raise StateError(
-                f"{store.where('')}: holds checkpoints already",
-                hint=f"go on from them with md.restore({os.fspath(checkpoint)!r}), or use another folder",
-                code="state.exists",
-            )
-        place.open(fresh=True)
-        journal = FolderJournal(checkpoint)
-        begin_log(fragment, journal, settings)
-        run = _durable(fragment, clock, settings, checkpoints, store, journal, tasks, workers, place, bounds)
-        return serving(run, metrics, public=metrics_public)
-    except BaseException:
-        bounds.close()
-        store.close()
-        raise
+
+
+def _settings(
+    memory: str | int, on_error: str, checkpoint_every: Duration | None, queue: str | int | None
+) -> dict[str, Any]:
+    """What a checkpoint says of the arguments of ``start``, but for bounds and history."""
+    every_us = None
+    if checkpoint_every is not None:
+        every_us = duration_us(checkpoint_every, what="checkpoint_every", minimum_us=1)
+    return {
+        "memory_bytes": byte_count(memory, what="memory"),
+        "on_error": on_error,
+        "checkpoint_every_us": every_us,
+        "queue_bytes": None if queue is None else byte_count(queue, what="queue"),
+    }
+
+
+def _no_checkpoints_yet(path: str | os.PathLike[str], held: ExitStack) -> Checkpoints:
+    """A folder for checkpoints, opened; it holds none."""
+    store = held.enter_context(closing(FolderStore(path)))
+    checkpoints = checkpoints_in(store)
+    if checkpoints.names():
+        raise StateError(
+            f"{store.where('')}: holds checkpoints already",
+            hint=f"go on from them with md.restore({os.fspath(path)!r}), or use another folder",
+            code="state.exists",
+        )
+    return checkpoints
 
 
 def restore(
@@ -244,51 +221,34 @@ def restore(
             one is whole), a folder in use, a box of ``q`` that isn't what it was (says what changed), or
             a history that lacks rows before the checkpoint.
     """
-    workers = _workers(threads)
+    workers = workers_of(threads)
     changed = None if q is None else graph_of(q)
     if changed is not None:
         refuse_unregistered(changed, "checkpoint=")
-    store = FolderStore(path, create=False)
-    try:
-        checkpoints = _checkpoints(store)
+    with holding() as held:
+        store = held.enter_context(closing(FolderStore(path, create=False)))
+        checkpoints, where = checkpoints_in(store), store.where("")
         manifest, files = checkpoints.load(checkpoint)
-        before, settings = _read_manifest(manifest, store.where(""))
+        before, settings = _read_manifest(manifest, where)
         graph = changed or before
         check_functions({label_of(box): box.functions for box in graph.boxes}, functions)
         _check_history(settings, history, graph)
         bounds = bounds_of_settings(
-            settings, spill, state_budget=state_budget, at_limit=at_limit, where=store.where("")
+            settings, spill, state_budget=state_budget, at_limit=at_limit, where=where
         )
         place = place_of(history, graph, path)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)
-        clock, tasks = clock or SystemClock(), LoopTasks()
+        parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
         place.open(fresh=False)
-        try:
-            fragment = LoggedFragment.restore(
-                graph,
-                files,
-                on_error=settings["on_error"],
-                clock=clock,
-                workers=workers,
-                tasks=tasks,
-                plan=made,
-                histories=place.segments,
-                storage=bounds.open(),
-            )
-            name = checkpoint or checkpoints.names()[-1]
-            journal = FolderJournal(path)
-            go_on_with_log(fragment, journal, manifest, settings, name=name, made=made, strict=strict)
-        except BaseException:
-            tasks.close()
-            place.close()
-            bounds.close()
-            raise
-        run = _durable(fragment, clock, settings, checkpoints, store, journal, tasks, workers, place, bounds)
+        fragment = LoggedFragment.restore(
+            graph, files, on_error=settings["on_error"], plan=made, **parts.of_fragment()
+        )
+        name = checkpoint or checkpoints.names()[-1]
+        journal = held.enter_context(closing(FolderJournal(path)))
+        go_on_with_log(fragment, journal, manifest, settings, name=name, made=made, strict=strict)
+        run = parts.run(fragment, settings, checkpoints=checkpoints)
         return serving(run, metrics, public=metrics_public)
-    except BaseException:
-        store.close()
-        raise
 
 
 def _check_history(settings: dict[str, Any], history: object, graph: Graph) -> None:
@@ -313,76 +273,6 @@ def _tell(made: Plan, reset: Sequence[str], *, strict: bool) -> None:
         )
     if made.fresh or made.dropped:
         warn_user(f"the query has changed since the checkpoint: {made}", CheckpointWarning)
-
-
-def _checkpoints(store: FolderStore) -> Checkpoints:
-    return Checkpoints(store, secret=(secrets.randbits(64), secrets.randbits(64)))
-
-
-def _durable(
-    fragment: LoggedFragment,
-    clock: Clock,
-    settings: dict[str, Any],
-    checkpoints: Checkpoints,
-    store: FolderStore,
-    journal: FolderJournal,
-    tasks: LoopTasks,
-    workers: ThreadWorkers | None,
-    place: HistoryFolder | HistoryMemory,
-    bounds: Bounds,
-) -> LiveRun:
-    def close() -> None:
-        tasks.close()
-        journal.close()
-        store.close()
-        place.close()
-        bounds.close()
-        _end(workers)
-
-    return _run(
-        fragment,
-        clock,
-        settings,
-        workers,
-        checkpoints=checkpoints,
-        checkpoint_every_us=settings["checkpoint_every_us"],
-        on_close=close,
-    )
-
-
-def _run(
-    fragment: LoggedFragment,
-    clock: Clock,
-    settings: dict[str, Any],
-    workers: ThreadWorkers | None,
-    ordering: Ordering | None = None,
-    **durable: Any,
-) -> LiveRun:
-    queued = queued_options(settings, threads=1 if workers is None else workers.count)
-    made: Callable[..., LiveRun] = LiveRun if queued is None else partial(QueuedRun, **queued)
-    if queued is not None and ordering is not None:
-        made = partial(OrderedRun, ordering=ordering, **queued)
-    return made(
-        fragment,
-        clock=clock,
-        memory_bytes=settings["memory_bytes"],
-        settings=settings,
-        turns=OneTurn() if workers is None and queued is None else SharedTurns(),
-        state=threading.RLock(),
-        **durable,
-    )
-
-
-def _workers(threads: Any) -> ThreadWorkers | None:
-    """Threads that begin with the first work that is large enough to be split; None: one is enough."""
-    if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
-        raise QueryError(f"threads={threads!r:.80}: 1 to {THREADS_MAX}", code="query.threads")
-    return ThreadWorkers(threads) if threads > 1 else None
-
-
-def _end(workers: ThreadWorkers | None) -> None:
-    if workers is not None:
-        workers.close()
 
 
 def _read_manifest(manifest: dict[str, Any], where: str) -> tuple[Graph, dict[str, Any]]:

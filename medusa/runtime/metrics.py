@@ -79,8 +79,9 @@ class MetricsServer:
             ask: called by any thread; what it raises of ours (the run is closed, say) answers 503.
         """
         self._server.ask = ask
-        self._thread = threading.Thread(target=self._take, name="medusa-metrics", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._take, name="medusa-metrics", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _take(self) -> None:
         # Not serve_forever: it looks at a clock several times a second, and so ends late.

@@ -20,9 +20,14 @@ class LoopTasks:
 
     def start(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="medusa-calls", daemon=True)
-            self._thread.start()
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=loop.run_forever, name="medusa-calls", daemon=True)
+            try:
+                thread.start()
+            except BaseException:
+                loop.close()
+                raise
+            self._loop, self._thread = loop, thread
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:

@@ -56,7 +56,11 @@ class WatchedRun(ViewingRun):
                     f"metrics: this run serves them already, at {self._metrics.address}", code="query.metrics"
                 )
             server = open_for_run(address, public=public)
-            server.serve(partial(rows_of, self, self._fragment.graph.name))
+            try:
+                server.serve(partial(rows_of, self, self._fragment.graph.name))
+            except BaseException:
+                server.close()
+                raise
             self._metrics = server
 
     @property
@@ -83,6 +87,6 @@ def serving(run: R, address: str | None, *, public: bool) -> R:
         try:
             run.serve_metrics(address, public=public)
         except BaseException:
-            run._end(save=False)
+            run._give_up()
             raise
     return run

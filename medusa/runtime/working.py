@@ -48,6 +48,11 @@ class WorkingRun(LiveRun):
         super()._changed(made)
         self._begin_to_shed()
 
+    def _give_up(self) -> None:
+        self._finalizer()  # lets the thread end
+        self._thread.join()
+        super()._give_up()
+
     # The work, in the thread
 
     def _serve_one(self, entry: Entry | None) -> None:
