@@ -1,0 +1,113 @@
+"""The network of the partition tests is itself tested: what is sent arrives, cuts cut, faults happen."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.network.net import Net, needs_network
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    needs_network()
+    with Net(["a", "b", "c"], seed=1) as net:
+        yield net
+
+
+def connected(net: Net, a: str, b: str) -> tuple[socket.socket, socket.socket]:
+    with net.on(b):
+        listening = socket.create_server((net.addresses[b], 0))
+    port = listening.getsockname()[1]
+    with net.on(a):
+        calling = socket.create_connection((net.addresses[b], port), timeout=10)
+    answering, _ = listening.accept()
+    listening.close()
+    answering.settimeout(10)
+    return calling, answering
+
+
+def datagrams(net: Net, a: str, b: str, count: int) -> list[int]:
+    """Which of so many numbered datagrams arrive, in the order in which they do."""
+    with net.on(b):
+        there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        there.bind((net.addresses[b], 0))
+    with net.on(a):
+        here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with there, here:
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        for number in range(count):
+            here.sendto(number.to_bytes(4, "big"), there.getsockname())
+        there.settimeout(0.5)
+        got = []
+        try:
+            while True:
+                got.append(int.from_bytes(there.recv(16), "big"))
+        except TimeoutError:
+            return got
+
+
+def test_bytes_arrive_in_both_directions(net: Net) -> None:
+    calling, answering = connected(net, "a", "b")
+    with calling, answering:
+        calling.sendall(b"there" * 100_000)
+        got = bytearray()
+        while len(got) < 500_000:
+            got += answering.recv(1 << 16)
+        assert got == b"there" * 100_000
+        answering.sendall(b"back")
+        assert calling.recv(16) == b"back"
+
+
+def test_a_cut_cuts_one_direction_only(net: Net) -> None:
+    assert datagrams(net, "a", "b", 5) == [0, 1, 2, 3, 4]
+    net.cut(("a", "b"))
+    assert datagrams(net, "a", "b", 5) == []
+    assert datagrams(net, "b", "a", 5) == [0, 1, 2, 3, 4]
+    assert datagrams(net, "a", "c", 5) == [0, 1, 2, 3, 4]
+    net.heal()
+    assert datagrams(net, "a", "b", 5) == [0, 1, 2, 3, 4]
+
+
+def test_a_stream_goes_on_after_a_cut(net: Net) -> None:
+    calling, answering = connected(net, "a", "b")
+    with calling, answering:
+        net.cut(*net.between("a", "b"))
+        calling.sendall(b"sent into the cut")
+        answering.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            answering.recv(64)
+        net.heal()
+        answering.settimeout(30)
+        assert answering.recv(64) == b"sent into the cut"
+
+
+def test_loss_repetition_and_delay_happen_as_often_as_told(net: Net) -> None:
+    net.set(("a", "b"), loss=200)
+    assert 700 <= len(datagrams(net, "a", "b", 1000)) <= 900
+    net.set(("a", "b"), loss=0, repeat=300)
+    got = datagrams(net, "a", "b", 1000)
+    assert 1200 <= len(got) <= 1400
+    assert sorted(set(got)) == list(range(1000))
+    net.set(("a", "b"), repeat=0, delay_s=0.2)
+    calling, answering = connected(net, "a", "b")
+    with calling, answering:
+        begun = time.monotonic()
+        calling.sendall(b"x")
+        answering.recv(1)
+        assert time.monotonic() - begun >= 0.2
+
+
+def test_nothing_is_left_behind() -> None:
+    needs_network()
+    with Net(["a", "b"]) as net:
+        spaces = [net.space(name) for name in net.names]
+        sleeper = net.popen("a", "sleep", "1000")
+    assert sleeper.wait(10) == -9
+    assert not [space for space in spaces if os.path.exists(f"/run/netns/{space}")]
