@@ -43,22 +43,25 @@ class FolderStore:
         path: the folder; it is made where it doesn't exist (its parent must).
         create: False: a folder that doesn't exist is an error, and one without our lock is left as it is
             until a group of it has been read: it may be another than was meant.
+        shared: only groups that nobody will change are read: without a lock, so others may have the folder
+            open, and it needn't be writable.
 
     Raises:
         StateError: no folder, no permission, or another process (or another run of this one) has it.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, shared: bool = False) -> None:
         self._path = os.path.abspath(os.fspath(path))
         self._folder = -1
         self._lock = -1
+        self._shared = shared
         with told(self._path, "can't be opened"):
             if create:
                 self._make()
             # The folder itself may be reached over a symbolic link; what is in it may not.
             self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if self._was_ours():
+            if not shared and self._was_ours():
                 self._take_lock()
                 self._sweep()
             elif create:
@@ -176,7 +179,7 @@ class FolderStore:
         with told(f"{self._path}/{name}", "can't be read"):
             folder = os.open(name, _FOLDER, dir_fd=self._folder)
         try:
-            if self._lock < 0:
+            if self._lock < 0 and not self._shared:
                 self._take_lock()
             with told(f"{self._path}/{name}", "can't be read"):
                 files = sorted(os.listdir(folder))

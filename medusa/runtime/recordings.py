@@ -55,7 +55,7 @@ def write_recording(path: str | os.PathLike[str], files: Mapping[str, Buffer]) -
 
 
 def _read(path: str | os.PathLike[str]) -> Recording:
-    store = FolderStore(path, create=False)
+    store = FolderStore(path, create=False, shared=True)
     try:
         if GROUP not in store.names():
             raise StateError(

@@ -153,6 +153,22 @@ def test_what_cant_be_recorded_is_refused(tmp_path: Path) -> None:
             run.record("recent", 0, 10**10, tmp_path / "j", query=look())
 
 
+def test_a_folder_that_cant_be_written_or_is_in_use_is_replayed(tmp_path: Path) -> None:
+    folder, *_ = recorded(tmp_path)
+    expected = md.replay(folder)["counts"]
+    other = FolderStore(folder)
+    assert md.replay(folder)["counts"].equals(expected)
+    other.close()
+    (folder / "lock").unlink()
+    (folder / "recording.tmp").mkdir()
+    folder.chmod(0o500)
+    try:
+        assert md.replay(folder)["counts"].equals(expected)
+    finally:
+        folder.chmod(0o700)
+    assert {each.name for each in folder.iterdir()} == {"recording", "recording.tmp"}
+
+
 def test_damage_is_refused_by_name(tmp_path: Path) -> None:
     folder, *_ = recorded(tmp_path)
     inside = folder / "recording"
