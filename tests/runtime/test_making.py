@@ -50,6 +50,7 @@ STEPS: list[tuple[Any, str]] = [
 ]
 
 KINDS: dict[str, tuple[set[str], dict[str, Any]]] = {
+    "single": ({"checkpoint"}, {}),
     "plain": ({"spill", "history"}, {"threads": 2}),
     "queued": ({"spill"}, {"queue": "1 MiB"}),
     "ordered": ({"history"}, {"queue": "1 MiB", "threads": 2}),
@@ -240,9 +241,9 @@ def test_what_fails_while_closing_keeps_nothing_else_open(
     before, told = open_now(), []
     with monkeypatch.context() as patch:
         Fault(1, late=True, error=PlantedError).plant(patch, LoopTasks, "close")
-        run = made("durable, queued", tmp_path)
-        with run.room.watching(lambda: told.append("closed")), pytest.raises(PlantedError):
+        run = made("single", tmp_path)
+        with run.output.watching(lambda: told.append("closed")), pytest.raises(PlantedError):
             run.close()
-    assert told, "who waits for room sees that none will come"
+    assert told, "who waits for rows sees that none will come"
     assert open_now() == before
-    restored("durable, queued", tmp_path).close()
+    restored("single", tmp_path).close()
