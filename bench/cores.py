@@ -11,7 +11,6 @@ Not shown: more cores than two; threads of the peers (``bench.engines --threads 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -80,11 +79,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def write(found: dict[str, Any], folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cores.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found)
-    (folder / "cores.md").write_text(text)
-    return text
+    return report.save("cores", found, table(found), folder)
 
 
 def main() -> None:

@@ -209,10 +209,7 @@ def write(found: dict[str, Any], folder: Path) -> str:
     rows, threads = found["rows"], found["threads"]
     stem = "engines" if rows == 10_000_000 else f"engines-{rows}"
     stem += f"-{threads}threads" if threads > 1 else ""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = report.engines_table(found)
-    (folder / f"{stem}.md").write_text(text)
+    text = report.save(stem, found, report.engines_table(found), folder)
     report.engines_plot(found, folder / f"{stem}.svg")
     return text
 

@@ -129,11 +129,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def write(found: dict[str, Any], folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "footprint.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found)
-    (folder / "footprint.md").write_text(text)
-    return text
+    return report.save("footprint", found, table(found), folder)
 
 
 def main() -> None:

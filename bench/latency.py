@@ -181,11 +181,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def write(found: dict[str, Any], folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "latency.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found)
-    (folder / "latency.md").write_text(text)
-    return text
+    return report.save("latency", found, table(found), folder)
 
 
 def main() -> None:

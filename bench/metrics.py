@@ -11,8 +11,6 @@ by a caller in the same process and the caller's part included, as if there were
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 import urllib.request
@@ -103,19 +101,12 @@ def table(found: dict[str, Any]) -> str:
 
 
 def write(found: dict[str, Any], folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metrics.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found)
-    (folder / "metrics.md").write_text(text)
-    return text
+    return report.save("metrics", found, table(found), folder)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    sys.stdout.write(write(measure(ROWS, options.rounds), options.out))
+    rounds, folder = report.rounds_asked(__doc__, RESULTS)
+    sys.stdout.write(write(measure(ROWS, rounds), folder))
 
 
 if __name__ == "__main__":

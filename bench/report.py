@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -30,6 +32,23 @@ def engines_table(found: Mapping[str, Any]) -> str:
                 "",
             ]
     return "\n".join(lines)
+
+
+def save(name: str, found: Mapping[str, Any], text: str, folder: Path) -> str:
+    """Put figures and their table into a folder; the table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (folder / f"{name}.md").write_text(text)
+    return text
+
+
+def rounds_asked(doc: str | None, folder: Path) -> tuple[int, Path]:
+    """(rounds, folder for results) by the command line of a benchmark that has no other options."""
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--out", type=Path, default=folder)
+    options = parser.parse_args()
+    return options.rounds, options.out
 
 
 def machine_line(found: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ brokers and networks, their checkpoints, which are off.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -109,11 +108,7 @@ def _cell(figures: dict[str, Any] | None) -> str:
 
 
 def write(found: dict[str, Any], folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "streaming.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found)
-    (folder / "streaming.md").write_text(text)
-    return text
+    return report.save("streaming", found, table(found), folder)
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import statistics
 import sys
@@ -104,11 +103,8 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 
 
 def write(found: Mapping[str, Any], folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
     stem = f"growth-{found['name']}"
-    (folder / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = table(found)
-    (folder / f"{stem}.md").write_text(text)
+    text = report.save(stem, found, table(found), folder)
     plot(found, folder / f"{stem}.svg")
     return text
 
