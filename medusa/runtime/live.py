@@ -10,7 +10,7 @@ from typing import Any
 from medusa.elements import Train
 from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, StateError
-from medusa.runtime.shedding import SheddingRun
+from medusa.runtime.forked import ForkedRun
 
 __all__ = ["LiveRun"]
 
@@ -18,7 +18,7 @@ LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
 
 
-class LiveRun(SheddingRun):
+class LiveRun(ForkedRun):
     """A run with methods for asyncio. The work itself is done in the thread that calls."""
 
     async def push_async(self, source: str, data: Any, **options: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from typing import Any
@@ -15,7 +14,6 @@ from medusa.engine.shedder import Shedder, has_qos
 from medusa.errors import StateError
 from medusa.runtime.belt import Belt, abandon, note_left
 from medusa.runtime.live import LOOK_AGAIN_S, LiveRun
-from medusa.runtime.turns import SharedTurns
 
 __all__ = ["WorkingRun"]
 
@@ -30,13 +28,11 @@ class WorkingRun(LiveRun):
         self._begin_to_shed()
         self._untold: set[str] = set()  # sources to warn about
         self._cautions: list[tuple[str, type[Warning]]] = []
-        self._forked = False
         look_again_s = LOOK_AGAIN_S if self.goes_on_alone else None
         self._thread = threading.Thread(
             target=_serve, args=(belt, weakref.ref(self), look_again_s), name="medusa-run", daemon=True
         )
         self._finalizer = weakref.finalize(self, abandon, belt, fragment.graph.name)
-        _RUNS.add(self)
         self._thread.start()
 
     def _begin_to_shed(self) -> None:
@@ -155,15 +151,6 @@ class WorkingRun(LiveRun):
                 code="run.busy",
             )
 
-    def _refuse_closed(self) -> None:
-        if self._forked:
-            raise StateError(
-                f"the run of {self._fragment.graph.name!r} belongs to the process that was forked",
-                hint="start a run after the fork",
-                code="run.forked",
-            )
-        super()._refuse_closed()
-
     def _refuse_error(self) -> None:
         """Raise what the thread ran into; then it goes on."""
         belt = self._belt
@@ -202,23 +189,10 @@ class WorkingRun(LiveRun):
             super()._caution(text, category)
 
     def _after_fork(self) -> None:
-        """In the child nobody works on it, and its locks may be held by threads that aren't there."""
-        self._closed = self._forked = True
+        """In the child nobody works on it."""
+        self._leave_to_parent()
         self._belt.changed = threading.Condition()
-        self._turns, self._state = SharedTurns(), threading.RLock()
         self._finalizer.detach()
-
-
-_RUNS: weakref.WeakSet[WorkingRun] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for run in list(_RUNS):
-        run._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _serve(belt: Belt, ref: weakref.ref[WorkingRun], look_again_s: float | None) -> None:
