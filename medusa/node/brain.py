@@ -16,11 +16,13 @@ from medusa.errors import LinkError, MedusaError, RemoteProtocolError
 from medusa.node.admission import check_caller
 from medusa.node.catalog import Catalog
 from medusa.node.commands import Commands
+from medusa.node.guard import Guard
 from medusa.node.hosting import Hosted, Saved
 from medusa.node.saving import Saver
+from medusa.node.security import Caller
 from medusa.node.settings import Settings, link_settings
 from medusa.node.spec import Fragment
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Verify
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages import (
@@ -29,6 +31,7 @@ from medusa.wire.messages import (
     Attached,
     Boundary,
     Data,
+    Declare,
     Detach,
     Heartbeat,
     Hello,
@@ -55,6 +58,8 @@ class Brain:
         catalog: what was found on disk; None: nothing.
         saved: the newest checkpoint of each fragment that has one.
         first_token: larger than any token of an earlier life.
+        verify: checks signatures; needed where the settings have keys.
+        certificate: a signed statement about our own key, said to peers; empty: none.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class Brain:
         catalog: Catalog | None = None,
         saved: Mapping[str, Saved] | None = None,
         first_token: int = 1,
+        verify: Verify | None = None,
+        certificate: bytes = b"",
     ) -> None:
         self.outbox = Outbox()
         self.settings = settings
@@ -81,6 +88,17 @@ class Brain:
         self._stopping = False
         self._now_us = 0
         self._saver = Saver(self.catalog, outbox=self.outbox, next_token=self._next_token)
+        self.guard: Guard | None = None
+        """Keys and rules; None: who reaches us, on this machine alone, may do everything."""
+        if settings.security is not None:
+            self.guard = Guard(
+                settings,
+                self.catalog,
+                outbox=self.outbox,
+                saver=self._saver,
+                verify=verify,
+                certificate=certificate,
+            )
         self.commands = Commands(
             settings,
             self.catalog,
@@ -106,10 +124,13 @@ class Brain:
             next_token=self._next_token,
             saved=saved,
         )
-        for peer, session in self.sessions.items():
-            if session.state is PeerState.UP:
+        for peer in self.sessions:
+            if self._is_up(peer):
                 hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
         return hosted
+
+    def _is_up(self, peer: str) -> bool:
+        return self.sessions[peer].state is PeerState.UP
 
     def _next_token(self) -> int:
         self._token += 1
@@ -119,6 +140,8 @@ class Brain:
 
     def start(self, now_us: int) -> None:
         """Begin: call the peers, go on with what was installed, undo what was half deployed."""
+        if self.guard is not None:
+            self.guard.start()
         for hosted in self.fragments.values():
             hosted.begin(now_us)
         self.commands.coordinator.resume(now_us)
@@ -137,20 +160,38 @@ class Brain:
 
     # --- what the driver brings -------------------------------------------------------------------
 
-    def admit(self, hello: Hello) -> None:
+    def admit(self, hello: Hello, *, key: str = "") -> None:
         """Whether who calls us so may do that; before its first message is received.
 
+        Args:
+            key: that the transport authenticated; empty: it knows none.
+
         Raises:
-            RemoteProtocolError: not one of our peers, or a client under the name of a node.
+            RemoteProtocolError: not one of our peers, or a client under the name of a node, or not the
+                name that belongs to the key.
         """
         check_caller(hello, self.settings, self.clients)
+        if self.guard is not None:
+            self.guard.caller(hello.node, key, client=hello.client)
 
-    def receive(self, now_us: int, peer: str, message: Message, payload: Buffer | None = None) -> None:
+    def receive(
+        self, now_us: int, peer: str, message: Message, payload: Buffer | None = None, *, key: str = ""
+    ) -> None:
         """Take one message of a peer that was admitted.
+
+        Args:
+            key: that the transport authenticated for this message; empty: it knows none.
 
         Raises:
             RemoteProtocolError: it broke a rule that concerns the whole link: end it.
         """
+        caller: Caller | None = None
+        if self.guard is not None:
+            try:
+                caller = self.guard.caller(peer, key)
+            except RemoteProtocolError:
+                self.refused += 1
+                raise
         if peer not in self.sessions:
             if not (isinstance(message, Hello) and message.client):
                 self.refused += 1  # Left over from a client that we have forgotten.
@@ -160,14 +201,17 @@ class Brain:
         self._now_us = now_us
         try:
             self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
-            self._dispatch(now_us, peer, message, payload)
+            if caller is None or self.guard is None or not self.guard.refuses(peer, caller, message):
+                self._dispatch(now_us, peer, message, payload, caller)
         except RemoteProtocolError:
             self.refused += 1
             raise
         finally:
             self._wake(now_us)
 
-    def _dispatch(self, now_us: int, peer: str, message: Message, payload: Buffer | None) -> None:
+    def _dispatch(
+        self, now_us: int, peer: str, message: Message, payload: Buffer | None, caller: Caller | None
+    ) -> None:
         match message:
             case Hello() | Heartbeat():
                 pass
@@ -181,8 +225,11 @@ class Brain:
                 self._refused(now_us, peer, message)
             case Offer():
                 self._offer(now_us, peer, message)
+            case Declare():
+                self._declare(now_us, peer, message)
             case _:
-                self.commands.receive(now_us, peer, message, payload, client=peer in self.clients)
+                is_client = peer in self.clients
+                self.commands.receive(now_us, peer, message, payload, client=is_client, caller=caller)
 
     def lost(self, now_us: int, peer: str) -> None:
         """The connection to a peer broke."""
@@ -197,8 +244,33 @@ class Brain:
             self.clients[peer] = now_us if event is LinkEvent.PEER_DOWN else 0
         else:
             self.outbox.report("info", event.value, peer=peer)
+            if self.guard is not None and event is not LinkEvent.PEER_DOWN:
+                self.guard.came_up(peer)
         for hosted in self.fragments.values():
             hosted.peer_event(now_us, peer, event)
+
+    # --- keys ---------------------------------------------------------------------------------------
+
+    def clock_is(self, now_us: int, wall_us: int) -> None:
+        """What time it is, in microseconds since the Unix epoch: for what expires."""
+        if self.guard is not None:
+            self.guard.clock_is(now_us, wall_us)
+
+    def _declare(self, now_us: int, peer: str, message: Declare) -> None:
+        if self.guard is None:
+            text = f"node {self.settings.name!r} has no keys, so nobody's statements count here"
+            raise RemoteProtocolError(text, peer=peer, code="E_ROLE")
+        self.guard.declare(now_us, peer, message)
+        self._cut_off(now_us)
+
+    def _cut_off(self, now_us: int) -> None:
+        """End the links of callers whose keys count no more."""
+        for peer in self.guard.to_cut() if self.guard is not None else ():
+            self.lost(now_us, peer)
+            if peer in self.clients:
+                del self.sessions[peer], self.clients[peer]
+
+    # --- the engine ---------------------------------------------------------------------------------
 
     def fragment_ran(
         self, now_us: int, fragment: str, outputs: Iterable[tuple[str, Element]], refused: str = ""
@@ -231,6 +303,8 @@ class Brain:
         """A ``Persist`` is durable, or failed."""
         if not self._saver.written(now_us, token, ok, why):
             any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values())
+        elif self.guard is not None:
+            self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
         self._wake(now_us)
 
     def tick(self, now_us: int) -> None:
@@ -242,10 +316,15 @@ class Brain:
             if silent_us and now_us - silent_us >= self._link.idle_us:
                 # Its positions stay with the fragments; should it come back it says Hello again.
                 del self.sessions[peer], self.clients[peer]
+                if self.guard is not None:
+                    self.guard.forget(peer)
                 self.outbox.append(Cut(peer=peer))
         for hosted in self.fragments.values():
             hosted.tick(now_us)
         self._saver.tick(now_us)
+        if self.guard is not None:
+            self.guard.tick(now_us)
+            self._cut_off(now_us)
         self.commands.coordinator.tick(now_us)
         self.commands.rates.tick(now_us, self.fragments.values(), self.commands.engine)
         self._wake(now_us)

@@ -42,6 +42,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     fragments: tuple[Fragment, ...]
     owners: dict[str, str]
     deployments: tuple[Deployment, ...]
+    statements: dict[str, tuple[bytes, ...]] = {}
 
 
 class Catalog:
@@ -51,6 +52,7 @@ class Catalog:
         fragments: installed here, by name.
         owners: query -> the node that coordinates it.
         deployments: coordinated here, by query.
+        statements: what participants have declared, by signer and subject; the registry keeps it.
     """
 
     def __init__(self, node: str) -> None:
@@ -58,6 +60,7 @@ class Catalog:
         self.fragments: dict[str, Fragment] = {}
         self.owners: dict[str, str] = {}
         self.deployments: dict[str, Deployment] = {}
+        self.statements: dict[str, tuple[bytes, ...]] = {}
 
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
@@ -138,6 +141,7 @@ class Catalog:
             fragments=tuple(self.fragments.values()),
             owners=dict(self.owners),
             deployments=tuple(self.deployments.values()),
+            statements=dict(self.statements),
         )
         return msgspec.msgpack.encode(saved)
 
@@ -164,4 +168,5 @@ class Catalog:
         made.fragments = {fragment.name: fragment for fragment in saved.fragments}
         made.owners = saved.owners
         made.deployments = {each.query: each for each in saved.deployments}
+        made.statements = saved.statements
         return made

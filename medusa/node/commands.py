@@ -11,6 +11,7 @@ from medusa.node.deploying import Coordinator
 from medusa.node.hosting import Hosted
 from medusa.node.placement import cut
 from medusa.node.saving import Saver
+from medusa.node.security import Caller, no_deploy
 from medusa.node.settings import Settings
 from medusa.node.spec import Fragment, fragment_from
 from medusa.node.status import Rates, encoded, fragment_status, totals
@@ -70,12 +71,20 @@ class Commands:
         )
 
     def receive(
-        self, now_us: int, peer: str, message: Message, payload: Buffer | None, *, client: bool
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        *,
+        client: bool,
+        caller: Caller | None = None,
     ) -> None:
         """Take a command.
 
         Args:
             client: ``peer`` is a client, not a node.
+            caller: who has its key, where there are keys.
 
         Raises:
             RemoteProtocolError: who sent it may not say that.
@@ -90,7 +99,7 @@ class Commands:
             case Remove():
                 self._undeploy(now_us, peer, message)
             case Deploy() if client and payload is not None:
-                self._deploy(now_us, peer, message, payload)
+                self._deploy(now_us, peer, message, payload, caller)
             case StatusRequest():
                 self._outbox.send(peer, Reply(request=message.request), encoded(self.status(now_us)))
             case _:
@@ -106,7 +115,9 @@ class Commands:
 
     # --- queries of clients -------------------------------------------------------------------
 
-    def _deploy(self, now_us: int, client: str, message: Deploy, payload: Buffer) -> None:
+    def _deploy(
+        self, now_us: int, client: str, message: Deploy, payload: Buffer, caller: Caller | None
+    ) -> None:
         nodes = [self._settings.name, *self._settings.peers]
         try:
             at: dict[str, tuple[str, ...]] = {}
@@ -114,7 +125,11 @@ class Commands:
                 if node in at:
                     raise QueryError(f"node {node!r} is named twice", code="query.placement")
                 at[node] = boxes
-            plan = cut(graph_from_msgpack(bytes(payload)), at, nodes=nodes)
+            graph = graph_from_msgpack(bytes(payload))
+            if caller is not None and not caller.may("deploy", graph.name):
+                why = no_deploy(caller, graph.name)
+                raise QueryError(why.text, hint=why.hint, code=why.code)
+            plan = cut(graph, at, nodes=nodes)
         except QueryError as error:
             self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
             return

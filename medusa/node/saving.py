@@ -52,6 +52,11 @@ class Saver:
         self._retry: tuple[int, int] | None = None
         """When to write again, and the token that this write will have."""
 
+    @property
+    def durable(self) -> int:
+        """The newest token whose write, or a later one, is on disk."""
+        return self._durable
+
     def save(self) -> int:
         """Write the catalog as it is, or as it will be when the pause is over; the token."""
         if self._retry is not None:
