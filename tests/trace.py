@@ -8,45 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import pyarrow as pa
-
-from medusa.elements import Element, Kind, Train
 from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.fragment import Fragment
 from medusa.engine.qos import latency_graphs
 from medusa.engine.qos_scheduler import OutputScheduler
 from medusa.query.boxes import Graph
 from medusa.testing import ManualClock
+from medusa.workloads.virtual import Arrival, Delivered, InVirtualTime
 
 __all__ = ["Arrival", "Delivered", "VirtualRun"]
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Rows that come at a moment of the trace."""
-
-    at_us: int
-    source: str
-    batch: pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """Rows that reached a sink: when, and when what caused them entered."""
-
-    at_us: int
-    entered_us: int
-    batch: pa.RecordBatch
-
-    @property
-    def delay_us(self) -> int:
-        return self.at_us - self.entered_us
-
-
 @dataclass
-class VirtualRun:
+class VirtualRun(InVirtualTime):
     """A fragment whose boxes take virtual time.
 
     Args:
@@ -61,53 +36,17 @@ class VirtualRun:
     delivered: dict[str, list[Delivered]] = field(default_factory=dict)
     steps: list[dict[str, int]] = field(default_factory=list)
     """What waited before each box after each step."""
-    _owed_us: float = 0.0
 
     def __post_init__(self) -> None:
         self.order: OutputScheduler | None = None
         make = None if self.scheduler is None else self._make
         self.fragment = Fragment(self.graph, clock=self.clock, scheduler=make)
-        boxes = self.fragment.boxes
-        assert boxes.keys() >= self.costs_us.keys()
-        self._taken = {id: boxes[id].rows_in for id in self.costs_us}
-        for box in boxes.values():
-            self._charge(box)
-        for id, sink in self.fragment.sinks.items():
-            self.delivered[id] = []
-            self._listen(id, sink)
+        self.charge()
 
     def _make(self, graph: Graph, boxes: Sequence[Operator], now: Now) -> OutputScheduler:
         assert self.scheduler is not None
         self.order = self.scheduler(boxes, self.clock, now, latency_graphs(graph))
         return self.order
-
-    def _charge(self, box: Operator) -> None:
-        receive = box.receive
-
-        def charged(input: int, element: Element) -> None:
-            receive(input, element)
-            # A chain runs several boxes at once: whoever took rows pays.
-            for id, each_us in self.costs_us.items():
-                rows = self.fragment.boxes[id].rows_in
-                self._owed_us += each_us * (rows - self._taken[id])
-                self._taken[id] = rows
-            whole = int(self._owed_us)
-            self._owed_us -= whole
-            self.clock.advance(whole)
-
-        box.receive = charged  # type: ignore[method-assign]
-
-    def _listen(self, id: str, sink: Operator) -> None:
-        on_train, now = sink.on_train, sink.now
-
-        def heard(input: int, train: Train) -> None:
-            on_train(input, train)
-            if train.kind is Kind.STABLE:
-                entered_us = now.us if now.entered_us is None else now.entered_us
-                assert entered_us is not None
-                self.delivered[id].append(Delivered(self.clock.monotonic_us(), entered_us, train.batch))
-
-        sink.on_train = heard  # type: ignore[method-assign]
 
     def run(self, arrivals: Sequence[Arrival], *, finish: bool = True) -> None:
         """Let rows come at their moments, work in between, and end when nothing waits any more.
@@ -138,10 +77,6 @@ class VirtualRun:
         (times,) = fragment.check(box, [arrival.batch])
         fragment.at(self.clock.monotonic_us(), arrival.at_us)
         box.accept(arrival.batch, times)
-
-    def rows(self, sink: str) -> list[dict[str, Any]]:
-        """What reached a sink, in order."""
-        return [row for each in self.delivered[sink] for row in each.batch.to_pylist()]
 
     def utility(self, sink: str) -> float:
         """Mean utility by delay, over the rows that reached a sink."""

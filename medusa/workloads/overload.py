@@ -11,11 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
-from medusa.elements import Element, Kind, Train
-from medusa.engine.boxes.base import Operator
-from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.fragment import Fragment
 from medusa.engine.intake import Entry, InputQueue
 from medusa.engine.shed_places import Place
@@ -24,26 +19,9 @@ from medusa.engine.shedding import LoadModel
 from medusa.engine.valves import RandomValve
 from medusa.query.boxes import Graph
 from medusa.testing import ManualClock
+from medusa.workloads.virtual import Arrival, Delivered, InVirtualTime
 
-__all__ = ["Arrival", "Delivered", "Overloaded", "at_random"]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Rows that come at a moment of the trace."""
-
-    at_us: int
-    source: str
-    batch: pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """Rows that reached a sink: when, and when what caused them entered."""
-
-    at_us: int
-    entered_us: int
-    batch: pa.RecordBatch
+__all__ = ["Overloaded", "at_random"]
 
 
 def at_random(fragment: Fragment) -> Shedder:
@@ -56,7 +34,7 @@ def at_random(fragment: Fragment) -> Shedder:
 
 
 @dataclass
-class Overloaded:
+class Overloaded(InVirtualTime):
     """A query, its input queue and its shedder.
 
     Args:
@@ -70,48 +48,12 @@ class Overloaded:
     queue_bytes: int = 1 << 40
     clock: ManualClock = field(default_factory=ManualClock)
     delivered: dict[str, list[Delivered]] = field(default_factory=dict)
-    _owed_us: float = 0.0
 
     def __post_init__(self) -> None:
         self.fragment = Fragment(self.graph, clock=self.clock)
         self.queue = InputQueue(self.queue_bytes, self.fragment.positions())
         self.sheds = None if self.shedder is None else self.shedder(self.fragment)
-        for box in self.fragment.boxes.values():
-            self._charge(box)
-        for id, sink in self.fragment.sinks.items():
-            self.delivered[id] = []
-            self._listen(id, sink)
-        self._taken = {id: self.fragment.boxes[id].rows_in for id in self.costs_us}
-
-    def _charge(self, box: Operator) -> None:
-        receive = box.receive
-
-        def charged(input: int, element: Element) -> None:
-            receive(input, element)
-            self._pay()
-
-        box.receive = charged  # type: ignore[method-assign]
-
-    def _pay(self) -> None:
-        """Let the time pass that boxes took for rows; a chain runs several at once, so all are looked at."""
-        for id, each_us in self.costs_us.items():
-            rows = self.fragment.boxes[id].rows_in
-            self._owed_us += each_us * (rows - self._taken[id])
-            self._taken[id] = rows
-        whole = int(self._owed_us)
-        self._owed_us -= whole
-        self.clock.advance(whole)
-
-    def _listen(self, id: str, sink: SinkBox) -> None:
-        on_train, now = sink.on_train, sink.now
-
-        def heard(input: int, train: Train) -> None:
-            on_train(input, train)
-            if train.kind is Kind.STABLE and now.entered_us is not None:
-                self.delivered[id].append(Delivered(self.clock.monotonic_us(), now.entered_us, train.batch))
-                sink.take()
-
-        sink.on_train = heard  # type: ignore[method-assign]
+        self.charge()
 
     def run(self, arrivals: Sequence[Arrival]) -> None:
         """Let rows come at their moments, work them off in that order until nothing waits, and finish."""
@@ -142,10 +84,6 @@ class Overloaded:
         self.fragment.at(now_us, entry.came_us)
         self.fragment.push(self.fragment.source(entry.source), entry.batches, entry.times)
         self.queue.done()
-
-    def rows(self, sink: str) -> list[dict[str, Any]]:
-        """What reached a sink, in order."""
-        return [row for each in self.delivered[sink] for row in each.batch.to_pylist()]
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """The figures of each box."""

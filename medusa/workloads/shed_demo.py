@@ -18,7 +18,8 @@ from medusa.query.aggregates import count
 from medusa.query.boxes import Sink
 from medusa.query.builder import Query
 from medusa.query.qos import QoS
-from medusa.workloads.overload import Arrival, Overloaded, at_random
+from medusa.workloads.overload import Overloaded, at_random
+from medusa.workloads.virtual import Arrival
 
 __all__ = ["COSTS_US", "LOADS", "RULES", "Outcome", "ran", "roads", "trace", "worth"]
 

@@ -20,7 +20,8 @@ from medusa.engine.shed_places import arcs_of, find_places
 from medusa.engine.shedder import Shedder
 from medusa.engine.shedding import STEPS, LoadModel, RoadMap, coefficients
 from medusa.query.graph import check_graph
-from medusa.workloads.overload import Arrival, Overloaded
+from medusa.workloads.overload import Overloaded
+from medusa.workloads.virtual import Arrival
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 LOSS = md.QoS(loss=[(100, 1), (0, 0)])
