@@ -6,6 +6,7 @@ the end of each segment and of all. Peer: the same bytes in pieces of 1 MiB, syn
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from itertools import count
@@ -70,6 +71,11 @@ def bytes_in(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.iterdir())
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Of each file what stands in it."""
+    return {each.name: hashlib.sha256(each.read_bytes()).digest() for each in folder.iterdir()}
+
+
 def fresh(folder: Path) -> Any:
     """Gives a new folder for each round and removes the one before."""
     numbers = count()
@@ -88,22 +94,28 @@ def test_raw_writes(peer: Any, filled: Path, tmp_path: Path) -> None:
     size = peer.extra_info["bytes"] = bytes_in(filled)
     piece = os.urandom(PIECE)
 
-    def write(folder: Path) -> None:
-        left = size
-        for number in range(-(-size // SEGMENT_BYTES)):
-            file = os.open(folder / str(number), os.O_WRONLY | os.O_CREAT)
-            for _ in range(min(SEGMENT_BYTES, left) // PIECE):
-                left -= os.write(file, piece)
+    def write(folder: Path) -> Path:
+        for start in range(0, size, SEGMENT_BYTES):
+            left = min(SEGMENT_BYTES, size - start)
+            file = os.open(folder / str(start), os.O_WRONLY | os.O_CREAT)
+            while left:
+                left -= os.write(file, piece[:left])
             os.fsync(file)
             os.close(file)
+        return folder
 
-    peer.pedantic(write, setup=fresh(tmp_path), rounds=5)
+    assert bytes_in(peer.pedantic(write, setup=fresh(tmp_path), rounds=5)) == size
 
 
 def test_history_on_disk(peer: Any, filled: Path, rows: list[Train], tmp_path: Path) -> None:
     peer.extra_info["rows"] = ROWS
     peer.extra_info["bytes"] = bytes_in(filled)
-    peer.pedantic(lambda folder: fill(FolderSegments(str(folder)), rows), setup=fresh(tmp_path), rounds=5)
+
+    def write(folder: Path) -> Path:
+        fill(FolderSegments(str(folder)), rows)
+        return folder
+
+    assert contents(peer.pedantic(write, setup=fresh(tmp_path), rounds=5)) == contents(filled)
 
 
 def test_history_in_memory(peer: Any, rows: list[Train]) -> None:
