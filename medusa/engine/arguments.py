@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US
-from medusa.errors import DataError
+from medusa.errors import DataError, QueryError
 from medusa.query.convert import read_timestamp
 
-__all__ = ["boundary_time_us", "from_first"]
+__all__ = ["boundary_time_us", "callback", "from_first"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,8 +35,11 @@ def from_first(batches: list[pa.RecordBatch], first: int, accepted: int, source:
     return kept
 
 
-def boundary_time_us(time: object, source: str, what: str = "a boundary") -> int:
+def boundary_time_us(time: object, box: str, what: str = "a boundary", *, kind: str = "source") -> int:
     """The time of an explicit boundary (or of ``what``) in microseconds; whole ones, a datetime or text.
+
+    Args:
+        box, kind: where it is said, for the error.
 
     Raises:
         DataError: it is no time.
@@ -52,8 +56,21 @@ def boundary_time_us(time: object, source: str, what: str = "a boundary") -> int
         found = read_timestamp(time)
     if found is None or not START_US < found < END_US:
         raise DataError(
-            f"source {source!r}: {time!r:.80} is no time for {what}",
+            f"{kind} {box!r}: {time!r:.80} is no time for {what}",
             hint='microseconds since 1970, a datetime, or text such as "2026-03-01 12:00:00"',
             code="data.time",
         )
     return found
+
+
+def callback(call: Callable[[pa.Table], object], what: str) -> Callable[[pa.Table], object]:
+    """What is called with tables, checked.
+
+    Raises:
+        QueryError: it can't be called.
+    """
+    if not callable(call):
+        raise QueryError(
+            f"{what}: expected a function that takes a table, got {call!r:.80}", code="query.argument"
+        )
+    return call

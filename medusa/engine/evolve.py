@@ -82,7 +82,13 @@ def plan(
 
 
 def check_reset(now: CheckedGraph, reset: Collection[str]) -> None:
-    """Raises: QueryError: ``reset`` names a box that isn't there."""
+    """Raises: QueryError: ``reset`` is no list, or names a box that isn't there."""
+    if isinstance(reset, str):
+        raise QueryError(
+            f"reset: expected a list of boxes, got {reset!r}",
+            hint=f"reset=[{reset!r}]",
+            code="query.argument",
+        )
     for id in reset:
         if id not in now.boxes:
             raise QueryError(

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
+from medusa.engine.boxes.base import show_time
 from medusa.engine.boxes.connection import ConnectionPointBox
 from medusa.engine.checkpoint import MANIFEST, seal, unseal
 from medusa.engine.delta import read_table, write_table
@@ -138,18 +139,28 @@ def record(
     if not history.timed:
         raise QueryError(f"connection_point {point.id!r}: its stream has no time", code="query.record")
     if end_us <= start_us:
-        raise DataError("record: end must be later than start", code="data.argument")
+        raise DataError(
+            f"record: end must be later than start, got {show_time(start_us)} to {show_time(end_us)}",
+            code="data.argument",
+        )
     oldest = history.oldest_seq
-    if oldest and history.complete_from(oldest) > start_us:
+    if oldest and (whole_us := history.complete_from(oldest)) > start_us:
         raise StateError(
-            f"connection_point {point.id!r}: rows from the start on were trimmed, the oldest is {oldest}",
+            f"connection_point {point.id!r}: rows from the start on were trimmed,"
+            f" all are kept from {show_time(whole_us)} on",
             hint="a later start, or keep more",
             code="state.trimmed",
         )
     first = history.seq_at(start_us)
     stop = _end_seq(history, end_us)
     if first >= stop:
-        raise DataError(f"connection_point {point.id!r}: no rows came between these times", code="data.rows")
+        least_us, asked = history.oldest_us, f"{show_time(start_us)} and {show_time(end_us)}"
+        kept = "" if least_us is None else f"{show_time(least_us)} to {show_time(history.most_us)}"
+        raise DataError(
+            f"connection_point {point.id!r}: no rows came between {asked}",
+            hint=f"those it has are of {kept}" if kept else "it has no rows",
+            code="data.rows",
+        )
     schema = full_schema(history.schema, timed=history.timed)
     batches: list[pa.RecordBatch] = []
     boundaries: list[tuple[int, int]] = []

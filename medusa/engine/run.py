@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from medusa.elements import Element, Kind, Train
-from medusa.engine.arguments import boundary_time_us, from_first
+from medusa.engine.arguments import boundary_time_us, callback, from_first
 from medusa.engine.asked import RunAsked
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.ingest import normalise
@@ -211,7 +211,8 @@ class Run(RunAsked):
         """
         with self._turn():
             self._fragment.sink(sink)
-            self._callbacks.setdefault(sink, []).append(call)
+            checked = callback(call, f"on({sink!r}, ...)")
+            self._callbacks.setdefault(sink, []).append(checked)
 
     def taken(self, sink: str) -> int:
         """The number of the next row that ``take`` gives; rows of a sink are numbered from 0."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from medusa.elements import START_US, Boundary, Train
+from medusa.engine.arguments import callback
 from medusa.engine.boxes.connection import ConnectionPointBox
 from medusa.engine.dead import DeadRow
 from medusa.engine.judged import JudgedRun
@@ -107,7 +108,8 @@ class AttachedRun:
         with self._run._turn():
             self._fragment.sink(sink)
             self._refuse()
-            self._callbacks.setdefault(sink, []).append(call)
+            checked = callback(call, f"on({sink!r}, ...)")
+            self._callbacks.setdefault(sink, []).append(checked)
             if self not in self._run._attached:
                 self._run._attached.append(self)
             self._tell()

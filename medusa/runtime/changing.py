@@ -183,8 +183,8 @@ class ChangingRun(WatchedRun):
             StateError: rows from ``start`` on were trimmed, take more than ``memory=`` of the run, or can't
                 be read; the folder can't be written, or holds a recording.
         """
-        start_us = boundary_time_us(start, at, "a recording")
-        end_us = boundary_time_us(end, at, "a recording")
+        start_us = boundary_time_us(start, at, "the start of a recording", kind="connection_point")
+        end_us = boundary_time_us(end, at, "the end of a recording", kind="connection_point")
         given = None if query is None else graph_of(query)
         with self._turn():
             point = self._fragment.connection(at)

@@ -16,10 +16,10 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 
-from medusa.errors import StateError
+from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "read_whole", "told", "write_all"]
+__all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "missing", "path_of", "read_whole", "told", "write_all"]
 
 LOCK = "lock"
 FOLDER_MODE = 0o700
@@ -51,9 +51,8 @@ class FolderStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, shared: bool = False) -> None:
-        self._path = os.path.abspath(os.fspath(path))
-        self._folder = -1
-        self._lock = -1
+        self._folder = self._lock = -1
+        self._path = path_of(path)
         self._shared = shared
         with told(self._path, "can't be opened"):
             if create:
@@ -248,7 +247,29 @@ def told(path: str, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StateError(f"{path} {what}: {error.strerror or error}", code="state.io") from error
+        raise StateError(
+            f"{path} {what}: {error.strerror or error}", hint=missing(path, error), code="state.io"
+        ) from error
+
+
+def missing(path: str, error: Exception) -> str:
+    """A hint where what isn't there is the folder that a path lies in."""
+    parent = os.path.dirname(path)
+    absent = isinstance(error, FileNotFoundError) and not os.path.isdir(parent)
+    return f"{parent} isn't there: make it first" if absent else ""
+
+
+def path_of(path: object, what: str = "path") -> str:
+    """The folder that a caller names, as a whole path.
+
+    Raises:
+        QueryError: it isn't text or a path.
+    """
+    if not isinstance(path, str | os.PathLike) or not (text := os.fspath(path)):
+        raise QueryError(
+            f"{what}: expected a folder as text or a path, got {path!r:.80}", code="query.folder"
+        )
+    return os.path.abspath(text)
 
 
 def _check(name: str, pattern: re.Pattern[str]) -> None:

@@ -21,7 +21,7 @@ import re
 from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import ConnectionPoint, Graph
-from medusa.runtime.files import FILE_MODE, FOLDER_MODE, told, write_all
+from medusa.runtime.files import FILE_MODE, FOLDER_MODE, path_of, told, write_all
 
 __all__ = [
     "FolderSegments",
@@ -103,9 +103,9 @@ class HistoryFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.path.abspath(os.fspath(path))
         self._lock = -1
         self._made: list[FolderSegments] = []
+        self._path = path_of(path, "history")
 
     def open(self, *, fresh: bool) -> None:
         """Take the folder, which is made where it doesn't exist (its parent must), and tidy it.
@@ -274,7 +274,7 @@ def segments_in(folder: str | os.PathLike[str], name: str) -> FolderSegments:
     Raises:
         StateError: there is none.
     """
-    path = os.path.abspath(os.fspath(folder))
+    path = path_of(folder)
     if isinstance(name, str) and _POINT.fullmatch(name):
         found = FolderSegments(f"{path}/{name}")
         if found.names():
@@ -297,7 +297,10 @@ def place_of(
     """
     if path is None:
         return HistoryMemory()
-    if checkpoint is not None and os.path.realpath(path) == os.path.realpath(checkpoint):
+    path_of(path, "history")
+    if checkpoint is not None and os.path.realpath(path) == os.path.realpath(
+        path_of(checkpoint, "checkpoint")
+    ):
         raise QueryError(
             f"history={os.fspath(path)!r} is the folder of the checkpoints",
             hint="give each a folder of its own",

@@ -70,7 +70,17 @@ class Parts:
         place: HistoryFolder | HistoryMemory,
         bounds: Bounds,
     ) -> Parts:
-        """Those of a run that is being made; nothing is done on disk."""
+        """Those of a run that is being made; nothing is done on disk.
+
+        Raises:
+            QueryError: the clock is none.
+        """
+        if clock is not None and not all(hasattr(clock, name) for name in ("now_us", "monotonic_us")):
+            raise QueryError(
+                f"clock: expected an object with now_us() and monotonic_us(), got {clock!r:.80}",
+                hint="clock=md.testing.ManualClock()",
+                code="query.clock",
+            )
         held.callback(bounds.close)
         held.callback(place.close)
         if workers is not None:
@@ -122,7 +132,9 @@ class Parts:
 def workers_of(threads: Any) -> ThreadWorkers | None:
     """Threads that begin with the first work that is large enough to be split; None: one is enough."""
     if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
-        raise QueryError(f"threads={threads!r:.80}: 1 to {THREADS_MAX}", code="query.threads")
+        raise QueryError(
+            f"threads={threads!r:.80}: expected a whole number of 1 to {THREADS_MAX}", code="query.threads"
+        )
     return ThreadWorkers(threads) if threads > 1 else None
 
 

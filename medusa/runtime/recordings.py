@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from medusa.elements import Train
+from medusa.engine.arguments import callback
 from medusa.engine.judged import JudgedRun, check_columns, source_of
 from medusa.engine.recording import Recording, read_recording
 from medusa.engine.rows import as_int64
@@ -100,6 +101,7 @@ def replay(
     """
     if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
         raise QueryError(f"speed={speed!r:.80}: a number above 0, or None", code="query.speed")
+    calls = _callbacks(on)
     recording = _read(path)
     graph = recording.graph if q is None else graph_of(q)
     source = source_of(graph)
@@ -117,9 +119,19 @@ def replay(
             on_error=on_error,
             tasks=tasks,
         )
-        return _replayed(run, recording, speed, on or {})
+        return _replayed(run, recording, speed, calls)
     finally:
         tasks.close()
+
+
+def _callbacks(on: object) -> Mapping[str, Callable[[pa.Table], object]]:
+    if on is None:
+        return {}
+    if not isinstance(on, Mapping):
+        raise QueryError(
+            f"replay: on: expected a dict, got {on!r:.80}", hint='on={"alarms": print}', code="query.argument"
+        )
+    return {sink: callback(call, f"replay: on: {sink!r:.80}") for sink, call in on.items()}
 
 
 def _replayed(

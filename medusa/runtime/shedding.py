@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from medusa.engine.arguments import callback
 from medusa.engine.shedder import SHEDDING_SCHEMA, Shedder
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
@@ -42,7 +43,7 @@ class SheddingRun(ChangingRun):
         """
         with self._turn():
             if self._sheds is not None and box in self._sheds.boxes:
-                self._sheds.tap(box, call)
+                self._sheds.tap(box, callback(call, f"on_shed({box!r}, ...)"))
                 return
             places = [] if self._sheds is None else self._sheds.boxes
             raise DataError(

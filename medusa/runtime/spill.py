@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from medusa.errors import StateError
 from medusa.ports import Buffer
+from medusa.runtime.files import missing, path_of
 
 __all__ = ["FolderSpill"]
 
@@ -44,8 +45,8 @@ class FolderSpill:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.path.abspath(os.fspath(path))
         self._folder = self._lock = -1
+        self._path = path_of(path, "spill")
         try:
             if not os.path.isdir(self._path):
                 os.mkdir(self._path, FOLDER_MODE)
@@ -173,7 +174,11 @@ class FolderSpill:
 
     def _told(self, file: str, what: str, error: OSError | ValueError) -> StateError:
         path = f"{self._path}/{file}" if file else self._path
-        return StateError(f"{path} {what}: {getattr(error, 'strerror', None) or error}", code="state.io")
+        return StateError(
+            f"{path} {what}: {getattr(error, 'strerror', None) or error}",
+            hint=missing(path, error),
+            code="state.io",
+        )
 
 
 def _write_all(number: int, parts: Sequence[Buffer]) -> None:

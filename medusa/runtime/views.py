@@ -124,9 +124,11 @@ class ViewingRun(Run):
                 last_us = duration_us(last, what=f"view of {name!r}: last", minimum_us=1, error=DataError)
                 history.write()
                 return view_of_times(history, history.most_us - last_us + 1)
-            what = "the range of a view"
-            low = int(START_US) if start is None else boundary_time_us(start, name, what)
-            high = int(END_US) if end is None else boundary_time_us(end, name, what)
+            low, high = int(START_US), int(END_US)
+            if start is not None:
+                low = boundary_time_us(start, name, "the start of a view", kind="connection_point")
+            if end is not None:
+                high = boundary_time_us(end, name, "the end of a view", kind="connection_point")
             return view_of_times(history, low, high)
 
     def _history(self, name: str) -> History:

@@ -152,7 +152,10 @@ def test_wrong_views_are_refused() -> None:
             ({"rows": -1}, "rows=-1 are no rows"),
             ({"rows": (1, 2, 3)}, "are no rows"),
             ({"rows": True}, "are no rows"),
-            ({"start": "yesterday"}, "is no time for the range of a view"),
+            (
+                {"start": "yesterday"},
+                "connection_point 'recent': 'yesterday' is no time for the start of a view",
+            ),
             ({"last": "0s"}, "longer than 0"),
         ):
             with pytest.raises(md.DataError, match=says):

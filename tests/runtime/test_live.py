@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -159,3 +161,55 @@ def test_arrival_is_said_at_the_push() -> None:
             with pytest.raises(md.DataError, match=says):
                 run.push("cars", rows(9), arrival=wrong)
         assert run.positions() == {"cars": 4}
+
+
+def _quick() -> md.Query:
+    q = md.Query("roads")
+    cars = q.source("cars", {"ts": "int64"}, time="ts", unit="s")
+    q.sink("out", q.connection_point("recent", cars, keep="1h"))
+    return q
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda run: run.on("out", 5), "on('out', ...): expected a function that takes a table, got 5"),
+        (
+            lambda run: run.attach(_quick(), at="recent").on("out", None),
+            "on('out', ...): expected a function",
+        ),
+        (
+            lambda run: run.change(_quick(), reset="out"),
+            "reset: expected a list of boxes, got 'out' (reset=['out'])",
+        ),
+        (
+            lambda run: run.record("recent", 0, 2_000_000, 7),
+            "path: expected a folder as text or a path, got 7",
+        ),
+        (lambda run: md.replay("x", on=print), "replay: on: expected a dict, got <built-in function print>"),
+        (lambda run: md.replay("x", on={"out": 1}), "replay: on: 'out': expected a function"),
+        (lambda run: md.start(_quick(), history=5), "history: expected a folder as text or a path, got 5"),
+        (lambda run: md.start(_quick(), spill=""), "spill: expected a folder as text or a path, got ''"),
+        (lambda run: md.start(_quick(), checkpoint=5), "path: expected a folder as text or a path, got 5"),
+        (lambda run: md.start(_quick(), threads="2"), "threads='2': expected a whole number of 1 to 64"),
+        (
+            lambda run: md.start(_quick(), clock=min),
+            "clock: expected an object with now_us() and monotonic_us()",
+        ),
+        (lambda run: md.read_history(5, "recent"), "path: expected a folder as text or a path, got 5"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_by_name(call: Callable[[Any], object], told: str) -> None:
+    with md.start(_quick()) as run:
+        run.push("cars", {"ts": [1]})
+        with pytest.raises(md.QueryError) as error:
+            call(run)
+        assert str(error.value).startswith(told)
+        run.push("cars", {"ts": [2]})
+        assert run.take("out").num_rows == 2
+
+
+@pytest.mark.parametrize("argument", ["checkpoint", "history", "spill"])
+def test_a_folder_in_no_folder_says_what_is_missing(tmp_path: Path, argument: str) -> None:
+    with pytest.raises(md.StateError, match=r"no/such .*No such file.*\(.*/no isn't there: make it first\)"):
+        md.start(_quick(), **{argument: tmp_path / "no" / "such"})
