@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.query.boxes import Source
 from medusa.query.ids import stable_id
 
 SCHEMA = {
@@ -104,6 +105,9 @@ def test_what_is_refused(given: dict[str, Any], says: str) -> None:
 def test_extremes_of_integer_partitions() -> None:
     q = md.Query("q")
     q.source("cars", SCHEMA, partition="n", partitions=[-32_768, 32_767])
+    (source,) = q.graph.boxes
+    assert isinstance(source, Source)
+    assert source.partitions == (-32_768, 32_767)
 
 
 def test_early_is_a_length_of_time() -> None:

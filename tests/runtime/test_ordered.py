@@ -87,19 +87,23 @@ class Gate:
 
         return call
 
+    def hold(self, run: Any, firsts: range) -> None:
+        """Push rows; the thread is held up at the first of them until all the others wait."""
+        for sink in ("patient", "urgent"):
+            run.on(sink, self(sink))
+        for first in firsts:
+            run.push("cars", rows(first))
+            if first == firsts[0]:
+                assert self.reached.wait(WAIT_S)
+        self.open.set()
+        run.flush()
+
 
 def test_what_is_urgent_comes_first() -> None:
     """While the thread is held up at the first train, five more come: all of the urgent output go first."""
     gate = Gate()
     with md.start(query(), queue="64 MiB", clock=ManualClock()) as run:
-        for sink in ("patient", "urgent"):
-            run.on(sink, gate(sink))
-        run.push("cars", rows(0))
-        assert gate.reached.wait(WAIT_S)
-        for first in range(100, 600, 100):
-            run.push("cars", rows(first))
-        gate.open.set()
-        run.flush()
+        gate.hold(run, range(0, 600, 100))
         assert gate.called == ["urgent"] * 6 + ["patient"] * 5
         assert run.qos()["rows"].to_pylist() == [25, 600]
 
@@ -137,13 +141,16 @@ def test_a_failed_row_ends_the_run_and_says_what_was_left() -> None:
 
 def test_output_that_nobody_takes_stops_the_work_until_somebody_does() -> None:
     with md.start(query(), queue="64 MiB", memory=10_000, clock=ManualClock()) as run:
-        got = 0
         for first in range(0, 3_000, 100):
             run.push("cars", rows(first))
-        while got < 3_000:
-            got += len(run.take("urgent"))
+        got = []
+        while len(got) < 3_000:
             run.take("patient")
+            urgent = run.take("urgent")
+            assert urgent.nbytes < 10_000 + 2 * rows(0).nbytes
+            got += urgent["v"].to_pylist()
         run.flush()
+        assert got == list(range(3_000))
 
 
 def test_a_query_changes_at_rest_and_is_ordered_by_its_new_graphs() -> None:
@@ -155,13 +162,7 @@ def test_a_query_changes_at_rest_and_is_ordered_by_its_new_graphs() -> None:
         run.change(query(later))
         for sink in ("patient", "urgent"):
             run.take(sink)
-            run.on(sink, gate(sink))
-        run.push("cars", rows(1_000))
-        assert gate.reached.wait(WAIT_S)
-        for first in range(1_100, 1_500, 100):
-            run.push("cars", rows(first))
-        gate.open.set()
-        run.flush()
+        gate.hold(run, range(1_000, 1_500, 100))
         # One train was under way; of the others the one whose graph is steeper now is first.
         rest = gate.called[gate.called.index("urgent") + 1 :] if gate.called[0] == "urgent" else gate.called
         assert rest[:4] == ["patient"] * 4
