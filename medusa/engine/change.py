@@ -225,7 +225,7 @@ def carry(old: Operator, new: Operator) -> None:
     state.streams = {}
     new.load(state)
     new.rows_before, new.tentative, new.busy_us = old.rows_before, old.tentative, old.busy_us
-    new.moved_us, new.shed = old.moved_us, old.shed
+    new.moved_us = old.moved_us
 
 
 def rehearse(checked: CheckedGraph, boxes: Mapping[str, Operator], empty: Collection[str]) -> None:

@@ -1,8 +1,9 @@
 """Decisions: what a run decides outside its data, as entries of a log, and the bytes of a log.
 
-Rows that entered as they came, explicit boundaries, idle sources that were moved on, and what async
-functions gave: given these, in this order, a fragment does again what it did. An entry says what
-entered and what the async boxes released while the fragment ran to quiescence on it.
+Rows that entered as they came, explicit boundaries, idle sources that were moved on, what async
+functions gave, and how much was left out under overload: given these, in this order, a fragment does
+again what it did. An entry says what entered and what the async boxes released while the fragment ran to
+quiescence on it.
 
 A log is a sequence of records: length, CRC-32C of the payload, payload; a payload is a list of
 entries in MessagePack. A reader stops at the first record that isn't whole.
@@ -27,6 +28,7 @@ __all__ = [
     "Rest",
     "Results",
     "Rows",
+    "Sheds",
     "pack",
     "unpack",
 ]
@@ -105,7 +107,16 @@ class Results(_Entry, frozen=True, tag=5):
     released: tuple[Released, ...]
 
 
-Entry = Rows | Promise | Lifts | Rest | Results
+class Sheds(_Entry, frozen=True, tag=6):
+    """How much is left out from now on at places, by their keys; of each source that leads to some, after so
+    many of its rows.
+    """
+
+    sources: tuple[tuple[str, int, dict[str, float]], ...]
+    released: tuple[Released, ...] = ()
+
+
+Entry = Rows | Promise | Lifts | Rest | Results | Sheds
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -168,6 +179,9 @@ def _possible(entry: Entry) -> bool:
         return entry.at >= 0 and START_US < entry.time_us <= END_US
     if isinstance(entry, Lifts):
         return all(at >= 0 and START_US < time_us < END_US for _, at, time_us in entry.sources)
+    if isinstance(entry, Sheds):
+        shares = [share for _, _, each in entry.sources for share in each.values()]
+        return all(at >= 0 for _, at, _ in entry.sources) and all(0 <= share <= 1 for share in shares)
     if isinstance(entry, Rest):
         return entry.at >= 0 and all(part >= 0 for part in entry.parts)
     return bool(entry.released)

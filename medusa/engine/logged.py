@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,7 +19,8 @@ from medusa.elements import START_US
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.decision_log import DecisionLog
-from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows
+from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows, Sheds
+from medusa.engine.drops import Drops
 from medusa.engine.fragment import Fragment
 from medusa.engine.replay import Held, Replay
 from medusa.errors import DataError, FullError, StateError
@@ -34,6 +36,8 @@ class LoggedFragment(Fragment):
     """A fragment with a decision log, once ``record`` has given it one."""
 
     log: DecisionLog | None = None
+    drops: Drops | None = None
+    """What is left out under overload; set by ``shed``."""
     _replay: Replay | None = None
 
     def record(
@@ -71,13 +75,18 @@ class LoggedFragment(Fragment):
     def _look(self) -> None:
         """See what of this query has to be noted."""
         merged = bool(order_dependent(self.graph)) or _reads_dead_of_several(self.graph)
+        merged |= self.drops is not None and self.drops.merges
         self._ordered = merged or bool(self._async)
+        # What came before a decision to leave rows out was let through, and may have been taken.
+        self._counts = self._ordered or (self.drops is not None and bool(self.drops.valves))
         self._whole = bool(self._async) or (merged and _meets_itself(self.graph))
         for box in self._async:
             box.given = []
 
     def wire(self, checked: CheckedGraph, boxes: list[Operator]) -> None:
         super().wire(checked, boxes)
+        if self.drops is not None:
+            self.drops.install(checked, self.boxes)
         if self.log is not None:
             self._look()
 
@@ -96,12 +105,28 @@ class LoggedFragment(Fragment):
         boxes = {box.id for box in self._async}
         for entry in again:
             named: list[str] = []
-            if isinstance(entry, Lifts):
+            if isinstance(entry, Lifts | Sheds):
                 named = [source for source, _, _ in entry.sources]
             elif not isinstance(entry, Results):
                 named = [entry.source]
             if not boxes.issuperset(r.box for r in entry.released) or not self.sources.keys() >= {*named}:
                 raise _unfit()
+
+    def shed(self, state: Any = None) -> None:
+        """Be ready to leave rows out under overload; before ``record``.
+
+        Args:
+            state: of what was ready so in an earlier life, as ``Drops.save`` gave it.
+
+        Raises:
+            StateError: it can't have come from there.
+        """
+        self.drops = Drops(self.checked, self.boxes)
+        self.drops.decided = self._note_sheds
+        if state is not None:
+            self.drops.load(state)
+        if self.log is not None:
+            self._look()
 
     # Decisions are noted
 
@@ -111,7 +136,7 @@ class LoggedFragment(Fragment):
         try:
             super()._enter(box, batch, times, arrival_us)
         finally:
-            if self.log is not None and (self._ordered or arrival_us is not None):
+            if self.log is not None and (self._counts or arrival_us is not None):
                 self._note_rows(box, arrival_us)
 
     def _note_rows(self, box: SourceBox, arrival_us: int | None) -> None:
@@ -154,6 +179,14 @@ class LoggedFragment(Fragment):
             if released and self.log is not None:
                 self._close_run()
                 self.log.note(Results(released))
+
+    def _note_sheds(self, shares: Mapping[str, float]) -> None:
+        assert self.drops is not None, "they decided"
+        parts: dict[str, dict[str, float]] = {}
+        for key, share in shares.items():
+            parts.setdefault(self.drops.sources[key][0], {})[key] = share
+        sources = tuple((name, self.sources[name].accepted, each) for name, each in parts.items())
+        self._note(lambda released: Sheds(sources, released))
 
     def _note(self, make: Callable[[tuple[Released, ...]], Entry]) -> None:
         if self.log is not None:
@@ -358,7 +391,7 @@ class LoggedFragment(Fragment):
                 return False
         else:
             places: Sequence[tuple[str, int]] = ()
-            if isinstance(entry, Lifts):
+            if isinstance(entry, Lifts | Sheds):
                 places = [(source, at) for source, at, _ in entry.sources]
             elif not isinstance(entry, Results):
                 places = [(entry.source, entry.at)]
@@ -404,6 +437,10 @@ class LoggedFragment(Fragment):
             super()._run_promise(box, entry.time_us)
         elif isinstance(entry, Lifts):
             super()._lift([(self.sources[source], time_us) for source, _, time_us in entry.sources])
+        elif isinstance(entry, Sheds):
+            assert self.drops is not None, "seen to before the log was read"
+            for _, _, shares in entry.sources:
+                self.drops.set(shares)
         elif isinstance(entry, Rest):
             try:
                 self.sources[entry.source].let_go(entry.parts)

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from medusa._native import Times
 from medusa.elements import END_US, START_US
-from medusa.engine.decisions import Entry, Lifts, Promise, Rest, Results, Rows
+from medusa.engine.decisions import Entry, Lifts, Promise, Rest, Results, Rows, Sheds
 from medusa.errors import DataError
 
 __all__ = ["Held", "Replay"]
@@ -65,9 +66,11 @@ class Replay:
     def _take(self, entry: Entry) -> None:
         if isinstance(entry, Results):
             self.lanes.setdefault("", deque()).append(entry)
-        elif isinstance(entry, Lifts):
+        elif isinstance(entry, Lifts | Sheds):
             # Apart they do the same, unless the order of sources shows: then there is one lane.
-            parts = [entry] if self._ordered else [Lifts((each,)) for each in entry.sources]
+            parts: Sequence[Lifts | Sheds] = [entry]
+            if not self._ordered:
+                parts = [replace(entry, sources=(each,)) for each in entry.sources]
             for part in parts:
                 self.lanes.setdefault(self.lane_of(part.sources[0][0]), deque()).append(part)
         else:
@@ -183,7 +186,7 @@ class Replay:
                 wanted = {first.source: first.stop}
             elif isinstance(first, Promise | Rest):
                 wanted = {first.source: first.at}
-            elif isinstance(first, Lifts):
+            elif isinstance(first, Lifts | Sheds):
                 wanted = {source: at for source, at, _ in first.sources}
             for source, stop in wanted.items():
                 have = accepted[source] + self.count(source)

@@ -251,6 +251,7 @@ class Run(RunAsked):
                 "positions": fragment.accepted(),
                 "sinks": {id: {"taken": s.taken, "next": s.next_seq} for id, s in fragment.sinks.items()},
                 "decisions": number,
+                "shedding": None if fragment.drops is None else fragment.drops.save(),
             },
         )
         fragment.turned(number, name, self._checkpoints.names())

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from medusa._native import crc32c
 from medusa.query.boxes import (
     Aggregate,
     Box,
@@ -29,7 +30,7 @@ from medusa.query.expression import Column, Named
 from medusa.query.graph import CheckedGraph
 from medusa.query.qos import Points
 
-__all__ = ["Arc", "Place", "arcs_of", "find_places"]
+__all__ = ["Arc", "Place", "arcs_of", "find_places", "sources_above"]
 
 Arc = tuple[Input, str, int]
 """A stream, a box that reads it, and which of its inputs that is."""
@@ -62,6 +63,13 @@ class Place:
     def how(self) -> str:
         """``windows``, ``value`` or ``random``."""
         return "windows" if self.window_us is not None else "value" if self.value is not None else "random"
+
+    @property
+    def key(self) -> str:
+        """Where it stands and how it drops, as text: what a log and a checkpoint call it."""
+        reader = ">" if self.reader is None else f"{self.reader[0]}>{self.reader[1]}"
+        what = f"{crc32c(repr(self.value).encode()):08x}" if self.value is not None else self.window_us
+        return f"{self.stream.box}.{self.stream.port}>{reader}>{self.how}>{what}"
 
     def arcs(self, checked: CheckedGraph) -> list[Arc]:
         """The arcs that a drop here stands on."""
@@ -96,6 +104,18 @@ def arcs_of(checked: CheckedGraph) -> Iterator[Arc]:
     for stream, readers in checked.consumers.items():
         for id, input in readers:
             yield stream, id, input
+
+
+def sources_above(checked: CheckedGraph, place: Place) -> tuple[str, ...]:
+    """The sources whose rows come by a place, in the order of the query."""
+    found: set[str] = set()
+    stack = [place.stream.box]
+    while stack:
+        id = stack.pop()
+        if id not in found:
+            found.add(id)
+            stack += [arc.box for arc in checked.boxes[id].inputs]
+    return tuple(id for id, box in checked.boxes.items() if id in found and isinstance(box, Source))
 
 
 def _place(

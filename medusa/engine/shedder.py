@@ -9,22 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import pyarrow as pa
-
-from medusa.engine.boxes.base import Operator, Queue
-from medusa.engine.boxes.sink import SinkBox
+from medusa.engine.drops import Drops
 from medusa.engine.fragment import Fragment
 from medusa.engine.intake import InputQueue
 from medusa.engine.qos import Utility
-from medusa.engine.shed_places import Place, arcs_of, find_places
+from medusa.engine.shed_places import Place, arcs_of
 from medusa.engine.shedding import LoadModel, Plan, RoadMap, coefficients
 from medusa.engine.valves import Valve, valve_of
-from medusa.query.boxes import Graph, Sink
+from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph
 
-__all__ = ["HEADROOM", "PERIOD_US", "SHEDDING_SCHEMA", "Shedder", "has_qos"]
+__all__ = ["HEADROOM", "PERIOD_US", "Shedder", "has_qos"]
 
 HEADROOM = 0.95
 """The share of one processor that the boxes may use: the rest is for what isn't measured."""
@@ -47,17 +43,6 @@ KEPT = 7 / 8
 DRIFT = 0.2
 """Where something measured has changed by so much since the road map was drawn, it is drawn again."""
 
-SHEDDING_SCHEMA = pa.schema(
-    [
-        ("box", pa.string()),
-        ("how", pa.string()),
-        ("sinks", pa.list_(pa.string())),
-        ("share", pa.float64()),
-        ("seen", pa.int64()),
-        ("shed", pa.int64()),
-    ]
-)
-
 
 @dataclass(slots=True)
 class _Count:
@@ -75,8 +60,9 @@ class Shedder:
     """Of a fragment with outputs that have quality of service.
 
     Args:
-        seed: of what is dropped by chance.
-        make: of a place and a seed, the valve.
+        drops: its valves; None: it gets some.
+        seed: of what is dropped by chance, and
+        make: of a place and a seed, the valve; both where ``drops`` isn't given.
         choose: the shares of all places, by the model and the share of the work that is to be kept; None:
             by the road map.
 
@@ -89,6 +75,7 @@ class Shedder:
     def __init__(
         self,
         fragment: Fragment,
+        drops: Drops | None = None,
         *,
         seed: int = 0,
         headroom: float = HEADROOM,
@@ -97,75 +84,32 @@ class Shedder:
         choose: Callable[[LoadModel, list[Place], float], tuple[float, ...]] | None = None,
     ) -> None:
         self._fragment = fragment
-        self._seed = seed
+        self.drops = drops or Drops(fragment.checked, fragment.boxes, seed=seed, make=make)
+        self.drops.expected = self._expected
         self._headroom = headroom
         self._period_us = period_us
-        self._make, self._choose = make, choose
+        self._choose = choose
         self._due_us: int | None = None
         self._looked_us = 0
         self._past_us = 0.0
         self._counts: dict[str, _Count] = {}
         self._drawn: tuple[list[float], RoadMap] | None = None
-        self._taps: dict[str, list[Callable[[pa.Table], object]]] = {}
-        self._untold: dict[Place, list[pa.RecordBatch]] = {}
         self._comes: dict[tuple[Place, str], float] = {}
-        self.valves: list[Valve] = []
         self.load = 0.0
         self.coefficients: dict[str, float] = {}
         self.plan: Plan | None = None
-        self._install()
+        self._look_at(self.drops.checked)
 
-    # Valves
+    @property
+    def valves(self) -> list[Valve]:
+        """What drops, one at each place."""
+        return self.drops.valves
 
-    def _install(self) -> None:
-        """Put a valve at every place of the query, as it is now; places that stay keep theirs."""
-        fragment = self._fragment
-        checked = self._checked = fragment.checked
-        before = {valve.place: valve for valve in self.valves}
-        places = find_places(checked)
-        self.valves = [
-            before.get(place) or self._make(place, self._seed + n) for n, place in enumerate(places)
-        ]
-        whole = {valve.place.stream: valve for valve in self.valves if valve.place.reader is None}
-        parts = {(valve.place.stream, valve.place.reader): valve for valve in self.valves}
-        for box in checked.graph.boxes:
-            for port in box.ports:
-                self._wire(fragment.boxes[box.id], port, whole, parts)
+    def _look_at(self, checked: CheckedGraph) -> None:
+        """See what the query is."""
+        self._checked = checked
         self._losses, self._wait_us = _graphs(checked)
         self._drawn = None
-        for valve in self.valves:
-            valve.told = self._teller(valve)
-
-    def _wire(
-        self, origin: Operator, port: str, whole: Mapping[Any, Valve], parts: Mapping[Any, Valve]
-    ) -> None:
-        stream, targets = self._stream(origin.id, port), []
-        readers = self._checked.consumers.get(stream, ())
-        for reader, target in zip(readers, origin.targets(port), strict=True):
-            targets.append(_stand(parts.get((stream, reader)), [target]))
-        if stream in whole:
-            targets = [_stand(whole[stream], targets)]
-        origin.redirect(port, targets)
-
-    def _stream(self, box: str, port: str) -> Any:
-        return next((each for each in self._checked.consumers if each.box == box and each.port == port), None)
-
-    def _teller(self, valve: Valve) -> Callable[[pa.RecordBatch, float], None]:
-        """What counts the rows that a valve drops, where they would have been read."""
-        boxes, place = self._fragment.boxes, valve.place
-        counted = [boxes[id] for id in dict.fromkeys([place.box, *place.sinks])]
-
-        def told(rows: pa.RecordBatch, importance: float) -> None:
-            for box in counted:
-                box.shed += rows.num_rows
-            for id in place.sinks:
-                sink = boxes[id]
-                if isinstance(sink, SinkBox) and sink.meter is not None:
-                    sink.meter.shed(rows.num_rows * self._expected(place, id), importance)
-            if place.box in self._taps:
-                self._untold.setdefault(place, []).append(rows)
-
-        return told
 
     def _expected(self, place: Place, sink: str) -> float:
         """How many rows of a sink come of one that passes a place, as it was measured last."""
@@ -216,7 +160,7 @@ class Shedder:
 
     def _read(self, box: str, port: str) -> int:
         """Rows of a port, by what a box that reads nothing else has taken."""
-        for id, _ in self._checked.consumers.get(self._stream(box, port), ()):
+        for id, _ in self._checked.consumers.get(Input(box, port), ()):
             if len(self._checked.boxes[id].inputs) == 1:
                 return self._fragment.boxes[id].rows_in
         return 0
@@ -233,8 +177,8 @@ class Shedder:
             now_us: of a clock that never runs back.
             queue: what waits.
         """
-        if self._fragment.checked is not self._checked:
-            self._install()
+        if self.drops.checked is not self._checked:
+            self._look_at(self.drops.checked)
         if not self.valves:
             return
         if self._due_us is None:
@@ -269,8 +213,7 @@ class Shedder:
         else:
             self.plan = self._map(model).down_to(target / self.load)
             shares = self.plan.shares
-        for valve, share in zip(self.valves, shares, strict=True):
-            valve.share = share
+        self.drops.decide(shares)
 
     def _map(self, model: LoadModel) -> RoadMap:
         """The road map, drawn again where what it was drawn by has changed."""
@@ -286,53 +229,10 @@ class Shedder:
         self._drawn = now, drawn
         return drawn
 
-    # What is asked about it
-
-    def table(self) -> pa.Table:
-        """One row of ``SHEDDING_SCHEMA`` for each place."""
-        rows = [
-            {
-                "box": valve.place.box,
-                "how": valve.place.how,
-                "sinks": list(valve.place.sinks),
-                "share": valve.share,
-                "seen": valve.seen,
-                "shed": valve.shed,
-            }
-            for valve in self.valves
-        ]
-        return pa.Table.from_pylist(rows, schema=SHEDDING_SCHEMA)
-
-    @property
-    def boxes(self) -> list[str]:
-        """Where something may be shed."""
-        return list(dict.fromkeys(valve.place.box for valve in self.valves))
-
-    def tap(self, box: str, call: Callable[[pa.Table], object]) -> None:
-        """From now on ``tell`` gives what is shed at a box, as tables."""
-        self._taps.setdefault(box, []).append(call)
-
-    def tell(self) -> None:
-        """Give what has been shed to those who asked; what a call that raises was given comes again."""
-        for place, rows in self._untold.items():
-            if rows:
-                table = pa.Table.from_batches(rows)
-                for call in self._taps[place.box]:
-                    call(table)
-                rows.clear()
-
 
 def has_qos(graph: Graph) -> bool:
     """Whether somebody said what some output is worth: else nothing is ever shed."""
     return any(isinstance(box, Sink) and box.qos is not None for box in graph.boxes)
-
-
-def _stand(valve: Valve | None, targets: list[tuple[Queue, int]]) -> tuple[Queue, int]:
-    """A valve in front of inputs, as one of them; without one the only input itself."""
-    if valve is None:
-        return targets[0]
-    valve.stand_before(targets)
-    return valve, 0
 
 
 def _graphs(checked: CheckedGraph) -> tuple[dict[str, Utility], float]:

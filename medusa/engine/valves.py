@@ -1,13 +1,16 @@
 """What stands on an arc and leaves rows out when it is told to: by chance, by value, or whole windows.
 
-A valve takes the place of the queues that rows would go to. What it does depends on the rows that came
-and on the shares that it was told, so a run over a recorded trace drops the same rows again.
+A valve takes the place of the queues that rows would go to. What it drops depends on the rows that came and
+on the shares that it was told, each at its place between the rows; not on how trains are cut. So rows that
+come again after a restore are dropped again.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +31,14 @@ Bools = npt.NDArray[np.bool_]
 CLASSES = 64
 """Importances are told apart in so many classes between the least and the greatest of the graph."""
 
-FADES = 7 / 8
-"""Of the counts of importances at each look: what came lately counts most."""
+FADES = 3
+"""Of the counts of importances 1 / 2^3 goes at each decision: what came lately counts most."""
+
+UNIT = 1 << 10
+"""What a row counts: fading counts stay whole numbers, which add up to the same in any order."""
+
+BLOCK = 1 << 10
+"""Who is important is seen anew after so many rows, and sooner at the beginning."""
 
 
 class Valve(list[tuple[int, Element]], ABC):
@@ -50,6 +59,10 @@ class Valve(list[tuple[int, Element]], ABC):
         self.told: Callable[[pa.RecordBatch, float], None] = lambda rows, importance: None
         self._seed = seed
         self._targets: list[tuple[Queue, int]] = []
+
+    def set(self, share: float) -> None:
+        """From now on drop this share."""
+        self.share = share
 
     def stand_before(self, targets: Sequence[tuple[Queue, int]]) -> None:
         """From now on what passes goes to these inputs."""
@@ -95,6 +108,22 @@ class Valve(list[tuple[int, Element]], ABC):
         """The importance that is lost by the share dropped; both from 0 to 1."""
         return Utility([(0.0, 0.0), (1.0, 1.0)])
 
+    def save(self) -> dict[str, Any]:
+        """Everything that what it drops depends on, and its counts, as JSON values."""
+        return {"share": self.share, "seen": self.seen, "shed": self.shed}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take back what ``save`` gave.
+
+        Raises:
+            ValueError, KeyError, TypeError: it can't have come from there.
+        """
+        share = _number(state["share"], 1.0)
+        seen, shed = (_count(state[each]) for each in ("seen", "shed"))
+        if shed > seen:
+            raise ValueError(f"{shed} rows shed of {seen}")
+        self.share, self.seen, self.shed = share, seen, shed
+
 
 class RandomValve(Valve):
     """A hash of the seed and the row's number at this place decides."""
@@ -119,23 +148,43 @@ class ValueValve(Valve):
         self._graph = Utility(points)
         self._least = float(self._graph.ys.min())
         self._width = (float(self._graph.ys.max()) - self._least) / CLASSES
-        self._counts = np.zeros(CLASSES)
+        self._counts = np.zeros(CLASSES, np.int64)
         self._sums = np.zeros(CLASSES)
+        self._aim()
+
+    def set(self, share: float) -> None:
+        super().set(share)
+        self._counts -= self._counts >> FADES
+        self._sums *= 1 - 2.0**-FADES
+        self._aim()
+
+    def _aim(self) -> None:
+        """By what has been counted, see which class is at the margin, and how much of it goes."""
+        counts = self._counts + UNIT // 4  # nothing known: each as likely as the others
+        below = np.cumsum(counts) / counts.sum()
+        self._margin = min(int(np.searchsorted(below, self.share, side="left")), CLASSES - 1)
+        before = float(below[self._margin - 1]) if self._margin else 0.0
+        own = float(below[self._margin]) - before
+        self._part = min(1.0, (self.share - before) / own) if own > 0 else 1.0
 
     def choose(self, train: Train) -> Bools | None:
         worth = self._worth(train)
         classes = self._classes(worth)
-        self._counts += np.bincount(classes, minlength=CLASSES)
         self._sums += np.bincount(classes, worth, minlength=CLASSES)
-        if not self.share:
-            return None
-        below = np.cumsum(self._counts) / self._counts.sum()
-        margin = min(int(np.searchsorted(below, self.share, side="left")), CLASSES - 1)
-        before = float(below[margin - 1]) if margin else 0.0
-        own = float(below[margin]) - before
-        numbers = np.arange(self.seen, self.seen + len(train), dtype=np.uint64)
-        chance = Chance(min(1.0, (self.share - before) / own) if own > 0 else 1.0, self._seed)
-        dropped: Bools = (classes < margin) | ((classes == margin) & chance(mixed(numbers)))
+        dropped = np.zeros(len(train), np.bool_) if self.share else None
+        start = 0
+        while start < len(train):  # so often by the numbers of the rows, wherever trains are cut
+            number = self.seen + start
+            stop = min(len(train), start + _next_look(number) - number)
+            part = classes[start:stop]
+            if dropped is not None:
+                numbers = np.arange(number, number + stop - start, dtype=np.uint64)
+                chance = Chance(self._part, self._seed)(mixed(numbers))
+                dropped[start:stop] = (part < self._margin) | ((part == self._margin) & chance)
+            self._counts += np.bincount(part, minlength=CLASSES) * UNIT
+            if self.seen + stop == _next_look(number):
+                self._aim()
+            start = stop
         return dropped
 
     def _worth(self, train: Train) -> npt.NDArray[np.float64]:
@@ -154,13 +203,24 @@ class ValueValve(Valve):
 
     def look(self) -> Utility:
         rows, worth = np.cumsum(self._counts), np.cumsum(self._sums)
-        self._counts *= FADES
-        self._sums *= FADES
         if not rows[-1] or not worth[-1]:
             return super().look()
         points = {0.0: 0.0}
         points |= {round(r / rows[-1], 9): w / worth[-1] for r, w in zip(rows, worth, strict=True)}
         return Utility(sorted(points.items()))
+
+    def save(self) -> dict[str, Any]:
+        more = {"counts": self._counts.tolist(), "sums": self._sums.tolist()}
+        return {**super().save(), **more, "margin": self._margin, "part": self._part}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        counts, sums = [_count(each) for each in state["counts"]], [_number(each) for each in state["sums"]]
+        margin, part = _count(state["margin"]), _number(state["part"], 1.0)
+        if len(counts) != CLASSES or len(sums) != CLASSES or margin >= CLASSES:
+            raise ValueError(f"not {CLASSES} classes, one at the margin")
+        super().load(state)
+        self._counts, self._sums = np.array(counts, np.int64), np.array(sums)
+        self._margin, self._part = margin, part
 
 
 class WindowValve(Valve):
@@ -184,8 +244,9 @@ class WindowValve(Valve):
                 return np.ones(len(train), np.bool_) if self._decide(first) else None
         numbers = as_int64(train.times) // self._window_us
         on_time = None if train.late is None else ~as_bools(train.late)
-        windows = np.unique(numbers if on_time is None else numbers[on_time])
-        gone = [window for window in windows.tolist() if self._decide(window)]
+        windows, firsts = np.unique(numbers if on_time is None else numbers[on_time], return_index=True)
+        in_order = windows[np.argsort(firsts)]  # in which they would come row by row
+        gone = [window for window in in_order.tolist() if self._decide(window)]
         if not gone:
             return None
         dropped: Bools = np.isin(numbers, gone)
@@ -206,6 +267,36 @@ class WindowValve(Valve):
         done = [window for window in self._decided if (window + 1) * self._window_us <= time_us]
         for window in done:
             del self._decided[window]
+
+    def save(self) -> dict[str, Any]:
+        decided = [[window, drops] for window, drops in self._decided.items()]
+        return {**super().save(), "owed": self._owed, "decided": decided}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        owed, decided = _number(state["owed"], 2.0), {}
+        for window, drops in state["decided"]:
+            if type(window) is not int or type(drops) is not bool:
+                raise TypeError(f"not a window and whether it goes: {window!r:.80}, {drops!r:.80}")
+            decided[window] = drops
+        super().load(state)
+        self._owed, self._decided = owed, decided
+
+
+def _next_look(number: int) -> int:
+    """The row at which importances are looked at next: after 1, 2, 4 ... rows, then every ``BLOCK``."""
+    return 1 << number.bit_length() if number < BLOCK else (number // BLOCK + 1) * BLOCK
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError(f"not a count: {value!r:.80}")
+    return value
+
+
+def _number(value: Any, most: float = math.inf) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise ValueError(f"not a number of 0 to {most}: {value!r:.80}")
+    return float(value)
 
 
 def valve_of(place: Place, seed: int) -> Valve:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.engine.decision_log import DecisionLog, read_log
+from medusa.engine.decisions import Entry, Sheds
 from medusa.engine.evolve import Plan
 from medusa.engine.logged import LoggedFragment
+from medusa.engine.shedder import has_qos
 from medusa.engine.tell import warn_user
 from medusa.errors import CheckpointWarning, StateError
 from medusa.ports import Journal
@@ -23,6 +25,8 @@ def begin_log(fragment: LoggedFragment, journal: Journal, settings: Mapping[str,
     """
     for number in journal.numbers():  # of a run that was killed before its first checkpoint
         journal.remove(number)
+    if _may_shed(fragment, settings):
+        fragment.shed()
     fragment.record(DecisionLog(journal), held_bytes=_held_bytes(settings))
 
 
@@ -49,8 +53,10 @@ def go_on_with_log(
     first = manifest.get("decisions", 1)
     if type(first) is not int or first < 1:
         raise StateError(f"{name}: not the checkpoint of a run", code="state.corrupt")
+    if _may_shed(fragment, settings):
+        fragment.shed(manifest.get("shedding"))
     entries, number = read_log(journal, first)
-    if entries and (made.fresh or made.dropped):
+    if entries and (made.fresh or made.dropped or not _same_places(fragment, entries)):
         text = (
             f"{len(entries)} decisions after the checkpoint (explicit boundaries, the order in which"
             " unions took rows, ...) are about the query before it changed"
@@ -65,6 +71,18 @@ def go_on_with_log(
         entries = []
     log = DecisionLog(journal, number)
     fragment.record(log, entries, known={name: first}, held_bytes=_held_bytes(settings))
+
+
+def _may_shed(fragment: LoggedFragment, settings: Mapping[str, Any]) -> bool:
+    return settings.get("queue_bytes") is not None and has_qos(fragment.graph)
+
+
+def _same_places(fragment: LoggedFragment, entries: Sequence[Entry]) -> bool:
+    """Whether rows can be left out wherever they were, in the same way."""
+    keys = {
+        key for each in entries if isinstance(each, Sheds) for *_, shares in each.sources for key in shares
+    }
+    return not keys or (fragment.drops is not None and fragment.drops.sources.keys() >= keys)
 
 
 def _held_bytes(settings: Mapping[str, Any]) -> int | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from medusa.engine.arguments import callback
-from medusa.engine.shedder import SHEDDING_SCHEMA, Shedder
+from medusa.engine.drops import SHEDDING_SCHEMA
+from medusa.engine.shedder import Shedder
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.changing import ChangingRun
@@ -30,7 +31,7 @@ class SheddingRun(ChangingRun):
         """
         with self._state:
             self._refuse_closed()
-            return SHEDDING_SCHEMA.empty_table() if self._sheds is None else self._sheds.table()
+            return SHEDDING_SCHEMA.empty_table() if self._sheds is None else self._sheds.drops.table()
 
     def on_shed(self, box: str, call: Callable[[pa.Table], object]) -> None:
         """Call back, in the thread of the run, with rows that are left out at a box: see ``shedding``.
@@ -42,10 +43,10 @@ class SheddingRun(ChangingRun):
             DataError: nothing is ever shed there; says where something may be.
         """
         with self._turn():
-            if self._sheds is not None and box in self._sheds.boxes:
-                self._sheds.tap(box, callback(call, f"on_shed({box!r}, ...)"))
+            places = [] if self._sheds is None else self._sheds.drops.boxes
+            if self._sheds is not None and box in places:
+                self._sheds.drops.tap(box, callback(call, f"on_shed({box!r}, ...)"))
                 return
-            places = [] if self._sheds is None else self._sheds.boxes
             raise DataError(
                 f"nothing is ever shed at {box!r:.80}",
                 hint=did_you_mean(str(box), places) if places else "it takes queue= and a sink with qos=",
@@ -53,6 +54,9 @@ class SheddingRun(ChangingRun):
             )
 
     def _settled(self) -> None:
+        # Before a checkpoint, which takes them for told. As output they hang on what was decided.
+        if self._sheds is not None and self._sheds.drops.untold:
+            if self._fragment.behind:
+                self._sync()
+            self._sheds.drops.tell()
         super()._settled()
-        if self._sheds is not None:
-            self._sheds.tell()

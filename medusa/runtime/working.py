@@ -36,9 +36,11 @@ class WorkingRun(LiveRun):
         self._thread.start()
 
     def _begin_to_shed(self) -> None:
-        # A restored run couldn't leave out the same rows again.
-        if self._sheds is None and self._checkpoints is None and has_qos(self._fragment.graph):
-            self._sheds = Shedder(self._fragment)
+        fragment = self._fragment
+        if self._sheds is None and has_qos(fragment.graph):
+            if fragment.drops is None:
+                fragment.shed()
+            self._sheds = Shedder(fragment, fragment.drops)
 
     def _changed(self, made: Change) -> None:
         super()._changed(made)
@@ -91,7 +93,7 @@ class WorkingRun(LiveRun):
             fragment.promise(entry.source, entry.promise_us)
         else:
             box: SourceBox = fragment.source(entry.source)
-            if self._sheds is not None:
+            if self._sheds is not None and not fragment.replays:  # what is left out then has been decided
                 with self._belt.changed:
                     self._sheds.control(self._clock.monotonic_us(), self._belt.queue)
             try:

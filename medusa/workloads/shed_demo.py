@@ -126,7 +126,7 @@ def ran(load: float, rule: str, *, seconds: int = SECONDS, seed: int = 0) -> Out
         sum(each.batch.num_rows for each in arrivals),
         accounts,
         {sink: _delay_us(run, sink) for sink in run.delivered},
-        [] if run.sheds is None else run.sheds.table().to_pylist(),
+        [] if run.sheds is None else run.sheds.drops.table().to_pylist(),
     )
 
 

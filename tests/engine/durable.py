@@ -95,10 +95,15 @@ class MemoryJournal:
 
 
 class Folder:
-    """What outlives a run."""
+    """What outlives a run.
 
-    def __init__(self) -> None:
+    Args:
+        settings: of the run, besides ``SETTINGS``.
+    """
+
+    def __init__(self, **settings: Any) -> None:
         self.store, self.journal = MemoryStore(), MemoryJournal()
+        self.settings = {**SETTINGS, **settings}
 
     def start(self, q: md.Query, *, clock: Clock | None = None, tasks: Tasks | None = None) -> LiveRun:
         """As ``md.start(q, checkpoint=...)``; where there is a checkpoint, as ``md.restore``."""
@@ -110,15 +115,15 @@ class Folder:
             made = plan(graph, files, before=graph, raw=manifest["query"])
             fragment = LoggedFragment.restore(graph, files, clock=clock, tasks=tasks, plan=made)
             name = checkpoints.names()[-1]
-            go_on_with_log(fragment, self.journal, manifest, SETTINGS, name=name, made=made, strict=True)
+            go_on_with_log(fragment, self.journal, manifest, self.settings, name=name, made=made, strict=True)
         else:
             fragment = LoggedFragment(q.graph, clock=clock, tasks=tasks, functions=q.functions)
-            begin_log(fragment, self.journal, SETTINGS)
+            begin_log(fragment, self.journal, self.settings)
         return LiveRun(
             fragment,
             clock=clock,
             memory_bytes=1 << 30,
-            settings=dict(SETTINGS),
+            settings=dict(self.settings),
             turns=OneTurn(),
             state=threading.RLock(),
             checkpoints=checkpoints,

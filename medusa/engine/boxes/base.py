@@ -227,8 +227,7 @@ class Operator(ABC):
                 "counts": [self.rows_in, self.rows_out, self.late, self.dead],
             }
         )
-        if self.dropped:
-            state.meta["dropped"] = self.dropped
+        state.meta |= {name: count for name in ("dropped", "shed") if (count := getattr(self, name))}
         self.save_more(state)
         return state
 
@@ -240,14 +239,15 @@ class Operator(ABC):
         """
         inputs = _integers(state.meta["inputs_us"], len(self.inputs_us))
         counts = _integers(state.meta["counts"], 4)
-        boundary, dropped = _integers([state.meta["boundary_us"], state.meta.get("dropped", 0)], 2)
-        if dropped < 0:
-            raise ValueError(f"dropped is no number of rows: {dropped}")
+        left_out = [state.meta.get(name, 0) for name in ("dropped", "shed")]
+        boundary, dropped, shed = _integers([state.meta["boundary_us"], *left_out], 3)
+        if dropped < 0 or shed < 0:
+            raise ValueError(f"no numbers of rows left out: {dropped}, {shed}")
         self.load_more(state)
         self.inputs_us, self.boundary_us = inputs, boundary
         self.rows_in, self.rows_out, self.late, self.dead = counts
         self.rows_before = self.rows_in
-        self.dropped = dropped
+        self.dropped, self.shed = dropped, shed
 
     def upgrade(self, state: BoxState, format: int) -> None:
         """Make of state of an earlier format what ``load`` takes.
