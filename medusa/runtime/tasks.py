@@ -35,15 +35,16 @@ class LoopTasks:
         if loop is None or thread is None:
             return
         self._loop = self._thread = None
-        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+        asyncio.run_coroutine_threadsafe(_wind_down(loop), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 
-async def _cancel_others() -> None:
+async def _wind_down(loop: asyncio.AbstractEventLoop) -> None:
+    """All of it in the loop's own thread: that of the caller may have a loop that runs."""
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await loop.shutdown_asyncgens()

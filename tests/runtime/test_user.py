@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import medusa as md
@@ -354,3 +355,22 @@ class TestCheckpoints:
         with pytest.raises(md.QueryError, match="Ticker is not registered"):
             md.restore(tmp_path / "c", functions=[Ticker])
         md.restore(tmp_path / "c").close()
+
+
+def test_async_functions_run_where_a_loop_runs_already() -> None:
+    async def twice(batch: pa.RecordBatch) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"v": pc.multiply(batch["v"], 2)}
+
+    async def main() -> list[list[int]]:
+        q = md.Query("q")
+        q.sink("out", q.source("a", {"v": "int64"}, time=None).apply(twice, {"v": "int64"}))
+        found = [md.collect(q, a={"v": [1, 2]})["out"]["v"].to_pylist()]
+        for queue in (None, "1 MiB"):
+            with md.start(q, queue=queue) as run:
+                await run.push_async("a", {"v": [3]})
+                run.flush()
+                found.append(run.take("out")["v"].to_pylist())
+        return found
+
+    assert asyncio.run(main()) == [[2, 4], [6], [6]]
