@@ -154,7 +154,7 @@ class Catalog:
         """
         try:
             saved = msgspec.msgpack.decode(data, type=_Saved)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StateError(f"{where} is damaged: {error}", code="state.catalog") from None
         if saved.version != VERSION:
             raise StateError(f"{where} has version {saved.version}, not {VERSION}", code="state.version")

@@ -14,6 +14,7 @@ from medusa.node.saving import Saver
 from medusa.node.security import Caller, no_deploy
 from medusa.node.settings import Settings
 from medusa.node.spec import Fragment, fragment_from
+from medusa.node.spec_limits import check_limits
 from medusa.node.status import Rates, encoded, fragment_status, totals
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
@@ -130,6 +131,8 @@ class Commands:
                 why = no_deploy(caller, graph.name)
                 raise QueryError(why.text, hint=why.hint, code=why.code)
             plan = cut(graph, at, nodes=nodes)
+            for fragment in plan.fragments:
+                check_limits(fragment.graph)
         except QueryError as error:
             self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
             return
@@ -156,7 +159,7 @@ class Commands:
             if (fragment.name, fragment.query) != (message.fragment, message.query):
                 raise QueryError(f"the spec is of {fragment.name!r}", code="query.placement")
         except QueryError as error:
-            return _refusal(message.request, error.code, error.message, error.hint)
+            return _refusal(message.request, "E_SPEC", error.message, error.hint)
         return self._install(message.request, fragment, owner)
 
     def _install(self, request: int, fragment: Fragment, owner: str) -> Reply:

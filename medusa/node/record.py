@@ -90,7 +90,7 @@ def read_record(data: Buffer, *, where: str) -> FragmentRecord:
     """
     try:
         record = msgspec.msgpack.decode(data, type=FragmentRecord)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(f"{where} is damaged: {error}", code="state.record") from None
     if record.version != VERSION:
         raise StateError(

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from medusa.errors import QueryError
+from medusa.node.spec_limits import check_limits
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
@@ -62,15 +63,17 @@ def fragment_from(data: Buffer) -> Fragment:
     """Read and check a spec in full, before anything of it is used.
 
     Raises:
-        QueryError: too large, malformed, a graph that doesn't hold, or names that don't fit it.
+        QueryError: too large, malformed, a graph that doesn't hold or asks too much, or names that don't
+            fit it.
     """
     if memoryview(data).nbytes > SPEC_BYTES_MAX:
         raise QueryError(f"a fragment of more than {SPEC_BYTES_MAX:,} bytes", code="query.limit")
     try:
         fragment = msgspec.msgpack.decode(data, type=Fragment)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
     check_fragment(fragment)
+    check_limits(fragment.graph)
     return fragment
 
 

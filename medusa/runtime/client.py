@@ -132,7 +132,7 @@ class Federation:
             with self._loop.lock:
                 mind.give_up(number)
         if reply.code:
-            kind = QueryError if reply.code.startswith("query") else LinkError
+            kind = QueryError if reply.code.startswith(("query", "E_SPEC")) else LinkError
             raise kind(reply.text, hint=reply.hint, code=reply.code)
         return None if document is None else msgspec.json.decode(document)
 
