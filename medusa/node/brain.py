@@ -256,6 +256,12 @@ class Brain:
         if self.guard is not None:
             self.guard.clock_is(now_us, wall_us)
 
+    def server_keys(self) -> dict[str, tuple[str, ...]]:
+        """Peer -> keys under which it is called now, the newest first; without keys empty."""
+        if self.guard is None:
+            return {}
+        return {peer: self.guard.registry.keys_of(peer) for peer in self.settings.peers}
+
     def _declare(self, now_us: int, peer: str, message: Declare) -> None:
         if self.guard is None:
             text = f"node {self.settings.name!r} has no keys, so nobody's statements count here"

@@ -1,13 +1,14 @@
 """The driver of a node: wait, bring what came to the brain, do what it wants. It decides nothing.
 
 Only this file knows which connection belongs to which peer. A node that we call is reached by our
-connection to it; who calls us is whoever its first message, checked by the brain, says.
+connection to it; who calls us is whoever its first message says, if the brain finds that this name
+belongs to the key that came with it. That key goes to the brain with every message.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.node.brain import Brain
 from medusa.ports import Buffer, Clock
 from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
-from medusa.runtime.zeromq import Arrival, LinkDown, LinkUp
+from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Hello, Message, Refuse
 from medusa.wire.outbox import (
@@ -27,6 +28,7 @@ from medusa.wire.outbox import (
     Report,
     RunFragment,
     Send,
+    Trust,
     WakeAt,
 )
 
@@ -38,13 +40,15 @@ WAIT_MAX_MS = 1000
 class Links(Protocol):
     """What a loop needs of ``Transport``; a simulator has its own."""
 
-    def wait(self, timeout_ms: int) -> list[LinkUp | LinkDown | Arrival]: ...
+    def wait(self, timeout_ms: int) -> list[Event]: ...
 
     def send(self, link: str, frames: Sequence[Buffer]) -> None: ...
 
     def cut(self, link: str, *, shun: bool = True) -> None: ...
 
     def calls(self, link: str) -> bool: ...
+
+    def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -115,10 +119,14 @@ class NodeLoop:
 
     def begin(self) -> None:
         """Let the brain begin; part of ``run``."""
+        self._tell_time()
         self._brain.start(self._clock.monotonic_us())
         self._perform()
 
-    def turn(self, events: Iterable[LinkUp | LinkDown | Arrival]) -> int:
+    def _tell_time(self) -> None:
+        self._brain.clock_is(self._clock.monotonic_us(), self._clock.now_us())
+
+    def turn(self, events: Iterable[Event]) -> int:
         """Bring what came and what has finished; when to come again at the latest. Never waits."""
         for event in events:
             match event:
@@ -126,6 +134,8 @@ class NodeLoop:
                     self._arrived(event)
                 case LinkDown():
                     self._lost(event.link)
+                case LinkRefused() | Refused():
+                    self._say(_told(event))
                 case LinkUp():
                     pass
             self._perform()
@@ -136,6 +146,7 @@ class NodeLoop:
         while self._asked:
             self._asked.popleft().set_result(self._brain.status(now_us))
         if now_us >= self._wake_at_us:
+            self._tell_time()
             self._brain.tick(now_us)
             self._perform()
         return self._wake_at_us
@@ -149,19 +160,19 @@ class NodeLoop:
             message, payload = decode_frame(event.frames, peer=peer)
             if not self._transport.calls(link):
                 if isinstance(message, Hello):
-                    peer = self._admit(link, message)
+                    peer = self._admit(link, message, event.key)
                 elif not peer:
                     self.refused += 1
                     self._transport.cut(link, shun=False)
                     return
-            self._brain.receive(self._clock.monotonic_us(), peer, message, payload)
+            self._brain.receive(self._clock.monotonic_us(), peer, message, payload, key=event.key)
         except RemoteProtocolError as error:
             self._broke_a_rule(link, error, known=bool(peer))
 
-    def _admit(self, link: str, hello: Hello) -> str:
+    def _admit(self, link: str, hello: Hello, key: str) -> str:
         """Bind a caller's link to its name."""
         try:
-            self._brain.admit(hello)
+            self._brain.admit(hello, key=key)
         except RemoteProtocolError as error:
             # It says properly who it is, so it gets to know why it can't be here.
             self._tell(link, error)
@@ -243,7 +254,9 @@ class NodeLoop:
             case CloseFragment():
                 self._host.close(effect.fragment)
             case Cut():
-                self._forget(self._link(effect.peer), shun=False)
+                self._forget(self._link(effect.peer), shun=effect.shun)
+            case Trust():
+                self._transport.trust(effect.keys, self._brain.server_keys())
             case Report():
                 self._say(effect)
 
@@ -255,3 +268,13 @@ class NodeLoop:
         link = self._link(peer)
         if link is not None:
             self._transport.send(link, encode_frame(message, effect.payload))
+
+
+def _told(event: LinkRefused | Refused) -> Report:
+    if isinstance(event, LinkRefused):
+        fields = {"peer": event.link, "code": event.code, "hint": event.hint}
+        return Report(level="warning", what=f"no link: {event.why}", fields=fields)
+    known = {name: text for name, text in (("address", event.address), ("key", event.key)) if text}
+    return Report(
+        level="warning", what=f"refused at the door: {event.why}", fields={"count": event.count, **known}
+    )

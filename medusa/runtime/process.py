@@ -22,6 +22,7 @@ from medusa.runtime.files import FolderStore
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.metrics import MetricsServer, node_rows
+from medusa.runtime.node_keys import load_keys
 from medusa.runtime.recovery import recover
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
@@ -46,10 +47,7 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
         LinkError: it can't listen at its address.
     """
     settings = load_settings(config)
-    if settings.security is not None:
-        raise ConfigError(
-            "[keys]: this version's sockets have no keys yet", hint="leave it out", code="config.keys"
-        )
+    keys = load_keys(settings)
     import_functions(settings)
     clock = SystemClock()
     log = _Log(settings.name)
@@ -57,7 +55,7 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(store.close)
         found = recover(store, clock, node=settings.name, warn=log.warn)
-        transport = Transport(listen=settings.listen, peers=settings.peers)
+        transport = Transport(listen=settings.listen, peers=settings.peers, key=keys.own)
         stack.callback(transport.close)
         host = FragmentHost(store, clock, wake=transport.wake)
         stack.callback(host.stop)
@@ -69,6 +67,8 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,
+            verify=keys.verify,
+            certificate=keys.certificate,
         )
         loop = NodeLoop(brain, transport, host, clock, say=log.report)
         if settings.metrics is not None:

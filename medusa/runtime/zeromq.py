@@ -1,8 +1,9 @@
 """Frames between processes over ZeroMQ: one ROUTER that listens, one DEALER per node we call.
 
-A *link* here is one connection and has a key: the name of the peer for those we called, ``in-7``
-for those that called us. Identity is what the peer proves in its first message; neither the key
-nor ZeroMQ's routing id says anything about it.
+A *link* here is one connection and has a name: that of the peer for those we called, ``in-7`` for
+those that called us. Who is there is the key that CURVE authenticated, which comes with each message;
+without keys, what the peer says in its first one. Neither the name of the link nor ZeroMQ's routing id
+says anything about it.
 
 ZeroMQ queues little (low marks, small buffers), so that what waits, waits where credits and
 weights can still order it. It loses what was in its queues when a connection breaks; a broken
@@ -14,30 +15,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import socket
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from medusa.errors import LinkError
-from medusa.wire import limits
+from medusa.errors import ConfigError, LinkError
+from medusa.node.settings import check_address
+from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
+from medusa.runtime.keys import CurveKey
+from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
+from medusa.runtime.sockets import bind, open_socket
 
-__all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
+__all__ = ["Arrival", "LinkDown", "LinkRefused", "LinkUp", "Transport"]
 
 LIBZMQ_MIN = (4, 3, 3)
 """Older ones can be stopped by a stranger before any handshake (CVE-2020-15166)."""
 
-FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
-"""Larger ones end the connection before they are read."""
 PARTS_MAX = 3
-HIGH_WATER = 64
-"""Messages per direction of a connection. Too small: a thread switch per message."""
 
 ROUND_MAX = 64
 """Messages taken from one socket before the others have their turn."""
@@ -51,27 +51,8 @@ RETRY_MS = 2
 CALL_AGAIN_S = 0.1
 """Between the end of a connection and the next call, so that a refusal is no busy loop."""
 
-
-@dataclass(frozen=True, slots=True)
-class LinkUp:
-    """We reached the peer; a link begins. (Links of callers begin with their first message.)"""
-
-    link: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkDown:
-    """The connection broke; what was under way is lost."""
-
-    link: str
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One message: its frames as read-only buffers, at most ``PARTS_MAX``."""
-
-    link: str
-    frames: tuple[memoryview, ...]
+CALL_AGAIN_MAX_S = 2.0
+"""The same after several handshakes in a row that failed."""
 
 
 @dataclass(slots=True)
@@ -81,6 +62,7 @@ class _Called:
     address: str
     dealer: zmq.Socket[bytes]
     monitor: zmq.Socket[bytes]
+    key: str = ""
     up: bool = False
     backlog: deque[Sequence[Any]] = field(default_factory=deque)
 
@@ -88,11 +70,23 @@ class _Called:
 class Transport:
     """All sockets of a process. One thread uses it; ``wake`` may be called from any.
 
+    Args:
+        key: ours. With it all sockets speak CURVE: nobody is let in until ``trust``, and a peer is
+            called only under a key of its own. Without it the node listens on this machine alone.
+        server_keys: peer -> keys under which it is called.
+
     Raises:
         LinkError: the address is taken or not allowed, or libzmq is too old.
     """
 
-    def __init__(self, *, listen: str | None, peers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        listen: str | None,
+        peers: Mapping[str, str] | None = None,
+        key: CurveKey | None = None,
+        server_keys: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         if zmq.zmq_version_info() < LIBZMQ_MIN:
             raise LinkError(
                 f"libzmq {zmq.zmq_version()} is too old",
@@ -106,9 +100,11 @@ class Transport:
         self._routes: dict[str, bytes] = {}
         self._waiting: dict[str, deque[Sequence[Any]]] = {}
         self._again: dict[str, tuple[float, str]] = {}
+        self._failures: dict[str, int] = {}
+        self._keyring = None if key is None else Keyring(key, server_keys or {})
         self._shunned: OrderedDict[bytes, None] = OrderedDict()
         self._calls = 0
-        self._pending: list[LinkDown] = []
+        self._pending: list[Event] = []
         self.refused = 0
         """Messages dropped unread: too many frames, or from a link that was cut."""
         self._wake_in, self._wake_out = socket.socketpair()
@@ -128,47 +124,34 @@ class Transport:
 
     # --- sockets --------------------------------------------------------------------------
 
-    def _socket(self, kind: int) -> zmq.Socket[bytes]:
-        made = self._context.socket(kind)
-        made.setsockopt(zmq.LINGER, 0)
-        made.setsockopt(zmq.HEARTBEAT_IVL, 100)
-        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 300)
-        made.setsockopt(zmq.HANDSHAKE_IVL, 2000)
-        made.setsockopt(zmq.RECONNECT_IVL, 100)
-        made.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        made.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
-        made.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
-        made.setsockopt(zmq.SNDHWM, HIGH_WATER)
-        made.setsockopt(zmq.RCVHWM, HIGH_WATER)
-        made.setsockopt(zmq.SNDBUF, 256 << 10)
-        made.setsockopt(zmq.RCVBUF, 256 << 10)
-        return made
-
     def _listen(self, address: str) -> None:
-        self._router = router = self._socket(zmq.ROUTER)
-        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         try:
-            router.bind(address)
-        except zmq.ZMQError as error:
-            raise LinkError(
-                f"can't listen on {address}: {_bind_reason(error.errno)}",
-                hint=_BIND_HINTS.get(error.errno or 0, "check `listen` in the configuration"),
-                code="link.listen",
-            ) from None
-        self.endpoint = router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+            check_address(address, bind=True, keyed=self._keyring is not None)
+        except ConfigError as error:
+            raise LinkError(error.message, hint=error.hint, code="link.listen") from None
+        self._router = router = open_socket(self._context, zmq.ROUTER)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        if self._keyring is not None:
+            self._keyring.listen(self._context, router)
+        self.endpoint = bind(router, address)
         self._poller.register(router, zmq.POLLIN)
 
     def call(self, peer: str, address: str) -> None:
         """Connect to ``address``, and again whenever the connection breaks, until closed."""
-        dealer = self._socket(zmq.DEALER)
+        dealer = open_socket(self._context, zmq.DEALER)
         dealer.setsockopt(zmq.IMMEDIATE, 1)
-        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        key = "" if self._keyring is None else self._keyring.call(peer, dealer)
+        if self._keyring is not None and not key:
+            dealer.close(linger=0)
+            self._call_later(peer, address)
+            return
+        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES)
         try:
             dealer.connect(address)
         except zmq.ZMQError as error:
             self._discard(dealer, monitor)
             raise LinkError(f"can't call {address}: {error}", code="link.address") from None
-        self._called[peer] = _Called(address, dealer, monitor)
+        self._called[peer] = _Called(address, dealer, monitor, key)
         self._poller.register(dealer, zmq.POLLIN)
         self._poller.register(monitor, zmq.POLLIN)
 
@@ -191,23 +174,47 @@ class Transport:
             self._poller.unregister(called.dealer)
             self._poller.unregister(called.monitor)
             self._discard(called.dealer, called.monitor)
-            self._again[link] = (time.monotonic() + CALL_AGAIN_S, called.address)
+            self._call_later(link, called.address)
             return
         route = self._routes.get(link)
         if route is None:
             return
-        self._forget(route)
+        self._forget(route, cut=shun)
         if shun:
             self._shunned[route] = None
             if len(self._shunned) > SHUNNED_MAX:
                 self._shunned.popitem(last=False)
 
+    def _call_later(self, peer: str, address: str) -> None:
+        wait_s = min(CALL_AGAIN_S * 2 ** min(self._failures.get(peer, 0), 10), CALL_AGAIN_MAX_S)
+        self._again[peer] = (time.monotonic() + wait_s, address)
+
+    def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
+        """From now on these keys are let in, and these peers called under these; others are cut off.
+
+        Raises:
+            LinkError: this transport has no key of its own.
+        """
+        if self._keyring is None:
+            raise LinkError("a transport without keys can trust nobody", code="link.keys")
+        for peer in self._keyring.trust(keys, server_keys):
+            if peer in self._called and self._called[peer].key not in server_keys.get(peer, ()):
+                if self._called[peer].up:
+                    self._pending.append(LinkDown(peer))
+                self.cut(peer)
+
+    def door(self) -> dict[str, int]:
+        """Connections that were accepted and let in, and strangers refused, by reason; empty without keys."""
+        return {} if self._keyring is None else self._keyring.counts()
+
     def calls(self, link: str) -> bool:
         """Whether we call this peer (else it may have called us)."""
         return link in self._called or link in self._again
 
-    def _forget(self, route: bytes) -> None:
+    def _forget(self, route: bytes, *, cut: bool = False) -> None:
         link = self._callers.pop(route)
+        if self._keyring is not None:
+            self._keyring.ends(link, cut=cut)
         del self._routes[link]
         self._waiting.pop(link, None)
 
@@ -216,6 +223,8 @@ class Transport:
         for called in self._called.values():
             self._discard(called.dealer, called.monitor)
         self._called.clear()
+        if self._keyring is not None:
+            self._keyring.close()
         if self._router is not None:
             self._router.close(linger=0)
             self._router = None
@@ -287,15 +296,18 @@ class Transport:
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake_out.send(b"\0")
 
-    def wait(self, timeout_ms: int) -> list[LinkUp | LinkDown | Arrival]:
+    def wait(self, timeout_ms: int) -> list[Event]:
         """What happened, in order per link; empty after ``timeout_ms`` or ``wake``."""
         if self._flush():
             timeout_ms = min(timeout_ms, RETRY_MS)
         if self._pending:
             timeout_ms = 0
         timeout_ms = min(timeout_ms, self._call_again())
+        if self._keyring is not None:
+            timeout_ms = min(timeout_ms, 1 + int(self._keyring.part() * 1000))
+            self._pending += self._keyring.told()
         ready = dict(self._poller.poll(timeout_ms))
-        out: list[LinkUp | LinkDown | Arrival] = list(self._pending)
+        out = list(self._pending)
         self._pending.clear()
         if ready.pop(self._wake_in.fileno(), 0):
             with contextlib.suppress(BlockingIOError):
@@ -321,21 +333,27 @@ class Transport:
         nearest = min((at for at, _ in self._again.values()), default=now + 3600)
         return max(1, round((nearest - now) * 1000))
 
-    def _monitor(self, peer: str, called: _Called, out: list[LinkUp | LinkDown | Arrival]) -> None:
+    def _monitor(self, peer: str, called: _Called, out: list[Event]) -> None:
         while called.monitor.poll(0):
-            event = parse_monitor_message(called.monitor.recv_multipart())["event"]
+            found = parse_monitor_message(called.monitor.recv_multipart())
+            event = found["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 called.up = True
+                self._failures.pop(peer, None)
                 out.append(LinkUp(peer))
+            elif event & FAILURES:
+                self._failures[peer] = self._failures.get(peer, 0) + 1
+                code, why, hint = refusal_of(event, found["value"], keyed=bool(called.key))
+                if self._keyring is not None and code == "link.server_key":
+                    self._keyring.failed(peer)
+                out.append(LinkRefused(peer, code, why, hint))
             elif event == zmq.EVENT_DISCONNECTED:
                 self.cut(peer)
                 if called.up:
                     out.append(LinkDown(peer))
                 return
 
-    def _read(
-        self, source: zmq.Socket[bytes], out: list[LinkUp | LinkDown | Arrival], peer: str | None
-    ) -> None:
+    def _read(self, source: zmq.Socket[bytes], out: list[Event], peer: str | None) -> None:
         for _ in range(ROUND_MAX):
             try:
                 parts = source.recv_multipart(zmq.DONTWAIT, copy=False)
@@ -343,22 +361,27 @@ class Transport:
                 return
             if peer is None:
                 route, parts = parts[0].bytes, parts[1:]
-                link = self._caller(route)
+                key = "" if self._keyring is None else self._keyring.key_of(parts[-1])
+                link = self._caller(route, key, parts[-1])
             else:
-                link = peer
+                link, key = peer, self._called[peer].key
                 if not self._called[peer].up:
                     # The peer's first words may overtake the event that says the link is up.
                     self._called[peer].up = True
             if not link or not 1 <= len(parts) <= PARTS_MAX:
                 self.refused += 1
                 continue
-            out.append(Arrival(link, tuple(memoryview(part.buffer).toreadonly() for part in parts)))
+            out.append(Arrival(link, tuple(memoryview(part.buffer).toreadonly() for part in parts), key))
 
-    def _caller(self, route: bytes) -> str:
-        """The key of the link with this route; empty for one that was cut."""
+    def _caller(self, route: bytes, key: str, frame: zmq.Frame) -> str:
+        """The name of the link with this route and key; empty for one that was cut."""
         if route in self._shunned:
             return ""
         link = self._callers.get(route)
+        if link is not None and self._keyring is not None and self._keyring.key_at(link) != key:
+            self._forget(route)  # It is gone, and somebody else took its routing id.
+            self._pending.append(LinkDown(link))
+            link = None
         if link is None:
             if len(self._callers) >= CALLERS_MAX:
                 return ""
@@ -366,21 +389,11 @@ class Transport:
             link = f"in-{self._calls}"
             self._callers[route] = link
             self._routes[link] = route
+            if self._keyring is not None:
+                self._keyring.begins(link, key, frame)
         return link
 
 
 def _small(frames: Sequence[Any]) -> bool:
     """Copying is cheaper than telling ZeroMQ when a buffer is free again, below some 64 KiB."""
     return sum(memoryview(frame).nbytes for frame in frames) < 65536
-
-
-def _bind_reason(number: int | None) -> str:
-    return os.strerror(number) if number and number < 1 << 16 else zmq.strerror(number or 0)
-
-
-_BIND_HINTS = {
-    errno.EADDRINUSE: "another process listens there: stop it, or choose another port (`:*`: a free one)",
-    errno.EACCES: "the port or folder needs rights you don't have: choose a port from 1024 up",
-    errno.ENOENT: "the folder of the ipc path doesn't exist: make it",
-    errno.EADDRNOTAVAIL: "this machine has no such address: use 127.0.0.1",
-}

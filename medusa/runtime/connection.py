@@ -1,0 +1,64 @@
+"""One connection of a ZeroMQ socket, as the operating system knows it.
+
+ZeroMQ has no call that ends one connection of a socket. It does say by which descriptor a message or
+an event came, and a connection that is shut down there it takes for one that broke. A descriptor may
+be closed and given to something else meanwhile; the inode of a socket is its own as long as it lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import zmq
+
+__all__ = ["Connection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection that is or was open.
+
+    Attributes:
+        address: of the peer, without port; empty for ipc.
+    """
+
+    number: int
+    inode: int
+    address: str
+
+    @classmethod
+    def of(cls, number: int) -> Connection | None:
+        """The one behind a descriptor; None where none is there any more."""
+        with contextlib.suppress(OSError), _held(number) as held:
+            peer = held.getpeername()
+            address = str(peer[0]) if isinstance(peer, tuple) else ""
+            return cls(number, os.fstat(held.fileno()).st_ino, address)
+        return None
+
+    @classmethod
+    def that_brought(cls, frame: zmq.Frame) -> Connection | None:
+        """The one by which a frame came; None where it is closed already."""
+        try:
+            number = frame.get(zmq.SRCFD)
+        except zmq.ZMQError:
+            return None
+        return cls.of(int(number))
+
+    def cut(self) -> bool:
+        """End it at once, both ways; False: it has ended already."""
+        with contextlib.suppress(OSError), _held(self.number) as held:
+            if os.fstat(held.fileno()).st_ino == self.inode:
+                held.shutdown(socket.SHUT_RDWR)
+                return True
+        return False
+
+
+@contextlib.contextmanager
+def _held(number: int) -> Iterator[socket.socket]:
+    """The socket under this number, held so that the number stays its own; OSError: it is none."""
+    with socket.socket(fileno=os.dup(number)) as held:
+        yield held

@@ -1,0 +1,165 @@
+"""The keys of a transport's sockets: whom we let in, whom we call with which, whose connection is whose.
+
+Who is at the other end is the key that CURVE authenticated, asked anew for each message. A routing id
+says nothing: who has a valid key may claim any. A key that counts no more is refused at the door from
+then on, and its open connections are cut: libzmq asks only when one begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import zmq
+
+from medusa.runtime.connection import Connection
+from medusa.runtime.keys import CurveKey
+from medusa.runtime.zap import Door, Refused
+
+__all__ = ["FAILURES", "Keyring", "refusal_of"]
+
+PARTING_S = 0.1
+"""Between the end of a link and that of its connection: what we still had to say goes out."""
+
+MECHANISM_DIFFERS = 0x11000002
+"""ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH, which pyzmq has no name for."""
+
+FAILURES = (
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+"""Events of a caller: somebody answers, and no link comes of it. libzmq would try again for ever."""
+
+
+class Keyring:
+    """Keys of one transport; its thread uses it.
+
+    Args:
+        own: of this node or client.
+        server_keys: peer -> keys under which we call it, the likeliest first.
+    """
+
+    def __init__(self, own: CurveKey, server_keys: Mapping[str, Sequence[str]]) -> None:
+        self.own = own
+        self._server_keys = {peer: tuple(keys) for peer, keys in server_keys.items()}
+        self._tried: dict[str, int] = {}
+        self._allowed: frozenset[str] = frozenset()
+        self._door: Door | None = None
+        self._links: dict[str, tuple[str, Connection | None]] = {}
+        """Link of a caller -> its key, and the connection that brought its first message."""
+        self._parting: list[tuple[float, Connection]] = []
+
+    # --- sockets ----------------------------------------------------------------------------------
+
+    def listen(self, context: zmq.Context[Any], router: zmq.Socket[bytes]) -> None:
+        """Lock a socket that isn't bound yet: nobody gets in until ``trust``."""
+        self.own.lock(router, server_key=None)
+        self._door = Door(context, router)
+
+    def call(self, peer: str, dealer: zmq.Socket[bytes]) -> str:
+        """Lock a socket that isn't connected yet; the key that it calls, empty where there is none."""
+        keys = self._server_keys.get(peer, ())
+        if not keys:
+            return ""
+        key = keys[self._tried.get(peer, 0) % len(keys)]
+        self.own.lock(dealer, server_key=key)
+        return key
+
+    def failed(self, peer: str) -> None:
+        """The peer doesn't have the key that was called: the next call is for another of its keys."""
+        self._tried[peer] = self._tried.get(peer, 0) + 1
+
+    def close(self) -> None:
+        """Before the sockets are closed."""
+        if self._door is not None:
+            self._door.close()
+
+    # --- who it is --------------------------------------------------------------------------------
+
+    def key_of(self, frame: zmq.Frame) -> str:
+        """Whose key was authenticated for the message that this frame is of."""
+        return str(frame.get("User-Id"))
+
+    def begins(self, link: str, key: str, frame: zmq.Frame) -> None:
+        """A link of a caller begins with a message."""
+        self._links[link] = (key, Connection.that_brought(frame))
+
+    def key_at(self, link: str) -> str:
+        """The key that began this link."""
+        return self._links[link][0]
+
+    def ends(self, link: str, *, cut: bool) -> None:
+        """A link of a caller is over.
+
+        Args:
+            cut: so is its connection, once what we had to say had time to go out.
+        """
+        _, connection = self._links.pop(link, ("", None))
+        if cut and connection is not None:
+            self._parting.append((time.monotonic() + PARTING_S, connection))
+
+    # --- who counts -------------------------------------------------------------------------------
+
+    def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> list[str]:
+        """These keys are let in, no others; open connections of others end within ``PARTING_S``.
+
+        Returns:
+            peers whose keys under which they are called have changed.
+        """
+        self._allowed = frozenset(keys)
+        if self._door is not None:
+            self._door.trust(self._allowed)
+        at = time.monotonic() + PARTING_S
+        for key, connection in self._links.values():
+            if key not in self._allowed and connection is not None:
+                self._parting.append((at, connection))
+        before, self._server_keys = self._server_keys, {p: tuple(k) for p, k in server_keys.items()}
+        return [peer for peer in {**before, **self._server_keys} if before.get(peer) != self.keys_of(peer)]
+
+    def keys_of(self, peer: str) -> tuple[str, ...] | None:
+        """Those under which a peer is called."""
+        return self._server_keys.get(peer)
+
+    def part(self) -> float:
+        """End the connections that are due; seconds until the next one."""
+        now = time.monotonic()
+        for _, connection in (due := [each for each in self._parting if each[0] <= now]):
+            connection.cut()
+        if due:
+            self._parting = [each for each in self._parting if each[0] > now]
+        return min((at - now for at, _ in self._parting), default=3600.0)
+
+    def told(self) -> list[Refused]:
+        """Strangers at the door, to be told of."""
+        return [] if self._door is None else self._door.told()
+
+    def counts(self) -> dict[str, int]:
+        """Connections that were accepted and let in, and refusals by reason."""
+        return {} if self._door is None else self._door.counts()
+
+
+def refusal_of(event: int, value: int, *, keyed: bool) -> tuple[str, str, str]:
+    """(code, what it means, hint) of one of ``FAILURES``.
+
+    Args:
+        keyed: we called with a key.
+    """
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        return (
+            "link.not_admitted",
+            "it doesn't admit this key",
+            "its configuration must name our public key; or the key was revoked",
+        )
+    if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == MECHANISM_DIFFERS:
+        if keyed:
+            return "link.keys", "it has no keys, and was called with one", "call it without key"
+        return "link.keys", "it speaks only with those who have a key", "give key= and server_key="
+    if keyed:
+        return (
+            "link.server_key",
+            "it closes the connection during the handshake",
+            "its key is another one than the server key given, or it has too many connections from here",
+        )
+    return "link.handshake", "it closes the connection during the handshake", "is it a node?"

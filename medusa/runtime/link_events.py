@@ -1,0 +1,49 @@
+"""What a transport tells of: links, messages, strangers at the door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from medusa.runtime.zap import Refused
+
+__all__ = ["Arrival", "Event", "LinkDown", "LinkRefused", "LinkUp", "Refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """We reached the peer; a link begins. (Links of callers begin with their first message.)"""
+
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """The connection broke; what was under way is lost."""
+
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRefused:
+    """Somebody answers at the peer's address and there is no link: wrong or missing keys. We try on."""
+
+    link: str
+    code: str
+    why: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One message: its frames as read-only buffers, at most ``PARTS_MAX``.
+
+    Attributes:
+        key: public CURVE key of who sent it, authenticated; empty without keys.
+    """
+
+    link: str
+    frames: tuple[memoryview, ...]
+    key: str = ""
+
+
+Event = LinkUp | LinkDown | LinkRefused | Arrival | Refused

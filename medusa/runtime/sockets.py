@@ -1,0 +1,84 @@
+"""ZeroMQ sockets with our options (each with its reason in docs/nodes.md), and binding one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import zmq
+
+from medusa.errors import LinkError
+from medusa.wire import limits
+
+__all__ = ["bind", "open_socket"]
+
+FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
+"""Larger ones end the connection before they are read."""
+
+HIGH_WATER = 64
+"""Messages per direction of a connection. Too small: a thread switch per message."""
+
+
+def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
+    """A socket with our options, neither bound nor connected."""
+    made = context.socket(kind)
+    made.setsockopt(zmq.LINGER, 0)
+    made.setsockopt(zmq.HEARTBEAT_IVL, 100)
+    made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 300)
+    made.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+    made.setsockopt(zmq.RECONNECT_IVL, 100)
+    made.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+    made.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
+    made.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+    made.setsockopt(zmq.SNDHWM, HIGH_WATER)
+    made.setsockopt(zmq.RCVHWM, HIGH_WATER)
+    made.setsockopt(zmq.SNDBUF, 256 << 10)
+    made.setsockopt(zmq.RCVBUF, 256 << 10)
+    return made
+
+
+def bind(router: zmq.Socket[bytes], address: str) -> str:
+    """Bind; where it is bound, so ``*`` shows which port it took.
+
+    Raises:
+        LinkError: the address is taken or not to be had.
+    """
+    try:
+        with _private_path(address):
+            router.bind(address)
+    except zmq.ZMQError as error:
+        raise LinkError(
+            f"can't listen on {address}: {_bind_reason(error.errno)}",
+            hint=_BIND_HINTS.get(error.errno or 0, "check `listen` in the configuration"),
+            code="link.listen",
+        ) from None
+    return router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+
+@contextlib.contextmanager
+def _private_path(address: str) -> Iterator[None]:
+    """Inside, a socket is bound to this address; where that is ipc, only its owner can use it."""
+    if not address.startswith("ipc://"):
+        yield
+        return
+    before = os.umask(0o077)  # So there is no moment in which others can connect.
+    try:
+        yield
+    finally:
+        os.umask(before)
+    Path(address.removeprefix("ipc://")).chmod(0o600)
+
+
+def _bind_reason(number: int | None) -> str:
+    return os.strerror(number) if number and number < 1 << 16 else zmq.strerror(number or 0)
+
+
+_BIND_HINTS = {
+    errno.EADDRINUSE: "another process listens there: stop it, or choose another port (`:*`: a free one)",
+    errno.EACCES: "the port or folder needs rights you don't have: choose a port from 1024 up",
+    errno.ENOENT: "the folder of the ipc path doesn't exist: make it",
+    errno.EADDRNOTAVAIL: "this machine has no such address: use 127.0.0.1",
+}

@@ -1,0 +1,233 @@
+"""The door of a node: a thread that says who may connect (ZAP, RFC 27), and how many from where.
+
+libzmq asks it during each CURVE handshake, before a byte of the caller reaches the node. It answers
+from a set of keys that the loop replaces and never changes, so no lock is shared and a busy loop keeps
+nobody waiting. The same thread hears of every connection as it is accepted and shuts those of an
+address that has too many, before they cost a handshake.
+
+The socket asks for the domain ``DOMAIN`` and insists on an answer: without this thread nobody gets in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import parse_monitor_message
+
+from medusa.runtime.connection import Connection
+
+__all__ = ["DOMAIN", "Door", "Refused"]
+
+DOMAIN = b"medusa"
+"""libzmq refuses everybody where the domain of the socket is not the one that is answered for."""
+
+ENDPOINT = "inproc://zeromq.zap.01"
+MONITOR = "inproc://medusa.door"
+
+CONNECTIONS_MAX = 256
+"""Open at once from one address. Too small: clients behind one router are refused. Too large: one
+stranger holds so many descriptors, each for up to 2 s (the limit of a handshake)."""
+
+CALLS_PER_S = 50.0
+CALLS_AT_ONCE = 512
+"""New connections from one address: so many at once, then so many each second. A handshake takes this
+thread and libzmq's some milliseconds."""
+
+ADDRESSES_MAX = 4096
+"""Addresses whose calls are counted; beyond it the one that has been silent longest is forgotten."""
+
+TELL_EVERY_S = 1.0
+"""Of each reason one line in so many seconds, with how many there were."""
+
+_EVENTS = (
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Strangers at the door, of whom nothing came in.
+
+    Attributes:
+        count: since the last time this reason was told.
+        address, key: of the last of them, as far as they are known.
+    """
+
+    why: str
+    count: int
+    address: str
+    key: str
+
+
+class Door:
+    """Who may connect to one listening socket of a context. Nobody, until ``trust``.
+
+    Args:
+        router: not bound yet.
+
+    Attributes:
+        refused: how many, by reason, since the beginning.
+    """
+
+    def __init__(self, context: zmq.Context[Any], router: zmq.Socket[bytes]) -> None:
+        self.refused: Counter[str] = Counter()
+        self._allowed: frozenset[str] = frozenset()
+        self._router = router
+        self._open: dict[int, str] = {}
+        """Descriptor -> address of the peer."""
+        self._per_address: Counter[str] = Counter()
+        self._calls: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Address -> (calls it has left, at this time)."""
+        self._accepted = self._let_in = 0
+        self._told_lock = threading.Lock()
+        self._untold: dict[str, Refused] = {}
+        self._told_at: dict[str, float] = {}
+        self._answers = context.socket(zmq.REP)
+        self._answers.bind(ENDPOINT)
+        # Before the socket is bound: what is missed now is never heard of again.
+        router.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+        router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        router.monitor(MONITOR, _EVENTS)
+        self._events = context.socket(zmq.PAIR)
+        self._events.setsockopt(zmq.RCVHWM, 0)  # A full queue would hold up libzmq's own thread.
+        self._events.connect(MONITOR)
+        self._stop_in, self._stop_out = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, name="medusa-door", daemon=True)
+        self._thread.start()
+
+    def trust(self, keys: Iterable[str]) -> None:
+        """From now on these keys are let in, and no others. Any thread may call."""
+        self._allowed = frozenset(keys)
+
+    def told(self) -> list[Refused]:
+        """What is to be told of refusals, at most one each second for each reason. Any thread may call."""
+        now = time.monotonic()
+        with self._told_lock:
+            due = [why for why in self._untold if now - self._told_at.get(why, -TELL_EVERY_S) >= TELL_EVERY_S]
+            self._told_at.update(dict.fromkeys(due, now))
+            return [self._untold.pop(why) for why in due]
+
+    def counts(self) -> dict[str, int]:
+        """Connections that were ``accepted``, and ``let in``; and those that were refused, by reason.
+
+        What was accepted and neither let in nor refused said nothing that libzmq tells of (it spoke
+        another protocol), or is still in its handshake, for at most 2 s.
+        """
+        return {"accepted": self._accepted, "let in": self._let_in, **self.refused}
+
+    def close(self) -> None:
+        """End the thread; nobody is let in any more. The socket is closed afterwards."""
+        if not self._router.closed:
+            self._router.disable_monitor()  # While its events still have a reader.
+        with contextlib.suppress(OSError):
+            self._stop_out.send(b"\0")
+        self._thread.join()
+        self._stop_out.close()
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        for each in (self._answers, self._events, self._stop_in.fileno()):
+            poller.register(each, zmq.POLLIN)
+        try:
+            while True:
+                ready = dict(poller.poll())
+                if self._stop_in.fileno() in ready:
+                    return
+                if self._events in ready:
+                    self._event(self._events.recv_multipart())
+                if self._answers in ready:
+                    self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
+        except zmq.ContextTerminated:
+            return
+        finally:
+            self._answers.close(linger=0)
+            self._events.close(linger=0)
+            self._stop_in.close()
+
+    def _answer(self, asked: list[bytes]) -> list[bytes]:
+        """What libzmq hears about one caller: 200 and its key, or 400."""
+        version, number = (*asked, b"", b"")[:2]
+        why, address, key = "malformed request", "", ""
+        if len(asked) == 7 and version == b"1.0":
+            _, _, domain, at, _, mechanism, credentials = asked
+            address = at.decode("ascii", "replace")[:64]
+            if domain != DOMAIN:
+                why = "another domain"
+            elif mechanism != b"CURVE" or len(credentials) != 32:
+                why = "no key"
+            else:
+                key = z85.encode(credentials).decode()
+                if key in self._allowed:
+                    return [b"1.0", number, b"200", b"OK", key.encode(), b""]
+                why = "unknown key"
+        self._refuse(why, address, key)
+        return [b"1.0", number, b"400", b"not admitted", b"", b""]
+
+    def _event(self, frames: list[bytes]) -> None:
+        found = parse_monitor_message(frames)
+        event, value = found["event"], int(found["value"])
+        if event == zmq.EVENT_ACCEPTED:
+            self._came(value)
+        elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
+            self._went(value)
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._let_in += 1
+        elif event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # Else it was refused, and counted, above.
+            self._refuse("no handshake", "", "")
+
+    def _came(self, number: int) -> None:
+        self._accepted += 1
+        self._went(number)  # Should its end have escaped us.
+        connection = Connection.of(number)
+        if connection is None or not connection.address:
+            return  # It is gone already, or comes over ipc: then it is of this machine and user.
+        address = connection.address
+        if self._per_address[address] >= CONNECTIONS_MAX:
+            connection.cut()
+            self._refuse("too many connections", address, "")
+        elif not self._may_call(address):
+            connection.cut()
+            self._refuse("too many calls", address, "")
+        self._open[number] = address
+        self._per_address[address] += 1
+
+    def _went(self, number: int) -> None:
+        address = self._open.pop(number, None)
+        if address is not None:
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
+
+    def _may_call(self, address: str) -> bool:
+        """A bucket of calls for each address, that fills with time."""
+        now = time.monotonic()
+        left, at = self._calls.pop(address, (float(CALLS_AT_ONCE), now))
+        left = min(left + (now - at) * CALLS_PER_S, CALLS_AT_ONCE)
+        may = left >= 1
+        self._calls[address] = (left - may, now)
+        if len(self._calls) > ADDRESSES_MAX:
+            self._calls.popitem(last=False)
+        return may
+
+    def _refuse(self, why: str, address: str, key: str) -> None:
+        with self._told_lock:
+            self.refused[why] += 1
+            before = self._untold.get(why)
+            self._untold[why] = Refused(why, before.count + 1 if before else 1, address, key)
