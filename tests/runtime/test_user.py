@@ -369,7 +369,7 @@ def test_async_functions_run_where_a_loop_runs_already() -> None:
         for queue in (None, "1 MiB"):
             with md.start(q, queue=queue) as run:
                 await run.push_async("a", {"v": [3]})
-                run.flush()
+                run.finish()
                 found.append(run.take("out")["v"].to_pylist())
         return found
 
