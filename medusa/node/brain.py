@@ -122,6 +122,7 @@ class Brain:
             link=self._link,
             checkpoint_every_us=self.settings.limits.checkpoint_every_us,
             next_token=self._next_token,
+            clean=self.guard is not None,  # With keys, who reads may be another owner.
             saved=saved,
         )
         for peer in self.sessions:

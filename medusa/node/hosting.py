@@ -84,6 +84,7 @@ class Hosted:
         link: LinkSettings,
         checkpoint_every_us: int,
         next_token: Callable[[], int],
+        clean: bool = False,
         saved: Saved | None = None,
     ) -> None:
         checked = check_fragment(spec)
@@ -124,6 +125,7 @@ class Hosted:
                 readers=spec.readers.get(box.id, ()),
                 outbox=outbox,
                 settings=link,
+                clean=clean,
                 record=outputs.get(box.id),
                 logs=saved.logs if saved else None,
             )

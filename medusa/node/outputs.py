@@ -45,12 +45,13 @@ class Output:
         readers: Iterable[str],
         outbox: Outbox,
         settings: LinkSettings,
+        clean: bool = False,
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
     ) -> None:
         self.sink = sink
         self.stream = stream
-        self._codec = TrainCodec(shape.schema, timed=shape.timed)
+        self._codec = TrainCodec(shape.schema, timed=shape.timed, clean=clean)
         start = (
             {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
         )

@@ -25,6 +25,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
+from medusa.wire.clean import clean
 from medusa.wire.messages import Attached, Data, Deploy, Install, Message, Offer, Reply
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "split"]
@@ -153,14 +154,17 @@ class TrainCodec:
     Args:
         schema: of the stream, at most ``limits.COLUMNS_MAX`` columns.
         timed: rows have a hidden time.
+        clean: what is sent holds nothing of our memory beside the values (null slots, padding): for
+            another owner.
     """
 
-    def __init__(self, schema: Schema, *, timed: bool) -> None:
+    def __init__(self, schema: Schema, *, timed: bool, clean: bool = False) -> None:
         if not 1 <= len(schema) <= limits.COLUMNS_MAX:
             raise LocalProtocolError(
                 f"a stream of {len(schema):,} columns", hint=f"1 to {limits.COLUMNS_MAX:,}", code="E_LIMIT"
             )
         self.timed = timed
+        self._clean = clean
         self.schema = pa.schema([(field.name, to_arrow(field.type)) for field in schema])
         hidden = [pa.field("", _TIME, nullable=False)] if timed else []
         self._wire = {
@@ -188,6 +192,8 @@ class TrainCodec:
             columns.append(piece.times)
         if piece.late is not None:
             columns.append(piece.late)
+        if self._clean:
+            columns = [clean(column) for column in columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._wire[piece.late is not None])
         if pa.ipc.get_record_batch_size(batch) <= limits.PAYLOAD_BYTES_MAX:
             yield batch.serialize(), len(piece), piece.late is not None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.elements import START_US
+from medusa.elements import START_US, Train
 from medusa.errors import RemoteProtocolError
 from medusa.node.brain import Brain
 from medusa.node.placement import cut
@@ -47,6 +49,7 @@ from tests.node.keyed import (
     curve,
     revocation,
 )
+from tests.wire.test_clean import SECRETS, dirty
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "v": "int64"}
 
@@ -488,3 +491,17 @@ def test_without_keys_nobody_declares_anything():
         brain.receive(0, "m", Declare(request=1, statement=certificate()))
     assert caught.value.code == "E_ROLE"
     assert STATEMENT["federation"] == "fed"
+
+
+def test_what_a_node_with_keys_sends_tells_nothing_of_its_memory():
+    """D 31: who reads may be another owner."""
+    payloads = []
+    for secret in SECRETS:
+        output = running().brain.fragments["q/flows"].outputs["out"]
+        valid = np.array([True, False, True, False, True])
+        arrays = [dirty("timestamp[us, UTC]", 0, np.ones(5, bool), secret), dirty("int64", 0, valid, secret)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=output._codec.schema)
+        output.take(0, Train(batch=batch, times=arrays[0]), hold=False)
+        [entry] = output.sender.log.entries()
+        payloads.append(bytes(entry.payload))
+    assert payloads[0] == payloads[1]
