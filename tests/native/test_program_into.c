@@ -238,6 +238,57 @@ static int test_chunks_that_differ(void) {
     return 0;
 }
 
+/* All rows but the last are in one pane; that is at its end, or one before. */
+static int test_an_extent_up_to_the_end_of_a_pane(void) {
+    static rows r;
+    static const int32_t calls[] = {PLAIN, WORDS_ONLY, ORDERED, ALL};
+    int64_t kept[2];
+    for (int times = 0; times < 16; times++) {
+        pair q = {0};
+        CHECK(pair_make(&q, times % 2, calls[times / 4], 30));
+        make(&r, times % 4 < 2 ? ROWS : 100, 30, 0, false);
+        int64_t last = r.array.length - 1;
+        r.x[last] = 1;
+        for (int64_t end = 59; end <= 60; end++) {
+            r.time[last] = r.extent[1] = end;
+            CHECK(md_program_into(q.p, &r.schema, &r.array, q.into, r.extent, kept, NULL) == MD_OK);
+            CHECK(one_by_one(q.p, &r, q.after, kept) == MD_OK);
+            CHECK(same_windows(q.into, q.after));
+        }
+        pair_free(&q);
+    }
+    return 0;
+}
+
+/* One time is null, with a value of the pane of all others below: it is refused, unless a filter drops the row. */
+static int test_a_null_time_is_refused(void) {
+    static rows r;
+    static const int32_t calls[] = {PLAIN, WORDS_ONLY, ORDERED, ALL};
+    static const int64_t places[] = {0, 5, 1024, ROWS - 1};
+    int64_t kept[2];
+    for (int times = 0; times < 64; times++) {
+        pair q = {0};
+        int64_t at = places[times / 16];
+        CHECK(pair_make(&q, times % 2, calls[times / 4 % 4], 30));
+        make(&r, ROWS, 30, 0, false);
+        memset(r.validity[0], 0xff, sizeof r.validity[0]);
+        md_bit_clear(r.validity[0], at);
+        r.buffers[0][0] = r.validity[0];
+        r.columns[0].null_count = times % 8 < 4 ? -1 : 1; /* not counted, or counted */
+        const int64_t *extent = times / 2 % 2 == 0 ? r.extent : NULL;
+        r.x[at] = 1;
+        CHECK(md_program_into(q.p, &r.schema, &r.array, q.into, extent, kept, NULL) == MD_BADARG);
+        CHECK(one_by_one(q.p, &r, q.after, kept) == MD_BADARG);
+        CHECK(same_windows(q.into, q.after) && md_window_taken(q.into) == 0);
+        r.x[at] = -3;
+        CHECK(md_program_into(q.p, &r.schema, &r.array, q.into, extent, kept, NULL) == MD_OK);
+        CHECK(one_by_one(q.p, &r, q.after, kept) == MD_OK);
+        CHECK(same_windows(q.into, q.after) && md_window_taken(q.into) > 0);
+        pair_free(&q);
+    }
+    return 0;
+}
+
 /* Rows that a filter drops may have any time. */
 static int test_times_of_dropped_rows_are_not_asked(void) {
     static rows r;
@@ -321,6 +372,7 @@ static int test_a_window_of_other_columns_is_refused(void) {
 }
 
 TEST_MAIN(TEST(test_into_a_window_equals_one_by_one), TEST(test_a_failure_leaves_the_window_as_it_was),
-          TEST(test_chunks_that_differ), TEST(test_times_of_dropped_rows_are_not_asked),
+          TEST(test_chunks_that_differ), TEST(test_an_extent_up_to_the_end_of_a_pane),
+          TEST(test_a_null_time_is_refused), TEST(test_times_of_dropped_rows_are_not_asked),
           TEST(test_every_allocation_can_fail),
           TEST(test_a_window_of_other_columns_is_refused))
