@@ -23,10 +23,10 @@ def test_late_rows_pass_a_window_that_goes(looked_at: bool) -> None:
     passed: list[Any] = []
     valve.stand_before([(passed, 0)])
     valve.set(1.0)
-    times = pa.array([20, 3, 21, 4], pa.timestamp("us", "UTC"))
+    times = pa.array([26, 21, 27, 4], pa.timestamp("us", "UTC"))
     late = pa.array([False, True, False, True])
     batch = pa.record_batch({"v": pa.array([1, 2, 3, 4])})
-    valve.append((0, Train(batch=batch, times=times, late=late, extent=(3, 21) if looked_at else None)))
+    valve.append((0, Train(batch=batch, times=times, late=late, extent=(4, 27) if looked_at else None)))
     [(_, train)] = passed
     assert train.batch["v"].to_pylist() == [2, 4]
     assert (valve.seen, valve.shed) == (4, 2)
