@@ -24,6 +24,7 @@ from medusa.engine.boxes.session import SessionBox
 from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.boxes.span import SpanBox
+from medusa.engine.boxes.spill_made import make_spilling
 from medusa.engine.boxes.sunion import SUnionBox
 from medusa.engine.boxes.table import make_table_box
 from medusa.engine.boxes.top import TopBox
@@ -100,26 +101,23 @@ def compile_graph(
     """
     timed = readers_of_time(checked, sink_times=sink_times)
     running = running or {}
-    boxes = [
-        running[box.id]
-        if box.id in running
-        else MAKERS[type(box)](
-            box,
-            Site(
-                inputs=[checked.shapes[arc] for arc in box.inputs],
-                output=checked.shapes[Input(box.id)],
-                letters=letters,
-                timed=timed[box.id],
-                functions=functions or {},
-                tasks=tasks,
-                workers=workers,
-                histories=histories,
-                storage=storage,
-                origins=[checked.boxes[arc.box] for arc in box.inputs],
-            ),
+
+    def made(box: Box) -> Operator:
+        site = Site(
+            inputs=[checked.shapes[arc] for arc in box.inputs],
+            output=checked.shapes[Input(box.id)],
+            letters=letters,
+            timed=timed[box.id],
+            functions=functions or {},
+            tasks=tasks,
+            workers=workers,
+            histories=histories,
+            storage=storage,
+            origins=[checked.boxes[arc.box] for arc in box.inputs],
         )
-        for box in checked.graph.boxes
-    ]
+        return make_spilling(box, site, lambda: MAKERS[type(box)](box, site))
+
+    boxes = [running[box.id] if box.id in running else made(box) for box in checked.graph.boxes]
     link_chains(checked, {box.id: box for box in boxes}, timed)
     return boxes
 

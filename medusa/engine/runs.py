@@ -16,7 +16,7 @@ __all__ = ["Run", "cut_batch", "merge_runs"]
 
 Numbers = npt.NDArray[np.int64]
 Run = tuple[int, Iterable[pa.RecordBatch]]
-"""How many batches, and they; rows in order of two columns."""
+"""How many batches, and they; rows in order of some columns."""
 
 
 @dataclass(slots=True)
@@ -26,19 +26,27 @@ class _Head:
     rest: Iterator[pa.RecordBatch]
     more: int
     batch: pa.RecordBatch
-    first: Numbers
-    second: Numbers
+    keys: list[Numbers]
 
-    def rows_up_to(self, bound: tuple[int, int]) -> int:
-        low = int(self.first.searchsorted(bound[0], side="left"))
-        high = int(self.first.searchsorted(bound[0], side="right"))
-        return low + int(self.second[low:high].searchsorted(bound[1], side="right"))
+    def __len__(self) -> int:
+        return len(self.keys[0])
+
+    def last(self) -> tuple[int, ...]:
+        return tuple(int(key[-1]) for key in self.keys)
+
+    def rows_up_to(self, bound: tuple[int, ...]) -> int:
+        low, high = 0, len(self)
+        for key, value in zip(self.keys, bound, strict=True):
+            same = key[low:high]
+            before, through = same.searchsorted(value, side="left"), same.searchsorted(value, side="right")
+            low, high = low + int(before), low + int(through)
+        return high
 
 
-def merge_runs(runs: Sequence[Run], keys: tuple[int, int], width: int) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in order of two columns, cut as they come.
+def merge_runs(runs: Sequence[Run], keys: Sequence[int], width: int) -> Iterator[pa.RecordBatch]:
+    """The rows of all runs in order of some columns, cut as they come.
 
-    In memory are one batch of each run and what leaves of them. No two rows have the same keys.
+    In memory are one batch of each run and what leaves of them. No two runs have rows of the same keys.
 
     Args:
         runs: at most 64.
@@ -51,43 +59,44 @@ def merge_runs(runs: Sequence[Run], keys: tuple[int, int], width: int) -> Iterat
         if head is not None:
             heads.append(head)
     while heads:
-        ends = [(int(head.first[-1]), int(head.second[-1])) for head in heads if head.more]
+        ends = [head.last() for head in heads if head.more]
         bound = min(ends, default=None)
         pieces, kept = [], []
         for head in heads:
-            rows = len(head.first) if bound is None else head.rows_up_to(bound)
+            rows = len(head) if bound is None else head.rows_up_to(bound)
             if rows:
                 pieces.append(head.batch.slice(0, rows))
-            if rows == len(head.first):
+            if rows == len(head):
                 following = _next(head.rest, head.more, keys)
                 if following is not None:
                     kept.append(following)
                 continue
             head.batch = head.batch.slice(rows)
-            head.first, head.second = head.first[rows:], head.second[rows:]
+            head.keys = [key[rows:] for key in head.keys]
             kept.append(head)
         heads = kept
         yield _in_order(pieces, keys, width)
 
 
-def _in_order(pieces: list[pa.RecordBatch], keys: tuple[int, int], width: int) -> pa.RecordBatch:
+def _in_order(pieces: list[pa.RecordBatch], keys: Sequence[int], width: int) -> pa.RecordBatch:
     """The rows of sorted pieces. The cost of a stable sort hardly grows with their number."""
     whole = pieces[0]
     if len(pieces) > 1:
         whole = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
-        first, second = as_int64(whole.column(keys[0])), as_int64(whole.column(keys[1]))
-        same = first[0] == first[-1] and bool((first == first[0]).all())
-        order = np.argsort(second, kind="stable") if same else np.lexsort((second, first))
+        values = [as_int64(whole.column(key)) for key in keys]
+        while len(values) > 1 and values[0][0] == values[0][-1] and bool((values[0] == values[0][0]).all()):
+            del values[0]  # so that windows of one end are sorted by one column
+        order = np.argsort(values[0], kind="stable") if len(values) == 1 else np.lexsort(values[::-1])
         whole = take(whole, pa.array(order))
     return whole.select(range(width))
 
 
-def _next(rest: Iterator[pa.RecordBatch], more: int, keys: tuple[int, int]) -> _Head | None:
+def _next(rest: Iterator[pa.RecordBatch], more: int, keys: Sequence[int]) -> _Head | None:
     """The run at its next batch that has rows."""
     while more:
         batch, more = next(rest), more - 1
         if batch.num_rows:
-            return _Head(rest, more, batch, as_int64(batch.column(keys[0])), as_int64(batch.column(keys[1])))
+            return _Head(rest, more, batch, [as_int64(batch.column(key)) for key in keys])
     return None
 
 

@@ -53,11 +53,13 @@ class Room:
     Attributes:
         budget_bytes: what all state may take: chunks and buffers are made to fit into a part of it.
         failed_write: is told when the disk takes nothing more; the rows then stay in memory.
+        free: how much more state there may be now, of all boxes; negative where there is too much.
     """
 
     spool: Spool
     budget_bytes: int
     failed_write: Callable[[StateError], None]
+    free: Callable[[], int] = lambda: 0
 
 
 @runtime_checkable
@@ -104,7 +106,7 @@ class Storage:
         self.spills_state = spills_state
         self.room: Room | None = None
         if spool is not None and budget_bytes is not None and spills_state:
-            self.room = Room(spool, budget_bytes, self.failed_write)
+            self.room = Room(spool, budget_bytes, self.failed_write, self._free)
         self.error: StateError | None = None
         self._boxes: Sequence[Operator] = ()
         self._sinks: Sequence[Operator] = ()
@@ -113,6 +115,9 @@ class Storage:
         """Look after the boxes of a fragment."""
         self._boxes = boxes
         self._sinks = [box for box in boxes if isinstance(box, SpillsOutput)]
+
+    def _free(self) -> int:
+        return (self.budget_bytes or 0) - sum(self._state().values())
 
     def failed_write(self, error: StateError) -> None:
         """The disk took nothing: it stays in memory."""
@@ -144,13 +149,13 @@ class Storage:
                 return
 
     def _relieve_state(self, budget_bytes: int) -> None:
-        held = {box: box.state_bytes() for box in self._boxes}
+        held = self._state()
         over = sum(held.values()) - budget_bytes
         if over <= 0:
             return
         over += budget_bytes // 4
-        able = [box for box in held if isinstance(box, Spills)]
-        for box in sorted(able, key=lambda box: -held[box]):
+        able = [box for box in self._boxes if isinstance(box, Spills)]
+        for box in sorted(able, key=lambda box: -held[box.id]):
             over -= box.spill(over)
             if over <= 0 or self.error is not None:
                 return
@@ -160,7 +165,11 @@ class Storage:
         return memory_of(self._boxes, 0 if self.spool is None else self.spool.held_bytes)
 
     def _state(self) -> dict[str, int]:
-        return {box.id: box.state_bytes() for box in self._boxes}
+        """What counts against the budget: rows that wait in a box too, but for output."""
+        return {
+            box.id: box.state_bytes() + (0 if isinstance(box, SpillsOutput) else box.queue_bytes())
+            for box in self._boxes
+        }
 
     def check_budget(self) -> None:
         """Raises: StateError: the state is larger than it may be; names the box that holds most."""

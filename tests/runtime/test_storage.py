@@ -236,14 +236,14 @@ class TestErrors:
             large.push("rows", BATCHES[1])
 
     def test_boxes_that_cannot_spill_raise(self, tmp_path: Path) -> None:
-        q = md.Query("running")
+        q = md.Query("best")
         rows = q.source("rows", {"ts": "timestamp", "k": "int64"}, time="ts")
-        q.sink("n", rows.group_by("k").running(n=md.count(), name="counted"))
+        q.sink("n", rows.window("1 h").group_by("k").top(1, by="ts", name="counted"))
         with md.start(q, spill=tmp_path / "s", state_budget="300 KiB", at_limit="spill") as run:
 
             def push(turn: int) -> None:
-                times = pa.array(np.full(5_000, turn)).cast(pa.timestamp("us", "UTC"))
-                run.push("rows", {"ts": times, "k": np.arange(5_000 * turn, 5_000 * turn + 5_000)})
+                times = pa.array(np.full(20_000, turn)).cast(pa.timestamp("us", "UTC"))
+                run.push("rows", {"ts": times, "k": np.arange(20_000 * turn, 20_000 * turn + 20_000)})
 
             push(0)
             with pytest.raises(md.StateError, match="box 'counted' holds most"):

@@ -33,7 +33,7 @@ from medusa.query.shape import WINDOW_COLUMNS, expression_type
 from medusa.query.shape_joins import sides_of
 from medusa.query.types import common_type, schema_to_arrow, to_arrow
 
-__all__ = ["JoinBox", "make_join"]
+__all__ = ["JoinBox", "join_options", "make_join"]
 
 PAIRS_MAX = 1 << 17
 """Pairs made in one step, where time can be cut smaller: their columns stay in the cache."""
@@ -342,6 +342,11 @@ class JoinBox(Operator):
 
 def make_join(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site) -> JoinBox:
     """The running box of any join."""
+    return JoinBox(box, **join_options(box, site), workers=site.workers)
+
+
+def join_options(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site) -> dict[str, Any]:
+    """What ``JoinBox`` is told of a join and the streams around it."""
     pairs = list(zip(box.left_keys, box.right_keys, strict=True))
     if isinstance(box, query.WindowJoin):
         bounds = [Named(name, Column(name)) for name in WINDOW_COLUMNS]
@@ -355,16 +360,14 @@ def make_join(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site) -
         type = common_type(*types)
         assert type is not None  # the shape of the box has been checked
         keys.append((ours, theirs, type))
-    return JoinBox(
-        box,
-        keys=keys,
+    return {
+        "keys": keys,
         # Rows of equal windows have equal times.
-        within_us=0 if isinstance(box, query.WindowJoin) else box.within_us,
-        sides=(left.schema, right.schema),
-        schema=site.output.schema,
-        letters=site.letters,
-        workers=site.workers,
-    )
+        "within_us": 0 if isinstance(box, query.WindowJoin) else box.within_us,
+        "sides": (left.schema, right.schema),
+        "schema": site.output.schema,
+        "letters": site.letters,
+    }
 
 
 def _other_columns(schema: Schema, keys: Sequence[Named]) -> list[int]:
