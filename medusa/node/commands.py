@@ -18,7 +18,7 @@ from medusa.node.spec_limits import check_limits
 from medusa.node.status import Rates, encoded, fragment_status, totals
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
-from medusa.query.codec import graph_from_msgpack
+from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.query.suggest import did_you_mean
 from medusa.units import size_text
 from medusa.wire import limits
@@ -127,6 +127,8 @@ class Commands:
                     raise QueryError(f"node {node!r} is named twice", code="query.placement")
                 at[node] = boxes
             graph = graph_from_msgpack(bytes(payload))
+            if graph_to_msgpack(graph) != payload:
+                raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
             if caller is not None and not caller.may("deploy", graph.name):
                 why = no_deploy(caller, graph.name)
                 raise QueryError(why.text, hint=why.hint, code=why.code)

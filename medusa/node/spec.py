@@ -74,6 +74,8 @@ def fragment_from(data: Buffer) -> Fragment:
         raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
     check_fragment(fragment)
     check_limits(fragment.graph)
+    if fragment_to(fragment) != data:
+        raise QueryError("a spec not in canonical form: a field twice, or spelled longer", code="E_SPEC")
     return fragment
 
 

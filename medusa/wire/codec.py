@@ -60,7 +60,8 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
 
 
 def decode_header(header: Buffer, *, peer: str = "") -> Message:
-    """A message, checked against its struct.
+    """A message, checked against its struct and in the one form that we write it in: a map that names a
+    field twice, or a number longer than it need be, is nothing that a peer of ours sends.
 
     Raises:
         RemoteProtocolError: too long (``E_LIMIT``), or no message of ours (``E_FRAME``).
@@ -73,6 +74,8 @@ def decode_header(header: Buffer, *, peer: str = "") -> Message:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         text = str(error)[:200]
         raise RemoteProtocolError(f"no message: {text}", peer=peer, code="E_FRAME") from None
+    if _encoder.encode(message) != header:
+        raise RemoteProtocolError("a message that is not in canonical form", peer=peer, code="E_FRAME")
     if isinstance(message, Attached | Offer):
         _check_schema(message.schema, peer)
     return message

@@ -18,7 +18,8 @@ from medusa.node.spec import fragment_from, fragment_to
 from medusa.node.spec_limits import ARCS_MAX, check_limits
 from medusa.query import registry
 from medusa.query.boxes import Graph, Input, Union
-from medusa.wire.messages import Install, Reply
+from medusa.query.codec import graph_to_msgpack
+from medusa.wire.messages import Deploy, Install, Reply
 from medusa.workloads import linear_road, netmon
 from tests.node.keyed import Keyed
 
@@ -336,3 +337,22 @@ def test_bytes_that_are_no_spec_at_all():
     for wrong in (*whole, deeper(100), deeper(20_000), data.replace(b"flows", b"\xfflows")):
         with pytest.raises(QueryError):
             fragment_from(wrong)
+
+
+def test_a_field_that_stands_twice_is_refused():
+    """D 10: the last one would win, and who looked at the first would have seen another query."""
+    data = fragment_to(good())
+    kind = b"\xa4kind\xa6filter"
+    at = data.index(kind)
+    twice = data[: at - 1] + bytes([data[at - 1] + 1]) + b"\xa2id\xa1x" + data[at:]
+    assert msgspec.msgpack.decode(twice)["graph"] == msgspec.msgpack.decode(data)["graph"]
+    with pytest.raises(QueryError, match="canonical"):
+        fragment_from(twice)
+    node = Keyed()
+    node.hello("maker")
+    graph = graph_to_msgpack(good().graph)
+    at = graph.index(kind)
+    twice = graph[: at - 1] + bytes([graph[at - 1] + 1]) + b"\xa2id\xa1x" + graph[at:]
+    deploy = Deploy(request=9, at=(("n", ("flows",)),))
+    assert node.answer("maker", deploy, twice) == "E_MESSAGE"
+    assert node.answer("maker", deploy, graph) == ""
