@@ -102,10 +102,9 @@ class SpillBox(Operator):
         for port, (form, batches) in out.items():
             for batch in batches:
                 train = _train(batch, form)
-                if not port:
-                    self.emit_train(train)
-                else:
-                    self.emit(train, port)
+                if self._how.leaves(port):
+                    self.rows_out += len(train)
+                self.emit(train, port)
                 yield
         if time_us is not None and self._parts is not None:
             self.advance(self._how.boundary_us(time_us, self._parts.hot(), self._parts.wake_us()))

@@ -96,6 +96,10 @@ class Kind(ABC):
     def unpack(self, train: Train, port: str) -> tuple[pa.RecordBatch, list[pa.Array]]:
         """The columns that leave, and those by which rows of all parts are in order."""
 
+    def leaves(self, port: str) -> bool:
+        """Whether rows of a port count as those that left the box."""
+        return not port
+
     @abstractmethod
     def boundary_us(self, time_us: int, hot: Sequence[Operator], wake_us: int) -> int:
         """The boundary that leaves after ``time_us``.

@@ -10,8 +10,19 @@ from medusa.engine.boxes.spill_box import SpillBox
 from medusa.engine.boxes.spill_join import JoinKind
 from medusa.engine.boxes.spill_kind import Kind
 from medusa.engine.boxes.spill_kinds import DistinctKind, RunningKind, SessionKind
+from medusa.engine.boxes.spill_table import LookupKind, TableKind
 from medusa.engine.site import Site
-from medusa.query.boxes import AsofJoin, Box, Distinct, Join, Running, Session, WindowJoin
+from medusa.query.boxes import (
+    AsofJoin,
+    Box,
+    Distinct,
+    Join,
+    Lookup,
+    Running,
+    Session,
+    Table,
+    WindowJoin,
+)
 
 __all__ = ["make_spilling"]
 
@@ -22,6 +33,8 @@ KINDS: Mapping[type, Callable[[Any, Site, Operator], Kind]] = {
     Running: RunningKind,
     Session: SessionKind,
     Distinct: DistinctKind,
+    Lookup: LookupKind,
+    Table: TableKind,
 }
 
 

@@ -210,9 +210,12 @@ class TableBox(Operator):
         return [self._stored(number, rows, deleted=False)]
 
     def _stored(self, number: int, rows: _Rows, *, deleted: bool) -> _Stored:
-        columns = [self._store_column(name, rows) for name in self._store.names]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(self._columns(number, rows), schema=self._schema)
         return _Stored(number, batch, rows.rows.times, rows.rank, deleted)
+
+    def _columns(self, number: int, rows: _Rows) -> list[pa.Array]:
+        """What leaves of rows of an input."""
+        return [self._store_column(name, rows) for name in self._store.names]
 
     # Output
 
