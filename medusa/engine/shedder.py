@@ -37,6 +37,9 @@ WAIT_SHARE = 0.25
 FALLEN = 0.1
 """Utility begins to be lost where this share of a latency graph's range is gone."""
 
+BUSY_MIN = 0.5
+"""A run that was less busy since the last look is calm, whatever the few rows before it seem to have cost."""
+
 KEPT = 7 / 8
 """Of a smoothed count at each look."""
 
@@ -92,6 +95,7 @@ class Shedder:
         self._due_us: int | None = None
         self._looked_us = 0
         self._past_us = 0.0
+        self._busy = 0.0
         self._counts: dict[str, _Count] = {}
         self._drawn: tuple[list[float], RoadMap] | None = None
         self._comes: dict[tuple[Place, str], float] = {}
@@ -140,14 +144,18 @@ class Shedder:
         """Take note of all counts, and what follows from how they grew."""
         boxes = self._fragment.boxes
         self._comes.clear()
+        busy_us = 0.0
         seen = {(v.place.stream.box, v.place.stream.port): v.seen for v in self.valves}
         for box in self._checked.graph.boxes:
             running = boxes[box.id]
             self._note(f"in {box.id}", running.rows_in)
+            was_us = self._counts.get(f"busy {box.id}", _Count(running.busy_us)).last
             self._note(f"busy {box.id}", running.busy_us)
             for port in box.ports:
                 left = running.rows_out if port == "" else seen.get((box.id, port), self._read(box.id, port))
                 self._note(f"out {box.id} {port}", left)
+            busy_us += max(0.0, running.busy_us - was_us)
+        self._busy = busy_us / (now_us - self._looked_us) if now_us > self._looked_us else 1.0
         self._past_us = self._past_us * KEPT + now_us - self._looked_us
         self._looked_us = now_us
         for source, rows in queue.positions.items():
@@ -185,12 +193,12 @@ class Shedder:
             self._looked_us = now_us
             self._look(now_us, queue)
         elif now_us >= self._due_us:
-            self._decide(self._look(now_us, queue), queue)
+            self._decide(self._look(now_us, queue), queue, now_us)
         else:
             return
         self._due_us = now_us + self._period_us
 
-    def _decide(self, model: LoadModel, queue: InputQueue) -> None:
+    def _decide(self, model: LoadModel, queue: InputQueue, now_us: int) -> None:
         self.load = model.load()
         self.coefficients = coefficients(model)
         waits_us = sum(rows * self.coefficients.get(source, 0.0) for source, rows in queue.rows.items())
@@ -204,7 +212,9 @@ class Shedder:
         work_us = self.load * horizon_us + waits_us
         done_us = self._headroom * horizon_us + WAIT_SHARE * allowed_us
         target = self.load * min(1.0, done_us / work_us) if work_us else self.load
-        if target >= self.load:
+        waited_us = now_us - queue.head.came_us if queue.head is not None else 0
+        calm = self._busy < BUSY_MIN and waited_us <= WAIT_SHARE * allowed_us
+        if calm or target >= self.load:
             shares = (0.0,) * len(self.valves)
             self.plan = Plan(shares, self.load, 0.0)
         elif self._choose is not None:

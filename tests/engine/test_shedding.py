@@ -424,6 +424,20 @@ def test_after_the_overload_nothing_is_shed_any_more() -> None:
     assert place["shed"] > 0
 
 
+@pytest.mark.parametrize("guard", [True, False])
+def test_a_burst_after_a_rest_is_no_overload(guard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What few rows cost says little of many: trains have costs of their own."""
+    if not guard:
+        monkeypatch.setattr("medusa.engine.shedder.BUSY_MIN", 0.0)
+    q, s = start()
+    q.sink("o", s.filter("v >= 0", name="f"), qos=LATENCY)
+    run = Overloaded(q.graph, {"f": 10_000.0}, Shedder)
+    few, burst = arrivals(0.25, 1)[0], arrivals(3.0, 1)[0]  # 5 rows, 60 rows
+    run.run([few, Arrival(700_000, "s", burst.batch)])
+    shed = run.stats()["o"]["shed"]
+    assert (shed == 0) is guard
+
+
 def test_without_quality_of_service_there_is_no_place() -> None:
     q, s = start()
     q.sink("o", s)
