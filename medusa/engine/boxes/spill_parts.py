@@ -27,7 +27,7 @@ PART_BYTES_MIN = 1 << 18
 """Of the budget for each part."""
 
 CHUNK_BYTES_MIN = 1 << 15
-CHUNK_BYTES_MAX = 1 << 20
+CHUNK_BYTES_MAX = 1 << 18
 
 Out = dict[str, tuple[Form, Iterator[pa.RecordBatch]]]
 """What leaves by each port, in order."""
@@ -90,7 +90,7 @@ class SpillParts:
     def _settle(self) -> None:
         """Write what stands beside cold parts, where it is much."""
         for part in self._parts:
-            if part.box is None and part.beside_rows:
+            if part.beside_rows:
                 self._try(partial(part.flush, self._chunk_bytes))
                 if self._kind.folds and part.waits_too_much:
                     part.load()
@@ -109,15 +109,15 @@ class SpillParts:
             for number, part in enumerate(self._parts)
             if part.box is not None or part.wake_us <= time_us or (ended and part.cold_bytes)
         ]
-        return self._run(woken, lambda part, number: part.answer(time_us), ended=ended)
+        return self._run(woken, lambda part, number: part.answer(time_us), to_us=None if ended else time_us)
 
     def _run(
-        self, numbers: Iterable[int], work: Callable[[SpillPart, int], None], *, ended: bool = False
+        self, numbers: Iterable[int], work: Callable[[SpillPart, int], None], *, to_us: int | None = 0
     ) -> Out:
         """Let parts work, those in memory first; the others come there one by one.
 
         Args:
-            ended: they hold nothing afterwards.
+            to_us: they are fed the rows beside them that are below; None: all, and hold nothing afterwards.
         """
         self._turn += 1
         limit = self.nbytes() + self._room.free() - self._room.budget_bytes // 8
@@ -130,7 +130,7 @@ class SpillParts:
             was_cold = part.box is None
             if was_cold:
                 self._make_room(limit - part.cold_bytes)
-            box = part.load()
+            box = part.load(to_us)
             given = {
                 port: Given(self._kind, port, self._room.spool, self._chunk_bytes) for port in self._ports()
             }
@@ -145,7 +145,7 @@ class SpillParts:
                 if run is not None and each.form is not None:
                     runs.setdefault(port, []).append(run)
                     forms[port] = each.form
-            if ended:
+            if to_us is None:
                 part.end()
             elif was_cold and self.nbytes() > limit:
                 self._try(part.evict)

@@ -38,7 +38,7 @@ GATHERED_ROWS = 4096
 """Rows that wait to be split together while a part is cold: each split looks at every part."""
 
 CHUNK_BYTES_MIN = 1 << 15
-CHUNK_BYTES_MAX = 1 << 20
+CHUNK_BYTES_MAX = 1 << 18
 
 
 class SpillWindow:
