@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from medusa.engine.boxes.base import Operator, Queue
 from medusa.engine.boxes.sink import SinkBox
+from medusa.engine.screen import Screen
 from medusa.engine.shed_places import Place, find_places, sources_above
-from medusa.engine.valves import Valve, valve_of
+from medusa.engine.valves import Valve, WindowValve, valve_of
 from medusa.errors import StateError
-from medusa.query.boxes import Input
+from medusa.query.boxes import Aggregate, Input
 from medusa.query.graph import CheckedGraph
 
 __all__ = ["SHEDDING_SCHEMA", "Drops"]
@@ -43,6 +44,7 @@ class Drops:
 
     Attributes:
         valves: one at each place, in the order of ``find_places``.
+        screens: one behind each box of windows, by its name: they stay when the query changes.
         sources: of each valve, by its key, the sources whose rows come by it.
         expected: how many rows of a sink come of one that passes a place.
         decided: is told of each decision: of each valve, by its key, the share.
@@ -62,6 +64,7 @@ class Drops:
         self.expected: Callable[[Place, str], float] = lambda place, sink: 0.0
         self.decided: Callable[[Mapping[str, float]], None] = lambda shares: None
         self.valves: list[Valve] = []
+        self.screens: dict[str, Screen] = {}
         self.install(checked, boxes)
 
     def install(self, checked: CheckedGraph, boxes: Mapping[str, Operator]) -> None:
@@ -70,9 +73,16 @@ class Drops:
         before = {valve.place: valve for valve in self.valves}
         places = find_places(checked)
         self.valves = [
-            before.get(place) or self._make(place, self._seed + n) for n, place in enumerate(places)
+            before[place] if place in before else self._make(place, self._seed + n)
+            for n, place in enumerate(places)
         ]
         self.sources = {place.key: sources_above(checked, place) for place in places}
+        screens, self.screens = self.screens, {}
+        for id, box in checked.boxes.items():
+            if isinstance(box, Aggregate):
+                made = Screen(box.size_us, box.advance_us)
+                same = id in screens and screens[id].spans_us == made.spans_us
+                self.screens[id] = screens[id] if same else made
         whole = {valve.place.stream: valve for valve in self.valves if valve.place.reader is None}
         parts = {(valve.place.stream, valve.place.reader): valve for valve in self.valves}
         for box in checked.graph.boxes:
@@ -80,6 +90,9 @@ class Drops:
                 self._wire(boxes[box.id], Input(box.id, port), whole, parts)
         for valve in self.valves:
             valve.told = self._teller(valve)
+            if isinstance(valve, WindowValve):
+                valve.missed = self._misser(valve.place)
+                valve.remind()
 
     def _wire(
         self, origin: Operator, stream: Input, whole: Mapping[Any, Valve], parts: Mapping[Any, Valve]
@@ -90,7 +103,23 @@ class Drops:
             targets.append(_stand(parts.get((stream, reader)), [target]))
         if stream in whole:
             targets = [_stand(whole[stream], targets)]
+        if stream.port == "" and origin.id in self.screens and targets:
+            screen = self.screens[origin.id]
+            screen.stand_behind(origin, targets)
+            targets = [(screen, 0)]
         origin.redirect(stream.port, targets)
+
+    def _misser(self, place: Place) -> Callable[[int, int], None]:
+        """What tells the screens below which windows aren't to be there."""
+
+        def missed(begin_us: int, end_us: int) -> None:
+            ends: dict[str, int] = {}
+            for each in place.windows:  # what is missing of a window is missing in windows of it
+                mine_us = max([end_us, *(ends[id] for id in each.above)])
+                self.screens[each.id].miss(begin_us, mine_us)
+                ends[each.id] = self.screens[each.id].reach_us(mine_us)
+
+        return missed
 
     def _teller(self, valve: Valve) -> Callable[[pa.RecordBatch, float], None]:
         """What counts the rows that a valve drops, where they would have been read."""
@@ -173,7 +202,10 @@ class Drops:
 
     def save(self) -> dict[str, Any]:
         """What all valves hold, as JSON values, by their keys."""
-        return {valve.place.key: valve.save() for valve in self.valves}
+        return {
+            "valves": {valve.place.key: valve.save() for valve in self.valves},
+            "screens": {id: screen.save() for id, screen in self.screens.items()},
+        }
 
     def load(self, state: Any) -> None:
         """Take back what ``save`` gave; valves that weren't there begin anew.
@@ -182,9 +214,13 @@ class Drops:
             StateError: it can't have come from ``save``.
         """
         try:
+            valves, screens = state["valves"], state["screens"]
             for valve in self.valves:
-                if valve.place.key in state:
-                    valve.load(state[valve.place.key])
+                if valve.place.key in valves:
+                    valve.load(valves[valve.place.key])
+            for id, screen in self.screens.items():
+                if id in screens:
+                    screen.load(screens[id])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateError(
                 f"not the state of what is left out under overload: {error}", code="state.corrupt"

@@ -8,7 +8,7 @@ stream that several boxes read, and behind each port of a route.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medusa._native import crc32c
@@ -39,6 +39,30 @@ ROW_BY_ROW = (Filter, Select, WithColumns, Route, SemanticDrop, Union, Sink)
 """Without some of its input such a box gives the same as with it, without what came of that."""
 
 
+LONG = 4
+"""Of sliding windows at the edges of what is dropped rows are missing: so many lengths of one are dropped at
+a time, so that not too many are at an edge."""
+
+LCM_MAX = 16
+"""Where windows of several lengths share a place, what is dropped at a time is at most so long, in lengths of
+the longest."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows below a place.
+
+    Attributes:
+        id: of the box.
+        slid_us: by how much two windows in a row overlap.
+        above: boxes of windows that stand between it and the place, the nearest on each way.
+    """
+
+    id: str
+    slid_us: int
+    above: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Place:
     """A place for a drop.
@@ -48,7 +72,8 @@ class Place:
         stream: what comes to it.
         reader: the box behind it, and which input of that; None: all who read the stream.
         sinks: the outputs that miss what is dropped here, in the order of the query.
-        window_us: rows go by whole windows of this length, aligned to the epoch; None: row by row.
+        window_us: rows go by whole stretches of time of this length, aligned to the epoch; None: row by row.
+        windows: those below it, inputs first.
         value: the number of a column and the importance by its value: the least important rows go first.
     """
 
@@ -57,6 +82,7 @@ class Place:
     reader: tuple[str, int] | None
     sinks: tuple[str, ...]
     window_us: int | None = None
+    windows: tuple[Windows, ...] = ()
     value: tuple[int, Points] | None = None
 
     @property
@@ -68,8 +94,8 @@ class Place:
     def key(self) -> str:
         """Where it stands and how it drops, as text: what a log and a checkpoint call it."""
         reader = ">" if self.reader is None else f"{self.reader[0]}>{self.reader[1]}"
-        what = f"{crc32c(repr(self.value).encode()):08x}" if self.value is not None else self.window_us
-        return f"{self.stream.box}.{self.stream.port}>{reader}>{self.how}>{what}"
+        what = crc32c(repr((self.value, self.window_us, self.windows)).encode())
+        return f"{self.stream.box}.{self.stream.port}>{reader}>{self.how}>{what:08x}"
 
     def arcs(self, checked: CheckedGraph) -> list[Arc]:
         """The arcs that a drop here stands on."""
@@ -131,27 +157,55 @@ def _place(
     sinks = tuple(id for id in boxes if id in below and isinstance(boxes[id], Sink))
     if not sinks or not all(_has_qos(boxes[id]) for id in sinks):
         return None
-    sizes = []
-    for id in below:
+    windows: list[Aggregate] = []
+    for id in (id for id in boxes if id in below):
         each = boxes[id]
         if isinstance(each, Aggregate):
             # Every row of its windows must come by here.
             rest = _paths(checked, id, without=arcs)
-            if each.advance_us != each.size_us or each.stage != "whole" or each.early_us is not None or rest:
+            if each.stage != "whole" or each.early_us is not None or rest:
                 return None
-            if any(isinstance(boxes[i], Aggregate | Join) for i in _below(checked, _readers(checked, each))):
-                return None
-            sizes.append(each.size_us)
+            windows.append(each)
         elif isinstance(each, Join):
             if each.how != "inner":
                 return None
         elif not isinstance(each, ROW_BY_ROW):
             return None
-    if sizes:
-        joined = any(isinstance(boxes[id], Join) for id in below)
-        return None if joined else Place(box, stream, reader, sinks, window_us=math.lcm(*sizes))
+    if windows:
+        if any(isinstance(boxes[id], Join) for id in below):
+            return None
+        found = tuple(
+            Windows(each.id, each.size_us - each.advance_us, _nearest(checked, each, below))
+            for each in windows
+        )
+        return Place(box, stream, reader, sinks, window_us=_stretch_us(windows), windows=found)
     value = _value(checked, boxes, stream, below, sinks)
     return Place(box, stream, reader, sinks, value=value)
+
+
+def _stretch_us(windows: Sequence[Aggregate]) -> int:
+    """How much is dropped at a time: windows that touch it are absent, so few should do so in part."""
+    least_us = math.lcm(*(each.advance_us for each in windows))
+    longest_us = max(each.size_us for each in windows)
+    if least_us > LCM_MAX * longest_us:
+        return LONG * longest_us
+    if all(each.advance_us == each.size_us for each in windows):
+        return least_us
+    return -(-LONG * longest_us // least_us) * least_us
+
+
+def _nearest(checked: CheckedGraph, window: Aggregate, below: set[str]) -> tuple[str, ...]:
+    """The first box of windows on each way up that is below the place."""
+    found: set[str] = set()
+    stack = [arc.box for arc in window.inputs]
+    while stack:
+        id = stack.pop()
+        if id in below and id not in found:
+            if isinstance(checked.boxes[id], Aggregate):
+                found.add(id)
+            else:
+                stack += [arc.box for arc in checked.boxes[id].inputs]
+    return tuple(id for id in checked.boxes if id in found)
 
 
 def _has_qos(box: Box) -> bool:

@@ -226,16 +226,27 @@ class ValueValve(Valve):
 class WindowValve(Valve):
     """Whole windows go, of all keys, decided when the first row of one comes and kept to.
 
-    So a window below is what it would be, or isn't there. Windows are dropped evenly: of a share of a
-    third every third. Late rows pass: the windows below leave them out.
+    So a window below is what it would be, or isn't there: one of which only some rows are gone is left out by
+    the ``Screen`` behind it. Windows are dropped evenly: of a share of a third every third. Late rows pass:
+    the windows below leave them out.
+
+    Attributes:
+        missed: is told of times, from and up to, of which rows are dropped.
     """
 
     def __init__(self, place: Place, seed: int) -> None:
         super().__init__(place, seed)
         assert place.window_us is not None, "it goes by windows"
         self._window_us = place.window_us
+        self.missed: Callable[[int, int], None] = lambda begin_us, end_us: None
         self._owed = 0.0
         self._decided: dict[int, bool] = {}
+        slid_us = max((each.slid_us for each in place.windows), default=0)
+        self._edge = min(1.0, slid_us / self._window_us)
+
+    def look(self) -> Utility:
+        """At the edges of what is dropped, and of what is kept, windows are lost that lie there in part."""
+        return Utility([(0.0, 0.0), (0.5, 0.5 + self._edge / 2), (1.0, 1.0)])
 
     def choose(self, train: Train) -> Bools | None:
         if train.extent is not None and train.late is None:  # as most come: all of one window
@@ -260,10 +271,21 @@ class WindowValve(Valve):
             drops = self._owed >= 1.0 - 1e-9
             self._owed -= drops
             self._decided[window] = drops
+            if drops:
+                self._miss(window)
         return self._decided[window]
 
+    def _miss(self, window: int) -> None:
+        self.missed(window * self._window_us, (window + 1) * self._window_us)
+
+    def remind(self) -> None:
+        """Tell again what is being dropped: some windows below may be new."""
+        for window, drops in self._decided.items():
+            if drops:
+                self._miss(window)
+
     def reached(self, time_us: int) -> None:
-        """What has closed below is forgotten."""
+        """What has passed is forgotten."""
         done = [window for window in self._decided if (window + 1) * self._window_us <= time_us]
         for window in done:
             del self._decided[window]

@@ -53,8 +53,9 @@ def go_on_with_log(
     first = manifest.get("decisions", 1)
     if type(first) is not int or first < 1:
         raise StateError(f"{name}: not the checkpoint of a run", code="state.corrupt")
-    if _may_shed(fragment, settings):
-        fragment.shed(manifest.get("shedding"))
+    state = manifest.get("shedding")
+    if state is not None or _may_shed(fragment, settings):  # of windows that are open rows may be gone
+        fragment.shed(state)
     entries, number = read_log(journal, first)
     if entries and (made.fresh or made.dropped or not _same_places(fragment, entries)):
         text = (

@@ -30,6 +30,7 @@ def apart() -> md.Query:
     """By chance, by value and by windows, of sources that each have a log of their own."""
     q = md.Query("apart")
     a, b, c = (q.source(name, SCHEMA, slack="2ms") for name in SOURCES)
+    q.sink("sliding", b.window("7ms", advance="3ms").group_by("k").aggregate(n=md.count()), qos=LOSS)
     q.sink("windows", a.window("10ms").group_by("k").aggregate(n=md.count(), s=md.sum("v")), qos=LOSS)
     q.sink("large", a.filter("k >= 0"), qos=VALUE)
     q.sink("pairs", b.join(c, on="k", within="2ms"), qos=LOSS)
@@ -181,7 +182,7 @@ def test_state_that_nobody_saved_is_refused(change: Callable[[dict[str, Any]], o
     assert drops is not None
     state = drops.save()
     refused = 0
-    for key, each in state.items():
+    for key, each in state["valves"].items():
         bad = json.loads(json.dumps(each))
         try:
             change(bad)
@@ -190,9 +191,12 @@ def test_state_that_nobody_saved_is_refused(change: Callable[[dict[str, Any]], o
         if set(bad) - set(each):  # another kind of valve has that
             continue
         with pytest.raises(md.StateError, match="not the state of what is left out"):
-            drops.load({key: bad})
+            drops.load({"valves": {key: bad}, "screens": {}})
         refused += 1
     assert refused
+    for gaps in ([[1.5, 2]], [[2, 1]], [7], {"a": 1}):
+        with pytest.raises(md.StateError, match="not the state of what is left out"):
+            drops.load({"valves": {}, "screens": dict.fromkeys(drops.screens, gaps)})
     drops.load(json.loads(json.dumps(state)))
     assert drops.save() == state
 

@@ -80,8 +80,8 @@ class TestPlaces:
     @pytest.mark.parametrize(
         "make",
         [
-            lambda s, t: s.window(10, advance=5).aggregate(n=md.count()),  # a window with a gap in it
-            lambda s, t: s.window(10).aggregate(n=md.count(), name="a").window(20).aggregate(m="sum(n)"),
+            lambda s, t: s.window(10).aggregate(n=md.count(), early="5us"),
+            lambda s, t: s.window(10).aggregate(n=md.count(), name="a").session("5us").aggregate(m="sum(n)"),
             lambda s, t: s.session("5us").aggregate(n=md.count()),
             lambda s, t: s.group_by("k").running(n=md.count()),
             lambda s, t: s.join(t, on="k", within=5, how="left"),

@@ -149,7 +149,9 @@ def test_a_changed_query_sheds_at_its_own_places() -> None:
         run.change(q)
         run.push("s", rows(100))
         run.flush()
-        boxes = [each["box"] for each in run.shedding().to_pylist()]
+        places = {each["box"]: each["seen"] for each in run.shedding().to_pylist()}
+        boxes = list(places)
+        assert (places["n"], places["o"]) == (200, 100), "a place that stays goes on counting"
         assert flood_before == ["s", "f", "n"]
         assert boxes == ["s", "f", "n", "o", "g"]
 
