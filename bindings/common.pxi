@@ -1,5 +1,7 @@
 # What every wrapper shares: the Arrow structs, result codes as exceptions, arrays in and out.
 
+from os import urandom
+
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset

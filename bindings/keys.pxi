@@ -6,6 +6,7 @@ cdef extern from "keys.h" nogil:
         int64_t count
 
     md_rc md_keys_new(const md_type *types, int32_t n_columns, uint64_t seed, md_keys **out)
+    uint64_t md_keys_secret(uint64_t word)
     void md_keys_free(md_keys *keys)
     size_t md_keys_nbytes(const md_keys *keys)
 
@@ -14,6 +15,13 @@ cdef extern from "keys_rows.h" nogil:
     md_rc md_keys_map_rows(md_keys *keys, const ArrowSchema *schema, const ArrowArray *array, int64_t position,
                            bint insert, ArrowArray *ids, int64_t *length, md_error *err)
     md_rc md_keys_export(const md_keys *keys, ArrowSchema *schema, ArrowArray *array, md_error *err)
+
+
+def keys_secret(uint64_t word):
+    return md_keys_secret(word)
+
+
+keys_secret(int.from_bytes(urandom(8), "little"))
 
 
 cdef class Keys:

@@ -345,6 +345,10 @@ class Expiry:
     def load(self, latest: Any, slots: Any, *, next_slot: int) -> None: ...
     def next_slot(self) -> int: ...
 
+def keys_secret(word: int) -> int:
+    """A word that goes into the hash of all keyed tables made from now on; the one before. Random in each
+    process. It never influences order or output: tests set it to see that."""
+
 class Keys:
     """Key columns to dense ids 0, 1, 2 ... in order of first appearance."""
 

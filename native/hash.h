@@ -20,11 +20,13 @@ MD_INLINE uint64_t md_fold(uint64_t a, uint64_t b) {
 /* Mix one word into h; the first word goes into the seed. */
 MD_INLINE uint64_t md_hash_word(uint64_t h, uint64_t word) { return md_fold(word ^ h, h ^ MD_HASH_A) ^ word; }
 
-/* Mix size bytes at p into h. */
+/* Mix size bytes at p into h, which must be secret where keys come from strangers. No factor of a product is
+ * theirs alone: one that they could make zero would end in the same hash whatever the seed. */
 static inline uint64_t md_hash_bytes(uint64_t h, const uint8_t *p, uint32_t size) {
     uint64_t a, b;
     h ^= md_fold(size ^ MD_HASH_B, h ^ MD_HASH_A);
-    for (; size > 16; size -= 16, p += 16) h = md_fold(md_load_u64(p) ^ h, md_load_u64(p + 8) ^ MD_HASH_B);
+    for (; size > 16; size -= 16, p += 16)
+        h = md_fold(md_load_u64(p) ^ h, md_load_u64(p + 8) ^ MD_HASH_B ^ (h >> 32 | h << 32));
     if (size >= 8) {
         a = md_load_u64(p);
         b = md_load_u64(p + size - 8);

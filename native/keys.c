@@ -9,6 +9,14 @@
 #define DIRECT_FIRST 1024  /* smallest direct table */
 #define DIRECT_LIMIT 16384 /* a direct table may have this many entries, or 8 per group */
 
+static uint64_t secret;
+
+uint64_t md_keys_secret(uint64_t word) {
+    uint64_t before = secret;
+    secret = word;
+    return before;
+}
+
 md_rc md_keys_new(const md_type *types, int32_t n_columns, uint64_t seed, md_keys **out) {
     if (n_columns < 0 || n_columns > MD_KEYS_COLUMNS_MAX) return MD_BADARG;
     for (int32_t i = 0; i < n_columns; i++)
@@ -25,7 +33,7 @@ md_rc md_keys_new(const md_type *types, int32_t n_columns, uint64_t seed, md_key
     }
     for (size_t i = 0; i < n; i++) keys->columns[i].type = types[i];
     keys->n_columns = n_columns;
-    keys->seed = md_fold(seed ^ MD_HASH_A, MD_HASH_B) | 1;
+    keys->seed = md_fold(seed ^ secret ^ MD_HASH_A, MD_HASH_B ^ secret) | 1;
     keys->hashed = n_columns != 1 || (types[0] != MD_I64 && types[0] != MD_U64 && types[0] != MD_BOOL);
     *out = keys;
     return MD_OK;

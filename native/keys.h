@@ -52,6 +52,10 @@ typedef struct md_keys {
 /* An empty index over n_columns in [0, MD_KEYS_COLUMNS_MAX] key columns of types l L g b u z.
  * On MD_OK *out is the caller's, ended by md_keys_free. MD_BADARG: another type or number. */
 md_rc md_keys_new(const md_type *types, int32_t n_columns, uint64_t seed, md_keys **out);
+
+/* A word that goes into the hash of every index made from now on, beside its seed; the one before. Chosen at
+ * random once per process, before other threads: who sends keys then can't prepare some that collide. */
+uint64_t md_keys_secret(uint64_t word);
 void md_keys_free(md_keys *keys);
 
 /* ids[i] = the group of row i for n rows, i in [0, n): row `start + i` of the columns or, when rows is

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import medusa as md
 from medusa import _native as native
 from tests.oracle.windows import same_key
 
@@ -141,3 +144,32 @@ def test_keys_at_work_refuse_every_other_call() -> None:
     assert pa.array(keys.map(nosy)).to_pylist() == [0, 1, 0]
     assert nosy.refused == 3
     assert len(keys) == 2
+
+
+def test_the_secret_differs_per_process() -> None:
+    """Reliability D 21: nobody can prepare keys that collide here."""
+    program = "from medusa import _native; print(_native.keys_secret(0))"
+    words = {
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert len(words) == 2
+
+
+@pytest.mark.parametrize("secret", [0, 1, 2**63 + 12345])
+def test_the_secret_changes_no_answer(secret: int) -> None:
+    """Groups, their order and the rows of joins are the same whatever the secret."""
+    keys = [f"{i * 7919 % 331:x}" * 9 for i in range(2000)]
+    table = pa.table({"t": pa.array(range(2000), pa.int64()), "k": keys})
+    q = md.Query("q")
+    rows = q.source("rows", {"t": "int64", "k": "utf8"}, time="t", unit="ms")
+    q.sink("groups", rows.window("100 ms").group_by("k").aggregate(n=md.count(), d=md.count_distinct("t")))
+    q.sink("pairs", rows.join(rows, on="k", within="2 ms"))
+    before = native.keys_secret(99)
+    try:
+        want = {name: md.collect(q, rows=table)[name] for name in ("groups", "pairs")}
+        native.keys_secret(secret)
+        for name, answer in want.items():
+            assert md.collect(q, rows=table)[name].equals(answer)
+    finally:
+        native.keys_secret(before)

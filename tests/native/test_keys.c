@@ -1,4 +1,5 @@
 #include "batches.h"
+#include "hash.h"
 #include "keys.h"
 #include "keys_rows.h"
 
@@ -157,6 +158,46 @@ static md_rc map_and_export(const batch *a, const batch *b, md_keys **keys, stru
     return rc;
 }
 
+/* Whoever chooses all bytes of a key, but doesn't know the seed, can't make keys collide: not by making a
+ * factor of the hash zero, and not by taking over what it holds. */
+static int test_chosen_bytes_do_not_collide(void) {
+    enum { KEYS = 2000, SIZE = 40 };
+    static const uint64_t CHOSEN[] = {MD_HASH_A, MD_HASH_B, 0, UINT64_MAX, MD_HASH_NULL};
+    for (int seed = 0; seed < 2; seed++) {
+        uint64_t h = check_random();
+        for (size_t c = 0; c < sizeof CHOSEN / sizeof *CHOSEN; c++) {
+            for (int place = 0; place < SIZE; place += 8) {
+                static uint64_t found[KEYS];
+                for (uint64_t i = 0; i < KEYS; i++) {
+                    uint8_t key[SIZE] = {0};
+                    for (int at = 0; at < SIZE; at += 8) memcpy(key + at, at == place ? &i : &CHOSEN[c], 8);
+                    found[i] = md_hash_bytes(h, key, SIZE) >> 32; /* the tag: what an index looks at */
+                }
+                int64_t equal = 0;
+                for (int i = 0; i < KEYS; i++)
+                    for (int j = 0; j < i; j++) equal += found[i] == found[j];
+                CHECK(equal < 4);
+            }
+        }
+    }
+    return 0;
+}
+
+static int test_the_secret_goes_into_every_index(void) {
+    md_type type = MD_U64;
+    uint64_t before = md_keys_secret(5), seeds[3];
+    for (int i = 0; i < 3; i++) {
+        md_keys *keys = NULL;
+        md_keys_secret(i < 2 ? 5 : 6);
+        CHECK(md_keys_new(&type, 1, 7, &keys) == MD_OK);
+        seeds[i] = keys->seed;
+        md_keys_free(keys);
+    }
+    CHECK(seeds[0] == seeds[1] && seeds[0] != seeds[2]);
+    CHECK(md_keys_secret(before) == 6);
+    return 0;
+}
+
 static int test_every_allocation_may_fail(void) {
     batch a = batch_random("lu", 50, 0, 20, false), b = batch_random("lu", 200, 0, 50, true), out = {0};
     md_keys *keys = NULL;
@@ -173,4 +214,5 @@ static int test_every_allocation_may_fail(void) {
 }
 
 TEST_MAIN(TEST(test_equals_brute_force), TEST(test_ranges_that_grow), TEST(test_floats_that_are_one_key),
-          TEST(test_bad_types_are_refused), TEST(test_every_allocation_may_fail))
+          TEST(test_bad_types_are_refused), TEST(test_chosen_bytes_do_not_collide),
+          TEST(test_the_secret_goes_into_every_index), TEST(test_every_allocation_may_fail))
