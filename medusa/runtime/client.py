@@ -16,6 +16,7 @@ from medusa.errors import ConfigError, LinkError, QueryError
 from medusa.node.placement import cut
 from medusa.node.settings import check_address
 from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.runtime.publishing import GONE, Publisher, source_from
 from medusa.runtime.reading import Subscription
@@ -32,15 +33,26 @@ SPREAD_TIMEOUT_US = 15_000_000
 """Commands that a node passes on wait at least so long: longer than it waits for the others."""
 
 
-def connect(address: str, timeout: Duration = "5s") -> Federation:
+def connect(
+    address: str,
+    timeout: Duration = "5s",
+    *,
+    key: KeyGiven | None = None,
+    server_key: KeyGiven | None = None,
+) -> Federation:
     """Connect to a node.
 
     Args:
-        address: where it listens: ``tcp://127.0.0.1:5555`` or ``ipc:///path``.
+        address: where it listens: ``tcp://127.0.0.1:5555`` or ``ipc:///path``; with keys any host.
         timeout: how long to wait for it now, and for each answer later.
+        key: our secret key, made by ``medusa keygen client``: its file, which nobody else may read, or
+            its 40 characters.
+        server_key: the public key of the node: its ``.pub`` file or its 40 characters. Only who has the
+            secret half of it is spoken with.
 
     Raises:
-        LinkError: no such address, or nobody answers there.
+        LinkError: no such address, nobody answers there, it is another than ``server_key`` says, or it
+            doesn't admit us.
     """
     timeout_us = duration_us(timeout, what="connect: timeout", minimum_us=1, error=LinkError)
     if not isinstance(address, str):
@@ -50,10 +62,11 @@ def connect(address: str, timeout: Duration = "5s") -> Federation:
             code="link.address",
         )
     try:
-        used = check_address(address, bind=False)
+        keys = client_keys(key, server_key)
+        used = check_address(address, bind=False, keyed=keys is not None)
     except ConfigError as error:
         raise LinkError(f"connect: {error.message}", hint=error.hint, code=error.code) from None
-    return Federation(used, timeout_us)
+    return Federation(used, timeout_us, keys)
 
 
 class Federation:
@@ -64,12 +77,12 @@ class Federation:
     then closes.
     """
 
-    def __init__(self, address: str, timeout_us: int) -> None:
+    def __init__(self, address: str, timeout_us: int, keys: ClientKeys | None = None) -> None:
         self._address = address
         self._publishers: dict[str, Publisher] = {}
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
-        self._loop = ClientLoop(address, timeout_us)  # Last: interrupted later, nobody would close it.
+        self._loop = ClientLoop(address, timeout_us, keys)  # Last: interrupted later, nobody would close it.
 
     @property
     def node(self) -> str:

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable
 
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.runtime.zeromq import Arrival, LinkDown, Transport
+from medusa.runtime.client_keys import ClientKeys
+from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
+from medusa.runtime.zeromq import Transport
 from medusa.units import duration_text
 from medusa.wire import limits
 from medusa.wire.client import ClientMind
@@ -23,6 +25,7 @@ from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Hello, Refuse
 from medusa.wire.outbox import Send
 from medusa.wire.session import SessionSettings
+from medusa.wire.statement import client_name
 
 __all__ = ["ClientLoop", "now_us"]
 
@@ -32,6 +35,9 @@ NODE = "node"
 WAIT_MAX_MS = 200
 RING_MAX_S = 60.0
 """Waits of any length are made of such; the thread rings far more often."""
+
+REFUSALS_MAX = 3
+"""In a row, and the node means it. One or two may come from a node that is just starting."""
 
 SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
 
@@ -51,8 +57,13 @@ class ClientLoop:
         lock: held by whoever uses the mind.
     """
 
-    def __init__(self, address: str, timeout_us: int) -> None:
+    def __init__(self, address: str, timeout_us: int, keys: ClientKeys | None = None) -> None:
         self.name = f"client-{secrets.token_hex(8)}"
+        if keys is not None:
+            self.name = client_name(keys.own.public, secrets.token_hex(8))
+        self._keys = keys
+        self._refused: LinkRefused | None = None
+        self._refusals = 0
         self.node = ""
         self.timeout_us = timeout_us
         self.lock = threading.RLock()
@@ -77,7 +88,7 @@ class ClientLoop:
     def _drive(self) -> None:
         with self._driving:
             try:
-                transport = self._transport = Transport(listen=None, peers={NODE: self._address})
+                transport = self._transport = self._open()
                 try:
                     while not self._closed:
                         self._turn(transport)
@@ -92,16 +103,20 @@ class ClientLoop:
                     LinkError(f"the client stopped: {type(error).__name__}: {error}", code="link.client")
                 )
 
+    def _open(self) -> Transport:
+        if self._keys is None:
+            return Transport(listen=None, peers={NODE: self._address})
+        server_keys = {NODE: (self._keys.server,)}
+        peers = {NODE: self._address}
+        return Transport(listen=None, peers=peers, key=self._keys.own, server_keys=server_keys)
+
     def _turn(self, transport: Transport) -> None:
         left_us = self._wake_at_us - now_us()
         events = transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS)))
         with self.lock:
             for event in events:
                 try:
-                    if isinstance(event, Arrival):
-                        self._arrived(event)
-                    elif isinstance(event, LinkDown) and self._mind is not None:
-                        self._mind.lost(now_us())
+                    self._happened(event)
                 except RemoteProtocolError:
                     transport.cut(NODE)
                     if self._mind is not None:
@@ -110,6 +125,21 @@ class ClientLoop:
                     self._fail(error)
             self._tick(transport)
             self._ring()
+
+    def _happened(self, event: Event) -> None:
+        match event:
+            case Arrival():
+                self._arrived(event)
+            case LinkDown() if self._mind is not None:
+                self._mind.lost(now_us())
+            case LinkUp():
+                self._refused, self._refusals = None, 0
+            case LinkRefused():
+                # libzmq would try for ever. A wrong server key looks like a connection that breaks, so that
+                # ends with the deadline of whoever waits; what the node says itself ends it at once.
+                self._refused, self._refusals = event, self._refusals + 1
+                if event.said and self._refusals >= REFUSALS_MAX:
+                    raise LinkError(f"node at {self._address}: {event.why}", hint=event.hint, code=event.code)
 
     def _part(self, transport: Transport) -> None:
         """Tell the node what we read no more, and those who wait that it is over."""
@@ -217,6 +247,9 @@ class ClientLoop:
 
     def _timed_out(self, what: str, timeout_us: int) -> LinkError:
         away = self._mind is None or not self._mind.up
+        if away and self._refused is not None:
+            text = f"waited {duration_text(timeout_us)} for {what}: {self._refused.why}"
+            return LinkError(text, hint=self._refused.hint, code=self._refused.code)
         hint = f"is a node listening at {self._address}?" if away else "the node is there: wait longer"
         return LinkError(f"waited {duration_text(timeout_us)} for {what}", hint=hint, code="link.timeout")
 

@@ -15,6 +15,7 @@ import zmq
 
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
+from medusa.runtime.link_events import LinkRefused
 from medusa.runtime.zap import Door, Refused
 
 __all__ = ["FAILURES", "Keyring", "refusal_of"]
@@ -140,26 +141,26 @@ class Keyring:
         return {} if self._door is None else self._door.counts()
 
 
-def refusal_of(event: int, value: int, *, keyed: bool) -> tuple[str, str, str]:
-    """(code, what it means, hint) of one of ``FAILURES``.
+def refusal_of(peer: str, event: int, value: int, *, keyed: bool) -> LinkRefused:
+    """What one of ``FAILURES`` means.
 
     Args:
         keyed: we called with a key.
     """
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-        return (
-            "link.not_admitted",
-            "it doesn't admit this key",
-            "its configuration must name our public key; or the key was revoked",
-        )
+        hint = "its configuration must name our public key; or that key was revoked"
+        return LinkRefused(peer, "link.not_admitted", "it doesn't admit this key", hint)
     if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == MECHANISM_DIFFERS:
         if keyed:
-            return "link.keys", "it has no keys, and was called with one", "call it without key"
-        return "link.keys", "it speaks only with those who have a key", "give key= and server_key="
-    if keyed:
-        return (
-            "link.server_key",
-            "it closes the connection during the handshake",
-            "its key is another one than the server key given, or it has too many connections from here",
+            return LinkRefused(
+                peer, "link.keys", "it has no keys, and was called with one", "call without keys"
+            )
+        why = "it speaks only with those who have a key"
+        return LinkRefused(peer, "link.keys", why, "give key= and server_key=")
+    why = "it ends the connection during the handshake"
+    if not keyed:
+        return LinkRefused(
+            peer, "link.handshake", why, "if it has keys: give key= and server_key=", said=False
         )
-    return "link.handshake", "it closes the connection during the handshake", "is it a node?"
+    hint = "its key is another than the server key given; or it has too many connections from here"
+    return LinkRefused(peer, "link.server_key", why, hint, said=False)

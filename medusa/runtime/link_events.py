@@ -25,12 +25,17 @@ class LinkDown:
 
 @dataclass(frozen=True, slots=True)
 class LinkRefused:
-    """Somebody answers at the peer's address and there is no link: wrong or missing keys. We try on."""
+    """Somebody answers at the peer's address and there is no link: wrong or missing keys. We try on.
+
+    Attributes:
+        said: it said so itself; else that is what the end of the connection must mean.
+    """
 
     link: str
     code: str
     why: str
     hint: str
+    said: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 HIGH_WATER = 64
 """Messages per direction of a connection. Too small: a thread switch per message."""
 
+HANDSHAKE_MS = 2000
+"""Who hasn't said by then who it is, is put out."""
+
 
 def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
     """A socket with our options, neither bound nor connected."""
@@ -28,7 +31,7 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socke
     made.setsockopt(zmq.LINGER, 0)
     made.setsockopt(zmq.HEARTBEAT_IVL, 100)
     made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 300)
-    made.setsockopt(zmq.HANDSHAKE_IVL, 2000)
+    made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     made.setsockopt(zmq.RECONNECT_IVL, 100)
     made.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
     made.setsockopt(zmq.CONNECT_TIMEOUT, 1000)

@@ -137,6 +137,11 @@ class Door:
         with contextlib.suppress(OSError):
             self._stop_out.send(b"\0")
         self._thread.join()
+        # Not by the thread: had it ended early, libzmq would wait for a reader of events, and with it
+        # all its connections. As it is, they pile up unread, and callers get no answer.
+        self._answers.close(linger=0)
+        self._events.close(linger=0)
+        self._stop_in.close()
         self._stop_out.close()
 
     # --- the thread -------------------------------------------------------------------------------
@@ -145,21 +150,14 @@ class Door:
         poller = zmq.Poller()
         for each in (self._answers, self._events, self._stop_in.fileno()):
             poller.register(each, zmq.POLLIN)
-        try:
-            while True:
-                ready = dict(poller.poll())
-                if self._stop_in.fileno() in ready:
-                    return
-                if self._events in ready:
-                    self._event(self._events.recv_multipart())
-                if self._answers in ready:
-                    self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
-        except zmq.ContextTerminated:
-            return
-        finally:
-            self._answers.close(linger=0)
-            self._events.close(linger=0)
-            self._stop_in.close()
+        while True:
+            ready = dict(poller.poll())
+            if self._stop_in.fileno() in ready:
+                return
+            if self._events in ready:
+                self._event(self._events.recv_multipart())
+            if self._answers in ready:
+                self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
 
     def _answer(self, asked: list[bytes]) -> list[bytes]:
         """What libzmq hears about one caller: 200 and its key, or 400."""

@@ -29,10 +29,10 @@ from medusa.errors import ConfigError, LinkError
 from medusa.node.settings import check_address
 from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.keys import CurveKey
-from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
+from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkUp
 from medusa.runtime.sockets import bind, open_socket
 
-__all__ = ["Arrival", "LinkDown", "LinkRefused", "LinkUp", "Transport"]
+__all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
 
 LIBZMQ_MIN = (4, 3, 3)
 """Older ones can be stopped by a stranger before any handshake (CVE-2020-15166)."""
@@ -343,10 +343,10 @@ class Transport:
                 out.append(LinkUp(peer))
             elif event & FAILURES:
                 self._failures[peer] = self._failures.get(peer, 0) + 1
-                code, why, hint = refusal_of(event, found["value"], keyed=bool(called.key))
-                if self._keyring is not None and code == "link.server_key":
+                refused = refusal_of(peer, event, found["value"], keyed=bool(called.key))
+                if self._keyring is not None and not refused.said:
                     self._keyring.failed(peer)
-                out.append(LinkRefused(peer, code, why, hint))
+                out.append(refused)
             elif event == zmq.EVENT_DISCONNECTED:
                 self.cut(peer)
                 if called.up:
