@@ -359,7 +359,7 @@ class TestCheckpoints:
 
 def test_async_functions_run_where_a_loop_runs_already() -> None:
     async def twice(batch: pa.RecordBatch) -> dict[str, Any]:
-        await asyncio.sleep(0)
+        await Turn()
         return {"v": pc.multiply(batch["v"], 2)}
 
     async def main() -> list[list[int]]:
