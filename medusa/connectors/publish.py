@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from medusa.connectors.key_options import key_options
 from medusa.connectors.places import FORMATS, place_of
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
@@ -28,6 +29,7 @@ EXAMPLE = (
 @click.option(
     "--node", "address", required=True, metavar="ADDRESS", help="tcp://127.0.0.1:PORT or ipc://PATH"
 )
+@key_options
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),
@@ -49,6 +51,8 @@ def publish(
     format: str | None,
     finish: bool,
     as_json: bool,
+    key: str | None,
+    server_key: str | None,
 ) -> None:
     """Publish the rows of FILE into STREAM (query.source) of a node.
 
@@ -72,7 +76,7 @@ def publish(
                     code="data.column",
                 )
             batches = paced(batches, str(column), speed, clock=time.monotonic, sleep=time.sleep)
-        with connect(address) as fed:
+        with connect(address, key=key, server_key=server_key) as fed:
             for batch in batches:
                 fed.publish(stream, batch)
                 rows += batch.num_rows

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from medusa.connectors.key_options import key_options
 from medusa.connectors.top_read import Box, reading
 from medusa.connectors.top_screen import SORTS, ordered, screen
 from medusa.errors import LinkError, QueryError
@@ -35,10 +36,11 @@ Example:
 @click.option(
     "--sort", "by", type=click.Choice(list(SORTS)), default="load", show_default=True, help="largest first"
 )
+@key_options
 @click.option("--every", default="1s", show_default=True, metavar="DURATION", help="how often to look")
 @click.option("--once", is_flag=True, help="print one table and end; so it does where there is no terminal")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document and end, for scripts")
-def top(address: str, by: str, every: str, once: bool, as_json: bool) -> None:
+def top(address: str, by: str, every: str, once: bool, as_json: bool, **keys: str | None) -> None:
     """Watch the boxes of what runs: load, rates, cost, queue, lag, late and dead rows.
 
     ADDRESS is a node (tcp://127.0.0.1:PORT or ipc://PATH), or what serves metrics
@@ -46,7 +48,7 @@ def top(address: str, by: str, every: str, once: bool, as_json: bool) -> None:
     configuration does. q or Ctrl-C ends it. docs/metrics.md says what each column is.
     """
     every_us = duration_us(every, what="--every", minimum_us=100_000, error=QueryError)
-    with reading(address, TIMEOUT_S) as read:
+    with reading(address, TIMEOUT_S, **keys) as read:
         boxes = read()
         if as_json:
             _print_json(boxes, address, by)

@@ -47,11 +47,14 @@ class Box(msgspec.Struct, kw_only=True, omit_defaults=False):
 
 
 @contextmanager
-def reading(address: str, timeout_s: float) -> Iterator[Callable[[], list[Box]]]:
+def reading(
+    address: str, timeout_s: float, *, key: str | None = None, server_key: str | None = None
+) -> Iterator[Callable[[], list[Box]]]:
     """A function that asks what is at an address how its boxes do.
 
     Args:
         address: ``tcp://`` or ``ipc://`` of a node, ``http://`` of what serves metrics.
+        key, server_key: for a node with keys, as for ``connect``.
 
     Raises:
         LinkError: no address, nobody is there, or something else; so does the function.
@@ -60,10 +63,12 @@ def reading(address: str, timeout_s: float) -> Iterator[Callable[[], list[Box]]]
         from medusa.runtime.client import connect
         from medusa.runtime.metrics import status_rows
 
-        with connect(address, f"{round(timeout_s * 1000)}ms") as fed:
+        with connect(address, f"{round(timeout_s * 1000)}ms", key=key, server_key=server_key) as fed:
             yield lambda: _boxes(status_rows(fed.status()), address)
         return
     url = _url(address)
+    if key is not None or server_key is not None:
+        raise LinkError(f"{address}: keys are for nodes", hint="leave them out", code="link.keys")
     yield lambda: _boxes(_stats(url, address, timeout_s), address)
 
 

@@ -21,7 +21,8 @@ from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.runtime.publishing import GONE, Publisher, source_from
 from medusa.runtime.reading import Subscription
 from medusa.units import Duration, duration_text, duration_us
-from medusa.wire.messages import NOW, OLDEST, Deploy, Message, Remove, StatusRequest
+from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Message, Remove, StatusRequest
+from medusa.wire.statement import from_text
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
@@ -129,6 +130,19 @@ class Federation:
         """
         found: dict[str, Any] = self._ask(lambda number: StatusRequest(request=number))
         return found
+
+    def declare(self, statement: str) -> None:
+        """Tell the node what a participant has signed: a certificate or a revocation.
+
+        Args:
+            statement: the text of the file that ``medusa keygen certificate`` or ``revocation`` wrote.
+
+        Raises:
+            LinkError: no statement, or one that doesn't count there: forged, meant for others, expired, or
+                said before (``E_IDENTITY``, ``E_AUDIENCE``, ``E_EXPIRED``, ``E_REPLAY``).
+        """
+        data = from_text(statement)
+        self._ask(lambda number: Declare(request=number, statement=data))
 
     def _ask(
         self, make: Callable[[int], Message], payload: bytes | None = None, *, spread: bool = False
