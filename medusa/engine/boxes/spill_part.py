@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,9 @@ from medusa.engine.spool import Spool, SpoolFile
 from medusa.errors import StateError
 
 __all__ = ["Form", "Given", "Saved", "SpillPart"]
+
+FILE_CHUNKS = 8
+"""Of rows beside a part: so many times what is written at once lies in one file, which goes as a whole."""
 
 WAITING_BYTES_MIN = 1 << 20
 """Rows beside a cold part up to which it is left alone, where they are folded into less."""
@@ -117,8 +120,93 @@ class Saved:
         return BoxState(meta=dict(self.meta), tables=tables)
 
 
+class _Beside:
+    """Rows of one input that a part hasn't been fed, in their order: files, then a buffer.
+
+    Attributes:
+        rows: of both.
+        buffer_bytes: in memory.
+    """
+
+    def __init__(self, spool: Spool, chunk_bytes: int) -> None:
+        self._spool = spool
+        self._chunk_bytes = chunk_bytes
+        self._files: list[tuple[SpoolFile, int]] = []  # and the least time in each
+        self._buffer: list[pa.RecordBatch] = []
+        self._buffer_us = int(END_US)
+        self.buffer_bytes = 0
+        self.rows = 0
+
+    @property
+    def least_us(self) -> int:
+        return min([self._buffer_us, *(least for _, least in self._files)])
+
+    @property
+    def file_bytes(self) -> int:
+        return sum(file.nbytes for file, _ in self._files)
+
+    def add(self, train: Train) -> int:
+        """How many bytes more are in memory."""
+        self._buffer_us = min(self._buffer_us, int(as_int64(train.times).min()))
+        batch = train.batch.append_column(pa.field("@time", TIME), train.times)
+        self._buffer.append(batch)
+        self.rows += len(train)
+        self.buffer_bytes += int(batch.nbytes)
+        return int(batch.nbytes)
+
+    def flush(self) -> None:
+        """StateError: the buffer couldn't be written, and stays."""
+        if not self._buffer:
+            return
+        whole = pa.Table.from_batches(self._buffer).combine_chunks().to_batches()
+        file, least_us = self._files[-1] if self._files else (None, int(END_US))
+        if file is None or file.nbytes >= FILE_CHUNKS * self._chunk_bytes:
+            file, least_us = self._spool.file(whole[0].schema), int(END_US)
+            self._files.append((file, least_us))
+        try:
+            file.append(piece for batch in whole for piece in cut_batch(batch, self._chunk_bytes))
+        finally:
+            self._files = [each for each in self._files if len(each[0])]
+        self._files[-1] = (file, min(least_us, self._buffer_us))
+        self._buffer, self._buffer_us, self.buffer_bytes = [], int(END_US), 0
+
+    def due(self, boundary_us: int | None) -> int:
+        """So many of the files, and one more for the buffer, until no later row is below a boundary."""
+        if boundary_us is None:
+            return len(self._files) + 1
+        if self._buffer_us < boundary_us:
+            return len(self._files) + 1
+        late = [place for place, (_, least_us) in enumerate(self._files) if least_us < boundary_us]
+        return late[-1] + 1 if late else 0
+
+    def read(self, due: int) -> Iterator[Train]:
+        """The first rows; they stay until ``drop``.
+
+        Raises:
+            StateError: they can't be read.
+        """
+        sources: list[Iterable[pa.RecordBatch]] = [file for file, _ in self._files[:due]]
+        if due > len(self._files):
+            sources.append(self._buffer)
+        for source in sources:
+            held = list(source)
+            if held:
+                for batch in pa.Table.from_batches(held).combine_chunks().to_batches():
+                    *columns, times = batch.columns
+                    rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
+                    yield Train(batch=rows, times=times)
+
+    def drop(self, due: int) -> None:
+        """Forget the first rows."""
+        self.rows -= sum(file.rows for file, _ in self._files[:due])
+        if due > len(self._files):
+            self.rows -= sum(batch.num_rows for batch in self._buffer)
+            self._buffer, self._buffer_us, self.buffer_bytes = [], int(END_US), 0
+        self._files = self._files[due:]
+
+
 class SpillPart:
-    """Some keys of a box: hot (``box``) or cold.
+    """Some keys of a box: hot (``box``) or cold. Beside it stand rows that it hasn't been fed.
 
     Attributes:
         saved: of a cold part; None: it holds nothing but the rows beside it.
@@ -142,21 +230,25 @@ class SpillPart:
         self._forget()
 
     def _forget(self) -> None:
-        self._beside: list[list[pa.RecordBatch]] = [[] for _ in self._kind.plain.inputs_us]
-        self._files: list[SpoolFile | None] = [None for _ in self._beside]
-        self._beside_bytes = 0
-        self._least_us = int(END_US)
-        self.beside_rows = 0
+        self._beside = [_Beside(self._spool, self._chunk_bytes) for _ in self._kind.plain.inputs_us]
+
+    @property
+    def beside_rows(self) -> int:
+        return sum(each.rows for each in self._beside)
 
     @property
     def wake_us(self) -> int:
-        beside = self._least_us + self._kind.pending_us if self.beside_rows else int(END_US)
-        return min(self._state_wake_us, beside)
+        beside = min(each.least_us for each in self._beside)
+        return min(self._state_wake_us, beside + self._kind.pending_us)
+
+    @property
+    def _beside_bytes(self) -> int:
+        return sum(each.buffer_bytes for each in self._beside)
 
     @property
     def cold_bytes(self) -> int:
         """About what it will take in memory."""
-        files = sum(file.nbytes for file in self._files if file is not None)
+        files = sum(each.file_bytes for each in self._beside)
         return files + self._beside_bytes + (0 if self.saved is None else self.saved.nbytes)
 
     @property
@@ -168,27 +260,20 @@ class SpillPart:
 
     def add(self, input: int, train: Train) -> None:
         """Rows with their positions."""
-        if self.box is not None:
+        if self.box is not None and not self.beside_rows:
             self.box.on_train(input, train)
             self.measure()
             return
-        times = train.times
-        self._least_us = min(self._least_us, int(as_int64(times).min()))
-        self._beside[input].append(train.batch.append_column(pa.field("@time", TIME), times))
-        self.beside_rows += len(train)
-        size = int(train.batch.nbytes) + 8 * len(train)
-        self._beside_bytes += size
-        self.nbytes += size
+        self.nbytes += self._beside[input].add(train)
 
     def measure(self) -> None:
         box = self.box
-        if box is None:
-            self.nbytes = self._beside_bytes
-            return
-        self.nbytes = box.state_bytes() + box.queue_bytes()
-        self.late += box.late
-        self.dead += box.dead
-        box.late = box.dead = 0
+        self.nbytes = self._beside_bytes
+        if box is not None:
+            self.nbytes += box.state_bytes() + box.queue_bytes()
+            self.late += box.late
+            self.dead += box.dead
+            box.late = box.dead = 0
 
     def flush(self, at_least: int = 0) -> None:
         """Write the rows beside to disk, if they take more than so many bytes.
@@ -196,18 +281,10 @@ class SpillPart:
         Raises:
             StateError: they couldn't be written, and stay.
         """
-        if self._beside_bytes <= at_least:
-            return
-        for input, batches in enumerate(self._beside):
-            if batches:
-                whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
-                file = self._files[input] or self._spool.file(whole[0].schema)
-                file.append(piece for batch in whole for piece in cut_batch(batch, self._chunk_bytes))
-                self._files[input] = file
-                self._beside_bytes -= sum(int(batch.nbytes) for batch in batches)
-                self._beside[input] = []
-        self._beside_bytes = 0
-        self.measure()
+        if self._beside_bytes > at_least:
+            for each in self._beside:
+                each.flush()
+            self.measure()
 
     # To disk and back
 
@@ -230,27 +307,34 @@ class SpillPart:
         """Be cold, with this state."""
         self.saved, self._state_wake_us = saved, wake_us
 
-    def load(self) -> Operator:
-        """Be hot: as if the rows beside had come now.
+    def load(self, boundary_us: int | None = None) -> Operator:
+        """Be hot, and fed the rows beside.
+
+        Args:
+            boundary_us: rows from there on may stay beside; None: none may.
 
         Raises:
-            StateError: what is on disk can't be read; the part is as before.
+            StateError: what is on disk can't be read; the part holds what it held.
         """
-        if self.box is not None:
-            return self.box
-        box = self.empty() if self.saved is None else self.restored(self.saved.read())
-        for input, batches in enumerate(self._beside):
-            for source in (self._files[input], batches):
-                held = list(source or ())
-                if held:
-                    for batch in pa.Table.from_batches(held).combine_chunks().to_batches():
-                        *columns, times = batch.columns
-                        rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
-                        box.on_train(input, Train(batch=rows, times=times))
+        box = self.box
+        if box is None:
+            box = self._fresh()
+        dues = self._feed(box, boundary_us)
+        for each, due in zip(self._beside, dues, strict=True):
+            each.drop(due)
         self.box, self.saved = box, None
-        self._forget()
         self.measure()
         return box
+
+    def _fresh(self) -> Operator:
+        return self.empty() if self.saved is None else self.restored(self.saved.read())
+
+    def _feed(self, box: Operator, boundary_us: int | None) -> list[int]:
+        dues = [each.due(boundary_us) for each in self._beside]
+        for input, (each, due) in enumerate(zip(self._beside, dues, strict=True)):
+            for train in each.read(due):
+                box.on_train(input, train)
+        return dues
 
     def empty(self) -> Operator:
         """A fresh box that holds nothing."""
@@ -265,20 +349,22 @@ class SpillPart:
         return box
 
     def snapshot(self) -> Saved:
-        """The state, which the part keeps."""
-        if self.box is None:
-            if self.beside_rows:
-                self.load()
-                self._evict_or_stay()
-            if self.box is None:
-                return self.saved or self._of(self.empty())
-        return self._of(self.box)
+        """The state, rows beside too; the part is unchanged.
 
-    def _evict_or_stay(self) -> None:
-        try:
-            self.evict()
-        except StateError:
-            return
+        Raises:
+            StateError: what is on disk can't be read.
+        """
+        if self.box is None:
+            if self.saved is not None and not self.beside_rows:
+                return self.saved
+            box = self._fresh()
+        elif self.beside_rows:
+            box = self.restored(self.box.save())
+        else:
+            box = self.box
+        if self.beside_rows:
+            self._feed(box, None)
+        return self._of(box)
 
     def _of(self, box: Operator) -> Saved:
         state = box.save()
