@@ -33,6 +33,11 @@ def measured(folder: Path, keys: int, budget: int, seconds_max: int) -> dict[str
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def joined(folder: Path, rows: int, budget: int, seconds_max: int) -> dict[str, Any]:
+    done = run("spilled_join", folder / "spill", rows, budget, seconds_max=seconds_max)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
 @pytest.mark.system
 def test_state_of_eight_times_its_budget(tmp_path: Path) -> None:
     """800,000 keys take 64 MB; the rows that leave are compared one by one, in their order."""
@@ -54,14 +59,35 @@ def test_two_gigabytes_of_state_in_256_mb(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_killed_while_it_spills(tmp_path: Path) -> None:
-    done = run("spilled_killed", tmp_path, 6_000, 1, 10, seconds_max=120)
-    assert "10 killed" in done.stdout
+def test_rows_that_wait_in_a_join(tmp_path: Path) -> None:
+    """All rows of one side wait for the other: 20 MB of them."""
+    found = joined(tmp_path, 150_000, 4 * MIB, 120)
+    assert found["state"] <= 5 * MIB  # the last push may be beyond
+    assert found["spilled"] > 12 * MIB
+    assert found["needed"] < 80 * MIB
 
 
 @pytest.mark.system
 @pytest.mark.full
 @pytest.mark.issue(4)
-def test_killed_while_it_spills_100_times(tmp_path: Path) -> None:
-    done = run("spilled_killed", tmp_path, 6_000, 2, 100, seconds_max=3_600)
+def test_a_gigabyte_of_rows_that_wait_in_a_join(tmp_path: Path) -> None:
+    found = joined(tmp_path, 8_000_000, 128 * MIB, 3_600)
+    assert found["spilled"] > 900 * MIB
+    assert found["needed"] < 512 * MIB
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("kind", ["window", "running"])
+def test_killed_while_it_spills(tmp_path: Path, kind: str) -> None:
+    kills = 10 if kind == "window" else 4
+    done = run("spilled_killed", tmp_path, 6_000, 1, kills, kind, seconds_max=120)
+    assert f"{kills} killed" in done.stdout
+
+
+@pytest.mark.system
+@pytest.mark.full
+@pytest.mark.issue(4)
+@pytest.mark.parametrize("kind", ["window", "running"])
+def test_killed_while_it_spills_100_times(tmp_path: Path, kind: str) -> None:
+    done = run("spilled_killed", tmp_path, 6_000, 2, 100, kind, seconds_max=3_600)
     assert "100 killed" in done.stdout
