@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from medusa.elements import Element
-from medusa.errors import LinkError, MedusaError, RemoteProtocolError
+from medusa.errors import LinkError, LocalProtocolError, MedusaError, RemoteProtocolError
 from medusa.node.admission import check_caller
 from medusa.node.catalog import Catalog
 from medusa.node.commands import Commands
@@ -21,6 +21,7 @@ from medusa.node.hosting import Hosted, Saved
 from medusa.node.saving import Saver
 from medusa.node.security import Caller
 from medusa.node.settings import Settings, link_settings
+from medusa.node.settings_security import Security
 from medusa.node.spec import Fragment
 from medusa.ports import Buffer, Verify
 from medusa.wire import limits
@@ -256,6 +257,20 @@ class Brain:
         """What time it is, in microseconds since the Unix epoch: for what expires."""
         if self.guard is not None:
             self.guard.clock_is(now_us, wall_us)
+
+    def configure(self, now_us: int, security: Security) -> None:
+        """Keys and rules are these now: who counts no more is cut off, who may do other things begins anew.
+
+        Raises:
+            LocalProtocolError: this node has no keys.
+        """
+        if self.guard is None:
+            raise LocalProtocolError("a node gets keys when it starts, or never")
+        for peer in self.guard.configure(security):
+            self.outbox.append(Cut(peer=peer))
+            self.lost(now_us, peer)
+        self._cut_off(now_us)
+        self._wake(now_us)
 
     def server_keys(self) -> dict[str, tuple[str, ...]]:
         """Peer -> keys under which it is called now, the newest first; without keys empty."""

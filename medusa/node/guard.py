@@ -9,6 +9,7 @@ from medusa.node.catalog import Catalog
 from medusa.node.saving import Saver
 from medusa.node.security import Caller, Refusal, Registry, refusal
 from medusa.node.settings import Settings
+from medusa.node.settings_security import Security
 from medusa.ports import Verify
 from medusa.wire import limits
 from medusa.wire.messages import Declare, Message, Refuse, Reply
@@ -156,6 +157,20 @@ class Guard:
             self._trust()
 
     # --- who is let in --------------------------------------------------------------------------------
+
+    def configure(self, security: Security) -> list[str]:
+        """The configuration says this now; callers that may do other things than before are returned."""
+        before = {peer: self._known(peer, key) for peer, key in self._bound.items()}
+        self.registry.configure(security)
+        self._trust()
+        after = {peer: self._known(peer, key) for peer, key in self._bound.items()}
+        return [peer for peer, caller in after.items() if caller is not None and caller != before[peer]]
+
+    def _known(self, peer: str, key: str) -> Caller | None:
+        try:
+            return self.registry.caller(peer, key)
+        except RemoteProtocolError:
+            return None
 
     def start(self) -> None:
         """Say who is let in."""

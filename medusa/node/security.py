@@ -209,7 +209,13 @@ class Registry:
         self._certificates: dict[str, list[Certificate]] = {}
         """Node -> those that count, the oldest first."""
         self._callers: dict[str, Caller] = {}
-        for subject, kept in statements.items():
+        self.configure(security)
+
+    def configure(self, security: Security) -> None:
+        """The configuration says this now; what was declared is weighed by it anew."""
+        self._security = security
+        self._certificates.clear()
+        for subject, kept in self.statements.items():
             for data in kept:
                 self._load(subject, data)
         self._list()

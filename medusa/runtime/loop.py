@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from medusa.errors import RemoteProtocolError
+from medusa.errors import ConfigError, RemoteProtocolError
 from medusa.node.brain import Brain
+from medusa.node.settings_security import Security
 from medusa.ports import Buffer, Clock
 from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
@@ -58,6 +59,7 @@ class NodeLoop:
 
     Args:
         say: takes a report.
+        reload: reads the keys and rules of the configuration again; None: they stay.
 
     Attributes:
         refused: frames that broke a rule, and links that never said who they are.
@@ -71,12 +73,15 @@ class NodeLoop:
         clock: Clock,
         *,
         say: Callable[[Report], None],
+        reload: Callable[[], Security] | None = None,
     ) -> None:
         self._brain = brain
         self._transport = transport
         self._host = host
         self._clock = clock
         self._say = say
+        self._reload = reload
+        self._reloads = False
         self._names: dict[str, str] = {}
         """Link of a caller -> who it is."""
         self._links: dict[str, str] = {}
@@ -91,6 +96,11 @@ class NodeLoop:
     def stop(self) -> None:
         """Write last checkpoints, then end; from any thread or a signal handler."""
         self._stopping = True
+        self._transport.wake()
+
+    def reload(self) -> None:
+        """Read keys and rules again; from any thread or a signal handler."""
+        self._reloads = True
         self._transport.wake()
 
     def ask(self) -> Future[dict[str, Any]]:
@@ -143,6 +153,9 @@ class NodeLoop:
             self._finished(done)
             self._perform()
         now_us = self._clock.monotonic_us()
+        if self._reloads:
+            self._reloads = False
+            self._configure(now_us)
         while self._asked:
             self._asked.popleft().set_result(self._brain.status(now_us))
         if now_us >= self._wake_at_us:
@@ -150,6 +163,17 @@ class NodeLoop:
             self._brain.tick(now_us)
             self._perform()
         return self._wake_at_us
+
+    def _configure(self, now_us: int) -> None:
+        if self._reload is None:
+            return
+        try:
+            self._brain.configure(now_us, self._reload())
+        except ConfigError as error:
+            self._say(Report(level="error", what=f"keys and rules stay as they were: {error}"))
+            return
+        self._say(Report(level="info", what="keys and rules were read again"))
+        self._perform()
 
     # --- what comes -------------------------------------------------------------------------------
 

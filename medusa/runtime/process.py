@@ -24,6 +24,7 @@ from medusa.runtime.loop import NodeLoop
 from medusa.runtime.metrics import MetricsServer, node_rows
 from medusa.runtime.node_keys import load_keys
 from medusa.runtime.recovery import recover
+from medusa.runtime.reloading import security_again
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
 
@@ -37,6 +38,8 @@ SAME_LINE_S = 10.0
 
 def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
     """Run a node until SIGTERM or SIGINT; then its last checkpoint is on disk.
+
+    SIGHUP makes a node with keys read who may do what again.
 
     Prints one line to standard output once it listens: ``node edge-1 listening on tcp://...``, or
     ``{"node": ..., "listening": ...}``. Reports go to standard error.
@@ -70,13 +73,14 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
             verify=keys.verify,
             certificate=keys.certificate,
         )
-        loop = NodeLoop(brain, transport, host, clock, say=log.report)
+        reload = partial(security_again, config, settings, load_settings)
+        loop = NodeLoop(brain, transport, host, clock, say=log.report, reload=reload)
         if settings.metrics is not None:
             server = MetricsServer(*settings.metrics)
             stack.callback(server.close)
             server.serve(partial(node_rows, loop))
             log.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
-        with _signals(loop):
+        with _signals(loop, reload=settings.security is not None):
             _announce(settings.name, transport.endpoint, as_json)
             if not loop.run(stop_timeout_us=STOP_TIMEOUT_US):
                 raise StateError(
@@ -141,11 +145,16 @@ def _announce(name: str, endpoint: str, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _signals(loop: NodeLoop) -> Iterator[None]:
+def _signals(loop: NodeLoop, *, reload: bool) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         loop.stop()
 
+    def read_again(number: int, frame: FrameType | None) -> None:
+        loop.reload()
+
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    if reload:  # Else it goes on to mean that the terminal was closed.
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, read_again)
     try:
         yield
     finally:

@@ -48,7 +48,7 @@ class InThread:
 
         monkeypatch.setattr(process.NodeLoop, "begin", begin)
         # Signals belong to the main thread.
-        monkeypatch.setattr(process, "_signals", lambda loop: __import__("contextlib").nullcontext())
+        monkeypatch.setattr(process, "_signals", lambda loop, reload: __import__("contextlib").nullcontext())
         self._thread = threading.Thread(target=self._run, args=(config,), daemon=True)
         self._thread.start()
         assert listening.wait(30), self.error

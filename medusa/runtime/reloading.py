@@ -1,0 +1,41 @@
+"""Reading the keys part of a node's configuration again, while the node runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import fields
+
+from medusa.errors import ConfigError
+from medusa.node.settings import Settings
+from medusa.node.settings_security import Security
+
+__all__ = ["security_again"]
+
+HINT = "only [participants], [clients] and the keys of [peers] are read again: restart the node for the rest"
+
+
+def security_again(
+    config: str | os.PathLike[str],
+    before: Settings,
+    load: Callable[[str | os.PathLike[str]], Settings],
+) -> Security:
+    """The keys and rules that the configuration says now.
+
+    Args:
+        before: what the node runs with.
+
+    Raises:
+        ConfigError: something is wrong in it, or something else than keys and rules was changed; the
+            node goes on with what it had.
+    """
+    after = load(config)
+    if after.security is None or before.security is None:
+        raise ConfigError(f"{config}: [keys] came or went", hint=HINT, code="config.reload")
+    own = ("node_key", "certificate", "federation")
+    changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
+    settings = [each.name for each in fields(Settings) if each.name != "security"]
+    changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
+    if changed:
+        raise ConfigError(f"{config}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
+    return after.security
