@@ -112,7 +112,7 @@ def start(
         spill: a folder for what doesn't fit in memory while this run lasts; docs/storage.md.
         state_budget: what all state may take in memory; None: no bound.
         at_limit: beyond it, ``error``: ``push`` raises ``StateError``, and nothing enters, until a boundary
-            has closed windows; ``spill``: windows with keys go to disk, and only what can't raises.
+            has closed windows; ``spill``: boxes with keys go to disk, and only what can't raises.
         metrics: serve the figures of ``stats()`` over HTTP at ``host:port``, for Prometheus and
             ``medusa top``, until the run is closed; see docs/metrics.md. Port 0 takes a free one, which
             ``run.metrics_address`` tells.
