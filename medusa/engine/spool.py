@@ -99,8 +99,12 @@ class SpoolFile:
         Raises:
             StateError: one can't be read or is damaged.
         """
-        start = 0
-        for length in list(self._lengths):
+        return self.batches(0, len(self._lengths))
+
+    def batches(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Some of them, as ``__iter__`` gives them."""
+        start = sum(self._lengths[:first]) + _HEAD.size * first
+        for length in self._lengths[first:stop]:
             yield self._read(start, length)
             start += _HEAD.size + length
 

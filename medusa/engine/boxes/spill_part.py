@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -120,6 +121,16 @@ class Saved:
         return BoxState(meta=dict(self.meta), tables=tables)
 
 
+@dataclass(slots=True)
+class _Lot:
+    """Rows beside a part in one file: of each batch the least time, and how many rows; the first were fed."""
+
+    file: SpoolFile
+    least_us: list[int]
+    rows: list[int]
+    fed: int = 0
+
+
 class _Beside:
     """Rows of one input that a part hasn't been fed, in their order: files, then a buffer.
 
@@ -131,7 +142,7 @@ class _Beside:
     def __init__(self, spool: Spool, chunk_bytes: int) -> None:
         self._spool = spool
         self._chunk_bytes = chunk_bytes
-        self._files: list[tuple[SpoolFile, int]] = []  # and the least time in each
+        self._lots: list[_Lot] = []
         self._buffer: list[pa.RecordBatch] = []
         self._buffer_us = int(END_US)
         self.buffer_bytes = 0
@@ -139,11 +150,11 @@ class _Beside:
 
     @property
     def least_us(self) -> int:
-        return min([self._buffer_us, *(least for _, least in self._files)])
+        return min([self._buffer_us, *(each for lot in self._lots for each in lot.least_us[lot.fed :])])
 
     @property
     def file_bytes(self) -> int:
-        return sum(file.nbytes for file, _ in self._files)
+        return sum(lot.file.nbytes for lot in self._lots)
 
     def add(self, train: Train) -> int:
         """How many bytes more are in memory."""
@@ -159,25 +170,23 @@ class _Beside:
         if not self._buffer:
             return
         whole = pa.Table.from_batches(self._buffer).combine_chunks().to_batches()
-        file, least_us = self._files[-1] if self._files else (None, int(END_US))
-        if file is None or file.nbytes >= FILE_CHUNKS * self._chunk_bytes:
-            file, least_us = self._spool.file(whole[0].schema), int(END_US)
-            self._files.append((file, least_us))
-        try:
-            file.append(piece for batch in whole for piece in cut_batch(batch, self._chunk_bytes))
-        finally:
-            self._files = [each for each in self._files if len(each[0])]
-        self._files[-1] = (file, min(least_us, self._buffer_us))
+        pieces = [piece for batch in whole for piece in cut_batch(batch, self._chunk_bytes)]
+        lot = self._lots[-1] if self._lots else None
+        if lot is None or lot.file.nbytes >= FILE_CHUNKS * self._chunk_bytes:
+            lot = _Lot(self._spool.file(pieces[0].schema), [], [])
+        lot.file.append(pieces)
+        lot.least_us += [int(as_int64(piece.column(piece.num_columns - 1)).min()) for piece in pieces]
+        lot.rows += [piece.num_rows for piece in pieces]
+        if not self._lots or self._lots[-1] is not lot:
+            self._lots.append(lot)
         self._buffer, self._buffer_us, self.buffer_bytes = [], int(END_US), 0
 
     def due(self, boundary_us: int | None) -> int:
-        """So many of the files, and one more for the buffer, until no later row is below a boundary."""
-        if boundary_us is None:
-            return len(self._files) + 1
-        if self._buffer_us < boundary_us:
-            return len(self._files) + 1
-        late = [place for place, (_, least_us) in enumerate(self._files) if least_us < boundary_us]
-        return late[-1] + 1 if late else 0
+        """So many batches on disk, and one more for the buffer, until no later row is below a boundary."""
+        least = [each for lot in self._lots for each in lot.least_us[lot.fed :]]
+        if boundary_us is None or self._buffer_us < boundary_us:
+            return len(least) + 1
+        return max((place + 1 for place, each in enumerate(least) if each < boundary_us), default=0)
 
     def read(self, due: int) -> Iterator[Train]:
         """The first rows; they stay until ``drop``.
@@ -185,24 +194,30 @@ class _Beside:
         Raises:
             StateError: they can't be read.
         """
-        sources: list[Iterable[pa.RecordBatch]] = [file for file, _ in self._files[:due]]
-        if due > len(self._files):
-            sources.append(self._buffer)
-        for source in sources:
-            held = list(source)
-            if held:
-                for batch in pa.Table.from_batches(held).combine_chunks().to_batches():
-                    *columns, times = batch.columns
-                    rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
-                    yield Train(batch=rows, times=times)
+        for batch in self._first(due):
+            *columns, times = batch.columns
+            rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
+            yield Train(batch=rows, times=times)
+
+    def _first(self, due: int) -> Iterator[pa.RecordBatch]:
+        for lot in self._lots:
+            stop = min(lot.fed + due, len(lot.rows))
+            due -= stop - lot.fed
+            yield from lot.file.batches(lot.fed, stop)
+        if due and self._buffer:
+            yield from pa.Table.from_batches(self._buffer).combine_chunks().to_batches()
 
     def drop(self, due: int) -> None:
         """Forget the first rows."""
-        self.rows -= sum(file.rows for file, _ in self._files[:due])
-        if due > len(self._files):
+        for lot in self._lots:
+            stop = min(lot.fed + due, len(lot.rows))
+            due -= stop - lot.fed
+            self.rows -= sum(lot.rows[lot.fed : stop])
+            lot.fed = stop
+        if due:
             self.rows -= sum(batch.num_rows for batch in self._buffer)
             self._buffer, self._buffer_us, self.buffer_bytes = [], int(END_US), 0
-        self._files = self._files[due:]
+        self._lots = [lot for lot in self._lots if lot.fed < len(lot.rows)]
 
 
 class SpillPart:
