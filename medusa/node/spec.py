@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -16,6 +17,7 @@ from medusa.query.registry import check_functions
 
 __all__ = ["Feed", "Fragment", "check_fragment", "fragment_from", "fragment_to", "refuse_undecided"]
 
+_STREAM = re.compile(r"[A-Za-z0-9_.-]+")
 SPEC_BYTES_MAX = 4 << 20
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -89,6 +91,8 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
     refuse_undecided(fragment.graph)
     check_functions({label_of(box): box.functions for box in fragment.graph.boxes})
     label = f"fragment {fragment.name!r}"
+    if fragment.name not in [f"{fragment.query}/{box.id}" for box in fragment.graph.boxes]:
+        raise QueryError(f"{label}: is not called {fragment.query}/ and a box", code="query.placement")
     judged = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and box.judged)
     open_ = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and not box.judged)
     sinks = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Sink))
@@ -100,7 +104,8 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
         raise QueryError(f"{label}: streams don't name its sinks", code="query.placement")
     for names in (list(fragment.entries.values()), list(fragment.streams.values())):
         if len(set(names)) != len(names) or not all(
-            name.startswith(f"{fragment.query}.") and len(name) <= 255 for name in names
+            name.startswith(f"{fragment.query}.") and len(name) <= 255 and _STREAM.fullmatch(name)
+            for name in names
         ):
             raise QueryError(
                 f"{label}: its streams are not called {fragment.query}.something, each once",

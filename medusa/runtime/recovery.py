@@ -71,15 +71,24 @@ def _next_life(store: Store, names: list[str], clock: Clock) -> int:
     return life
 
 
-def _read(store: Store, name: str) -> dict[str, Buffer]:
-    return unseal(store.read(name), store.where(name))[1]
+def _read(store: Store, name: str, fragment: str) -> dict[str, Buffer]:
+    """A whole group, if it is the one that was written under this name."""
+    facts, files = unseal(store.read(name), store.where(name))
+    if (facts.get("fragment"), facts.get("token")) != (fragment, group_token(fragment, name)):
+        raise StateError(
+            f"{store.where(name)} was written as another one: {facts.get('fragment')!r:.80}, number "
+            f"{facts.get('token')!r:.20}",
+            hint="move it away, or put back the one that belongs here",
+            code="state.owner",
+        )
+    return files
 
 
 def _catalog(store: Store, names: list[str], node: str, warn: Callable[[str], None]) -> Catalog:
     groups = [name for name in names if group_token("", name) is not None]
     for name in reversed(groups):
         try:
-            data = _read(store, name).get(CATALOG, b"")
+            data = _read(store, name, "").get(CATALOG, b"")
             return Catalog.from_bytes(data, node=node, where=store.where(name, CATALOG))
         except StateError as error:
             if error.code == "state.node":
@@ -100,7 +109,7 @@ def _fragment(
     groups = [name for name in names if group_token(spec.name, name) is not None]
     for name in reversed(groups):
         try:
-            files = _read(store, name)
+            files = _read(store, name, spec.name)
             record = read_record(files.pop(RECORD, b""), where=store.where(name, RECORD))
             own = files.pop(LOG, b"")
             logs: Mapping[int, Buffer] = {
@@ -119,4 +128,4 @@ def _fragment(
 
 
 def _log(store: Store, fragment: str, token: int) -> Buffer:
-    return _read(store, group_name(fragment, token)).get(LOG, b"")
+    return _read(store, group_name(fragment, token), fragment).get(LOG, b"")

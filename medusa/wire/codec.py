@@ -258,7 +258,12 @@ class TrainCodec:
                 raise RemoteProtocolError(f"an Arrow message of type {found.type}", peer=peer, code="E_ARROW")
             if _compressed(found.metadata):
                 raise RemoteProtocolError("a compressed train", peer=peer, code="E_LIMIT")
-            batch = pa.ipc.read_record_batch(found, self._wire[message.late])
+            expected = self._wire[message.late]
+            if (count := _columns(found.metadata)) != len(expected):
+                raise RemoteProtocolError(
+                    f"{count} columns, expected {len(expected)}", peer=peer, code="E_ARROW"
+                )
+            batch = pa.ipc.read_record_batch(found, expected)
             if batch.num_rows != message.rows:
                 raise RemoteProtocolError(
                     f"{batch.num_rows:,} rows, the header says {message.rows:,}", peer=peer, code="E_LIMIT"
@@ -296,6 +301,17 @@ def _compressed(metadata: Buffer) -> bool:
     message = _int(data, 0)
     header = message + _field(data, message, 2)
     return _field(data, header + _int(data, header), 3) != 0
+
+
+def _columns(metadata: Buffer) -> int:
+    """How many columns a record batch message brings, none of ours being nested; Arrow reads as many as it
+    needs, and passes over more. The walk is to field 1 of the header, a vector."""
+    data = memoryview(metadata)
+    message = _int(data, 0)
+    header = message + _field(data, message, 2)
+    header += _int(data, header)
+    place = _field(data, header, 1)
+    return _int(data, header + place + _int(data, header + place)) if place else 0
 
 
 def _int(data: memoryview, at: int) -> int:
