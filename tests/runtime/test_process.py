@@ -59,6 +59,11 @@ class InThread:
         except BaseException as error:
             self.error = error
 
+    def reload(self) -> None:
+        """What SIGHUP does."""
+        for loop in self._loops:
+            loop.reload()
+
     def stop(self) -> None:
         for loop in self._loops:
             loop.stop()
@@ -153,7 +158,8 @@ def store_with(folder, *catalogs: bytes) -> FolderStore:
 
     store = FolderStore(folder / "data")
     for number, data in enumerate(catalogs, start=1):
-        store.write(group_name("", number), seal({"catalog": data}, {}))
+        facts = {"fragment": "", "token": number}
+        store.write(group_name("", number), seal({"catalog": data}, facts))
     return store
 
 
