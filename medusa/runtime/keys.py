@@ -307,9 +307,9 @@ def _read(path: Path, kinds: tuple[str, ...], *, secret: bool) -> dict[str, str]
             found = os.fstat(number)
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"{path} is no file", code="config.key.file")
-            if secret:
-                _only_ours(path, found)
             data = os.read(number, FILE_BYTES_MAX + 1)
+            if b"secret = " in data and secret:
+                _only_ours(path, found)
         finally:
             os.close(number)
     except OSError as error:

@@ -1,0 +1,335 @@
+"""A node with keys and its clients, over real sockets: who is let in, as whom, and what a revocation does."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+import medusa as md
+from medusa.errors import ConfigError, LinkError
+from medusa.runtime.keys import CurveKey, ParticipantKey, read_public, write_key, write_new
+from medusa.runtime.process import run_node
+from medusa.wire.statement import Certificate, Revocation, sign, to_text
+from tests.runtime.test_process import InThread, query
+
+DEADLINE_S = 30.0
+CLIENTS = {
+    "maker": 'deploy = ["*"]\npublish = ["q.*"]\nsubscribe = ["q.*"]\nstatus = true\n',
+    "watcher": "status = true\n",
+    "nobody": "",
+}
+ALICE, BOB = ParticipantKey.new(), ParticipantKey.new()
+PEER = CurveKey.new()
+
+
+class Place:
+    """A folder with the keys and the configuration of node ``a``, and a way to talk with it."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.address = f"ipc://{folder}/a"
+        self.clients = dict(CLIENTS)
+        self.peer = PEER.public
+        write_key(folder / "a.key", "node", CurveKey.new())
+        for name in (*CLIENTS, "stranger"):
+            write_key(folder / f"{name}.key", "client", CurveKey.new())
+        self.configure()
+
+    def configure(self, more: str = "") -> None:
+        text = f'name = "a"\nlisten = "{self.address}"\ndata = "data"\nparticipant = "alice"\n'
+        text += 'federation = "fed"\n[keys]\nnode = "a.key"\n'
+        text += f'[participants.alice]\nkey = "{ALICE.key}"\n[participants.bob]\nkey = "{BOB.key}"\n'
+        text += f'[peers.b]\naddress = "ipc://{self.folder}/b"\nparticipant = "bob"\nkey = "{self.peer}"\n'
+        for name, rules in self.clients.items():
+            text += f'[clients.{name}]\nkey = "{read_public(self.folder / f"{name}.pub")}"\n{rules}'
+        (self.folder / "a.toml").write_text(text + more)
+
+    def connect(self, name="maker", timeout="20s", **given):
+        given = {"key": self.folder / f"{name}.key", "server_key": self.folder / "a.pub", **given}
+        return md.connect(self.address, timeout=timeout, **given)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return Place(tmp_path_factory.mktemp("k")).folder
+
+
+@pytest.fixture
+def place(tmp_path_factory):
+    return Place(tmp_path_factory.mktemp("k"))
+
+
+@pytest.fixture
+def node(place, monkeypatch):
+    made = InThread(str(place.folder / "a.toml"), monkeypatch)
+    yield made
+    made.stop()
+
+
+def fails(call, code, says="."):
+    with pytest.raises(LinkError, match=says) as caught:
+        call()
+    assert caught.value.code == code
+    return caught.value
+
+
+def test_each_client_may_do_what_the_configuration_says(place, node):
+    with place.connect() as maker:
+        maker.deploy(query())
+        maker.publish("q.rows", {"ts": [1, 2], "v": [1, -1]})
+        with maker.subscribe("q.out", from_="oldest") as trains:
+            assert trains.next("20s").batch.to_pylist() == [{"ts": 1, "v": 1}]
+        maker.flush()
+    with place.connect("watcher") as watcher:
+        assert watcher.status()["fragments"]
+        fails(lambda: watcher.undeploy("q"), "E_ROLE", r"clients\.watcher")
+        fails(lambda: watcher.publish("q.rows", {"ts": [3], "v": [3]}), "E_ROLE")
+        watcher.close()
+    with place.connect("nobody") as nobody:
+        fails(nobody.status, "E_ROLE", "may not ask for the status")
+        nobody.close()
+
+
+def test_a_key_as_text_is_as_good_as_its_file(place, node):
+    text = (place.folder / "watcher.key").read_text()
+    secret = text.split('secret = "')[1].split('"')[0]
+    server = read_public(place.folder / "a.pub")
+    with place.connect(key=secret, server_key=server) as fed:
+        assert fed.status()["fragments"] == []
+        assert secret not in repr(fed)
+
+
+def test_who_is_not_let_in_is_told_at_once(place, node):
+    begun = time.monotonic()
+    error = fails(lambda: place.connect("stranger", "1h"), "link.not_admitted", "doesn't admit this key")
+    assert "must name our public key" in error.hint
+    assert time.monotonic() - begun < DEADLINE_S, "not after an hour"
+
+
+def test_a_wrong_server_key_ends_with_the_deadline_and_says_so(place, node):
+    error = fails(
+        lambda: place.connect(server_key=PEER.public, timeout="500ms"), "link.server_key", "waited 500ms"
+    )
+    assert "another than the server key" in error.hint
+
+
+def test_without_keys_a_node_with_keys_says_nothing(place, node):
+    with pytest.raises(LinkError) as caught:
+        md.connect(place.address, timeout="2s")
+    assert caught.value.code in ("link.keys", "link.handshake")
+    assert "server_key=" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"server_key": None}, "anybody could pass for the node"),
+        ({"key": None}, "key= is not"),
+        ({"key": 7}, "path or 40 characters"),
+        ({"key": "!" * 39}, "can't be read"),
+        ({"server_key": "~" * 40}, "server_key is no key"),
+        ({"server_key": "nowhere.pub"}, "No such file"),
+    ],
+)
+def test_keys_that_cannot_be_used(written, given, says):
+    given = {"key": written / "maker.key", "server_key": written / "a.pub", **given}
+    with pytest.raises(LinkError, match=f"connect: .*{says}"):
+        md.connect("tcp://127.0.0.1:9", timeout="1s", **given)
+
+
+def test_a_key_of_the_wrong_kind(written):
+    with pytest.raises(LinkError, match="expected node"):
+        md.connect(
+            "tcp://127.0.0.1:9", key=written / "maker.key", server_key=written / "watcher.pub", timeout="1s"
+        )
+    with pytest.raises(LinkError, match="needs the secret one"):
+        md.connect("tcp://127.0.0.1:9", key=written / "maker.pub", server_key=written / "a.pub", timeout="1s")
+
+
+def test_a_key_that_others_can_read_is_not_used(place):
+    """Row 32 of the threat table: by a client, and by a node as it starts."""
+    for name in ("maker", "a"):
+        (place.folder / f"{name}.key").chmod(0o644)
+    fails(place.connect, "config.key.mode", rf"chmod 600 {place.folder}/maker\.key")
+    with pytest.raises(ConfigError, match=rf"chmod 600 {place.folder}/a\.key"):
+        run_node(place.folder / "a.toml")
+    assert not (place.folder / "a").exists(), "it never listened"
+
+
+# --- revocation -----------------------------------------------------------------------------------
+
+
+def gone(fed) -> LinkError:
+    """What a client hears whose link ended."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        try:
+            fed.status()
+        except LinkError as error:
+            return error
+    raise AssertionError("still there")
+
+
+def test_a_client_that_left_the_configuration_is_cut_off_at_once(place, node):
+    """Row 5 of the threat table: on an open connection."""
+    maker, watcher = place.connect(), place.connect("watcher")
+    maker.deploy(query())
+    del place.clients["watcher"]
+    place.configure()
+    node.reload()
+    error = gone(watcher)
+    assert error.code == "E_REVOKED"
+    assert maker.status()["fragments"], "others go on"
+    fails(lambda: place.connect("watcher"), "link.not_admitted")
+    watcher.close()
+    place.clients["watcher"] = CLIENTS["watcher"]
+    place.configure()
+    node.reload()
+    with place.connect("watcher") as again:
+        assert again.status()["fragments"]
+    maker.close()
+
+
+def test_a_client_whose_rules_change_goes_on_with_the_new_ones(place, node):
+    watcher = place.connect("watcher")
+    assert watcher.status()["fragments"] == []
+    place.clients["watcher"] = 'deploy = ["q"]\n'
+    place.configure()
+    node.reload()
+    assert gone(watcher).code == "E_ROLE"
+    watcher.deploy(query())
+    watcher.close()
+
+
+def test_a_configuration_that_is_wrong_changes_nothing(place, node, capsys):
+    with place.connect() as maker:
+        maker.deploy(query())
+        for more, says in [("no toml", "line 27"), ('[limits]\nretention = "2 MiB"\n', "limits changed too")]:
+            place.configure(more)
+            node.reload()
+            said = ""
+            end = time.monotonic() + DEADLINE_S
+            while says not in said:
+                assert time.monotonic() < end, said
+                assert maker.status()["fragments"]
+                said += capsys.readouterr().err
+            assert "keys and rules stay as they were" in said
+
+
+def signed(place, statement):
+    return to_text(sign(statement, {"alice": ALICE, "bob": BOB}[statement.participant]))
+
+
+def said_by(participant, **more):
+    now_us = time.time_ns() // 1000
+    fields = {"federation": "fed", "participant": participant, "recipient": "", "epoch": 1}
+    return {**fields, "sequence": now_us, "expiry_us": now_us + 60_000_000, **more}
+
+
+def test_a_revocation_that_its_owner_signed_bites_at_once_and_stays(place, node, monkeypatch):
+    with place.connect() as maker:
+        watcher = place.connect("watcher")
+        key = read_public(place.folder / "watcher.pub")
+        fails(
+            lambda: maker.declare(signed(place, Revocation(key=key, **said_by("bob")))),
+            "E_IDENTITY",
+            "revokes",
+        )
+        assert watcher.status()["fragments"] == []
+        fails(
+            lambda: maker.declare(signed(place, Revocation(key=key, **said_by("alice", federation="other")))),
+            "E_AUDIENCE",
+        )
+        maker.declare(signed(place, Revocation(key=key, **said_by("alice"))))
+        assert gone(watcher).code == "E_REVOKED"
+        watcher.close()
+        fails(lambda: maker.declare("what?"), "E_MESSAGE")
+    node.stop()
+    again = InThread(str(place.folder / "a.toml"), monkeypatch)
+    fails(lambda: place.connect("watcher"), "link.not_admitted")
+    again.stop()
+
+
+def test_a_node_says_whose_key_it_is_only_of_its_own(place, monkeypatch):
+    """The certificate that the configuration names is of this node and key, or it doesn't start."""
+    own = read_public(place.folder / "a.pub")
+    good = Certificate(node="a", key=own, **said_by("alice"))
+    for name, text, says in [
+        ("none", "no statement", "no statement in this text"),
+        (
+            "other",
+            signed(place, Certificate(node="b", key=own, **said_by("alice"))),
+            "no certificate of node 'a'",
+        ),
+        ("key", signed(place, Certificate(node="a", key=PEER.public, **said_by("alice"))), "and its key"),
+        ("revoked", signed(place, Revocation(key=own, **said_by("alice"))), "no certificate of node 'a'"),
+    ]:
+        write_new(place.folder / f"{name}.cert", text, 0o644)
+        config = place.folder / "a.toml"
+        place.configure()
+        config.write_text(
+            config.read_text().replace('node = "a.key"', f'node = "a.key"\ncertificate = "{name}.cert"')
+        )
+        with pytest.raises(ConfigError, match=says):
+            run_node(config)
+    write_new(place.folder / "a.cert", signed(place, good), 0o644)
+    place.configure()
+    config.write_text(config.read_text().replace('node = "a.key"', 'node = "a.key"\ncertificate = "a.cert"'))
+    InThread(str(config), monkeypatch).stop()
+
+
+# --- between nodes --------------------------------------------------------------------------------
+
+
+def two_nodes(folder) -> dict[str, str]:
+    """Configurations of node ``a`` of alice and node ``b`` of bob, that know each other's keys."""
+    for name in "ab":
+        write_key(folder / f"{name}.key", "node", CurveKey.new())
+        write_key(folder / f"{name}-client.key", "client", CurveKey.new())
+    found = {}
+    for name, other, own, whose in (("a", "b", "alice", "bob"), ("b", "a", "bob", "alice")):
+        text = f'name = "{name}"\nlisten = "ipc://{folder}/{name}"\ndata = "data-{name}"\nparticipant = "{own}"\n'
+        text += f'federation = "fed"\n[keys]\nnode = "{name}.key"\n'
+        text += f'[participants.alice]\nkey = "{ALICE.key}"\n[participants.bob]\nkey = "{BOB.key}"\n'
+        text += f'[peers]\n{other} = {{address = "ipc://{folder}/{other}", participant = "{whose}", '
+        text += f'key = "{read_public(folder / f"{other}.pub")}"}}\n'
+        text += f'[clients.admin]\nkey = "{read_public(folder / f"{name}-client.pub")}"\nstatus = true\n'
+        found[name] = str(folder / f"{name}.toml")
+        (folder / f"{name}.toml").write_text(text)
+    return found
+
+
+def ask(folder, name) -> None:
+    with md.connect(
+        f"ipc://{folder}/{name}",
+        timeout="20s",
+        key=folder / f"{name}-client.key",
+        server_key=folder / f"{name}.pub",
+    ) as fed:
+        assert fed.node == name
+        fed.status()
+
+
+def test_two_participants_nodes_find_each_other_and_part(tmp_path_factory, monkeypatch, capsys):
+    folder = tmp_path_factory.mktemp("n")
+    configs = two_nodes(folder)
+    nodes = [InThread(configs[name], monkeypatch) for name in "ab"]
+    said = ""
+    end = time.monotonic() + DEADLINE_S
+    while said.count("info peer up") < 2:
+        assert time.monotonic() < end, said
+        ask(folder, "a")
+        said += capsys.readouterr().err
+    # At alice's, node b has another key now: what calls with its old one is cut off and not let in again.
+    text = (folder / "a.toml").read_text()
+    (folder / "a.toml").write_text(text.replace(read_public(folder / "b.pub"), PEER.public))
+    nodes[0].reload()
+    while "refused at the door: unknown key" not in said or "doesn't admit this key" not in said:
+        assert time.monotonic() < end, said
+        ask(folder, "b")
+        said += capsys.readouterr().err
+    for node in nodes:
+        node.stop()
+    shutil.rmtree(folder)
