@@ -161,7 +161,7 @@ class Guard:
     def configure(self, security: Security) -> list[str]:
         """The configuration says this now; callers that may do other things than before are returned."""
         before = {peer: self._known(peer, key) for peer, key in self._bound.items()}
-        self.registry.configure(security)
+        self.registry.configure(security, pending=[data for _, _, data, _ in self._pending])
         self._trust()
         after = {peer: self._known(peer, key) for peer, key in self._bound.items()}
         return [peer for peer, caller in after.items() if caller is not None and caller != before[peer]]

@@ -10,7 +10,7 @@ before a new key counts. A revoked key counts no more at once, whatever the disk
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from medusa.errors import RemoteProtocolError
@@ -211,22 +211,26 @@ class Registry:
         self._callers: dict[str, Caller] = {}
         self.configure(security)
 
-    def configure(self, security: Security) -> None:
-        """The configuration says this now; what was declared is weighed by it anew."""
+    def configure(self, security: Security, pending: Collection[bytes] = ()) -> None:
+        """The configuration says this now; what was declared is weighed by it anew.
+
+        Args:
+            pending: what isn't durable yet: its certificates don't count yet.
+        """
         self._security = security
         self._certificates.clear()
         for subject, kept in self.statements.items():
             for data in kept:
-                self._load(subject, data)
+                self._load(subject, data, counts=data not in pending)
         self._list()
 
-    def _load(self, subject: str, data: bytes) -> None:
+    def _load(self, subject: str, data: bytes, *, counts: bool) -> None:
         """Take up what was checked in an earlier life; the configuration may have changed since."""
         signed, statement = opened(data)
         self._last[subject] = (statement.epoch, statement.sequence)
         if isinstance(statement, Revocation):
             self._revoke(statement)
-        elif self._security.participants.get(statement.participant) == signed.key:
+        elif counts and self._security.participants.get(statement.participant) == signed.key:
             self.count(statement)
 
     # --- keys -----------------------------------------------------------------------------------

@@ -484,6 +484,17 @@ def test_a_configuration_that_changed_decides():
     assert again.answer("maker", StatusRequest(request=1)) == "E_ROLE"
 
 
+def test_a_configuration_read_anew_hurries_no_certificate():
+    node = running()
+    node.say("core", Declare(request=1, statement=certificate()), disk=False)
+    node.brain.configure(0, SECURITY)
+    node.settle(disk=False)
+    assert curve("core-2") not in node.trusted()
+    node.brain.persisted(0, node.brain.guard._token, True)
+    node.settle()
+    assert curve("core-2") in node.trusted()
+
+
 def test_without_keys_nobody_declares_anything():
     brain = Brain(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=1)
     brain.start(0)
