@@ -18,7 +18,7 @@ class Belt:
         working: the entry that is being worked on.
         error: what the thread ran into and nobody has been told; it waits until somebody is.
         behind: of what was taken out of the queue, some waits between the boxes.
-        calls: waiting entries that are calls: until they are done output may exceed ``memory=``.
+        calls: who waits for work to be done: as long as anybody does output may exceed ``memory=``.
         takes: how often output has been taken.
         full_at: there was too much output when it had been taken so often.
     """
@@ -30,7 +30,7 @@ class Belt:
         self.error: BaseException | None = None
         self.stopping = False
         self.behind = False
-        self.calls = 0
+        self.calls: set[object] = set()  # an interrupt anywhere leaves nobody in it
         self.takes = 0
         self.full_at = -1
 

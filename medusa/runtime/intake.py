@@ -219,16 +219,16 @@ class QueuedRun(WorkingRun):
             self._refuse_stopped()
             entry.came_us = self._clock.monotonic_us()
             ended = queue.ended
-            queue.ended |= ends
-            queue.put(entry)
-            belt.calls += 1
-            belt.changed.notify_all()
             try:
+                queue.ended |= ends
+                queue.put(entry)
+                belt.calls.add(entry)
+                belt.changed.notify_all()
                 while not (entry.done or entry.left):
                     self._refuse_error()
                     belt.changed.wait()
             finally:
-                belt.calls -= 1
+                belt.calls.discard(entry)
                 if not entry.done and belt.working is not entry:  # an error or an interrupt came first
                     queue.withdraw(entry)
                     queue.ended = ended
@@ -316,9 +316,10 @@ class QueuedRun(WorkingRun):
     def _drain(self, errors: list[BaseException]) -> None:
         belt = self._belt
         with belt.changed:
-            belt.calls += 1
-            belt.changed.notify_all()
+            me = object()
             try:
+                belt.calls.add(me)
+                belt.changed.notify_all()
                 while belt.error is not None or belt.queue.head is not None or belt.behind:
                     if belt.error is None:
                         belt.changed.wait()
@@ -327,7 +328,7 @@ class QueuedRun(WorkingRun):
                     belt.error = None
                     belt.changed.notify_all()
             finally:
-                belt.calls -= 1
+                belt.calls.discard(me)
 
     def _shut(self, error: BaseException | None) -> None:
         """Stop the thread and close; what is left, and what goes wrong, is noted on an error."""
