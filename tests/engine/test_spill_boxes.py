@@ -220,7 +220,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", ["full", "running, expires", "session", "table"])
+@pytest.mark.parametrize("name", ["full", "running, expires"])
 def test_a_full_disk_loses_nothing(name: str, tmp_path: Path, disk: Disk) -> None:
     """Pushes are refused as without a disk; when there is room again all goes on."""
     rows = pushes(random.Random(3), 300, (150,))

@@ -60,10 +60,10 @@ def test_two_gigabytes_of_state_in_256_mb(tmp_path: Path) -> None:
 
 @pytest.mark.system
 def test_rows_that_wait_in_a_join(tmp_path: Path) -> None:
-    """All rows of one side wait for the other: 20 MB of them."""
-    found = joined(tmp_path, 150_000, 4 * MIB, 120)
-    assert found["state"] <= 5 * MIB  # the last push may be beyond
-    assert found["spilled"] > 12 * MIB
+    """All rows of one side wait for the other: 12 MB of them."""
+    found = joined(tmp_path, 100_000, 3 * MIB, 120)
+    assert found["state"] <= 4 * MIB  # the last push may be beyond
+    assert found["spilled"] > 8 * MIB
     assert found["needed"] < 80 * MIB
 
 
@@ -77,10 +77,9 @@ def test_a_gigabyte_of_rows_that_wait_in_a_join(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("kind", ["window", "running"])
-def test_killed_while_it_spills(tmp_path: Path, kind: str) -> None:
-    kills = 10 if kind == "window" else 4
-    done = run("spilled_killed", tmp_path, 6_000, 1, kills, kind, seconds_max=120)
+@pytest.mark.parametrize(("kind", "keys", "kills"), [("window", 6_000, 10), ("running", 2_500, 3)])
+def test_killed_while_it_spills(tmp_path: Path, kind: str, keys: int, kills: int) -> None:
+    done = run("spilled_killed", tmp_path, keys, 1, kills, kind, seconds_max=120)
     assert f"{kills} killed" in done.stdout
 
 
