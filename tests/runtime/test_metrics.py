@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.families import COUNTERS, GAUGES
+from medusa.runtime.families import COUNTERS, GAUGES, families
 
 SCHEMA = {"ts": "int64", "k": "utf8", "v": "int64"}
 OPEN = "application/openmetrics-text; version=1.0.0"
@@ -100,6 +100,21 @@ def test_both_forms_parse_and_say_the_same() -> None:
         assert new.endswith("# EOF\n")
         found = {(s.name, s.labels["box"]): s.value for f in parse_open(new) for s in f.samples}
         assert found == samples(plain)
+
+
+def test_microseconds_are_told_as_seconds() -> None:
+    row = {
+        "query": "q",
+        "box": "b",
+        "kind": "filter",
+        "busy_us": 2_500_000,
+        "cost_us": 2,
+        "lag_us": 1_500_000,
+    }
+    found = {sample.name: sample.value for family in families([row]) for sample in family.samples}
+    assert found["medusa_box_busy_seconds_total"] == 2.5
+    assert found["medusa_box_cost_seconds"] == 2e-6
+    assert found["medusa_box_lag_seconds"] == 1.5
 
 
 def test_every_column_is_a_metric_with_its_unit() -> None:
