@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from medusa.connectors.command import run
+from medusa.connectors.key_options import key_options
+from medusa.connectors.keygen import declare, keygen
 from medusa.connectors.publish import publish
 from medusa.connectors.top import top
 from medusa.errors import MedusaError, QueryError, StateError
@@ -129,6 +131,8 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
 main.add_command(run)
 main.add_command(publish)
 main.add_command(top)
+main.add_command(keygen)
+main.add_command(declare)
 
 
 @main.command(epilog=_example("medusa node edge-1.toml"))
@@ -151,15 +155,16 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
 @main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
 @click.argument("query", type=_FILE)
 @_NODE
+@key_options
 @click.option("--at", type=_FILE, help='JSON: {"node": ["box or source", ...]}')
 @_JSON
-def deploy(query: Path, address: str, at: Path | None, as_json: bool) -> None:
+def deploy(query: Path, address: str, at: Path | None, as_json: bool, **keys: Any) -> None:
     """Deploy a query, written by q.to_json(), over nodes."""
     from medusa.runtime.client import connect
 
     placement = None if at is None else _placement(at)
     asked = _query(query)
-    with connect(address) as fed:
+    with connect(address, **keys) as fed:
         fed.deploy(asked, at=placement)
     click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
 
@@ -167,24 +172,26 @@ def deploy(query: Path, address: str, at: Path | None, as_json: bool) -> None:
 @main.command(epilog=_example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))
 @click.argument("name")
 @_NODE
+@key_options
 @_JSON
-def undeploy(name: str, address: str, as_json: bool) -> None:
+def undeploy(name: str, address: str, as_json: bool, **keys: Any) -> None:
     """Stop a query everywhere and forget its state; at the node that it was deployed through."""
     from medusa.runtime.client import connect
 
-    with connect(address) as fed:
+    with connect(address, **keys) as fed:
         fed.undeploy(name)
     click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
 
 
 @main.command(epilog=_example("medusa status --node tcp://127.0.0.1:5555"))
 @_NODE
+@key_options
 @_JSON
-def status(address: str, as_json: bool) -> None:
+def status(address: str, as_json: bool, **keys: Any) -> None:
     """What a node runs, what waits in it, what it lost or counted."""
     from medusa.runtime.client import connect
 
-    with connect(address) as fed:
+    with connect(address, **keys) as fed:
         found = fed.status()
     click.echo(json.dumps(found, indent=None if as_json else 2, default=str))
 
@@ -192,16 +199,17 @@ def status(address: str, as_json: bool) -> None:
 @main.command(epilog=_example("medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json"))
 @click.argument("stream")
 @_NODE
+@key_options
 @click.option("--from", "from_", default="now", show_default=True, help="now, oldest, or the number of a row")
 @click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")
 @_JSON
-def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool) -> None:
+def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool, **keys: Any) -> None:
     """Print the rows of a stream as they come."""
     from medusa.runtime.client import connect
 
     where: str | int = int(from_) if from_.isdecimal() else from_
     left = limit
-    with _interruptible(), connect(address) as fed, fed.subscribe(stream, from_=where) as trains:
+    with _interruptible(), connect(address, **keys) as fed, fed.subscribe(stream, from_=where) as trains:
         for train in trains:
             for row in train.batch.to_pylist()[:left]:
                 click.echo(_row_text(row, as_json))
