@@ -1,0 +1,104 @@
+"""docs/keys.md does what it says: its files are written and its commands run, line by line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import medusa as md
+from medusa.cli import main
+from tests.blocks import blocks
+from tests.system.nodes import DEADLINE_S, RUN, first_line, until
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
+
+pytestmark = pytest.mark.system
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class Reader:
+    """Somebody who does what the page says, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = dict(zip(("5555", "5557"), map(str, free_ports(2)), strict=True))
+        self.nodes: dict[str, subprocess.Popen[str]] = {}
+        self.printed: dict[str, str] = {}
+
+    def here(self, text: str) -> str:
+        for shown, port in self.ports.items():
+            text = text.replace(f":{shown}", f":{port}")
+        return text
+
+    def write(self, text: str) -> None:
+        def key(found: re.Match[str]) -> str:
+            public = (self.folder / found[1]).read_text()
+            return f'key = "{re.search(r"public = .(.+).$", public, re.MULTILINE)[1]}"'
+
+        name = text.splitlines()[0].removeprefix("# ")
+        (self.folder / name).write_text(re.sub(r'key = "\.\.\."  # (\S+)', key, self.here(text)))
+
+    def do(self, line: str) -> None:
+        words = shlex.split(self.here(line))
+        if words[-1] == "&":
+            self._start(words[:-1])
+            return
+        if words[0] == "medusa":
+            done = CliRunner().invoke(main, words[1:])
+            assert done.exit_code == 0, f"{line}\n{done.output}"
+            self.printed[" ".join(words[1:3])] = done.output
+            return
+        subprocess.run(words, timeout=DEADLINE_S, check=True)
+
+    def _start(self, words: list[str]) -> None:
+        with open(self.folder / f"{len(self.nodes)}.log", "w") as log:
+            command = [sys.executable, "-c", RUN, *words[1:]]
+            made = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.nodes[words[2]] = made
+        assert "listening" in first_line(made), Path(log.name).read_text()
+
+    def close(self) -> None:
+        for made in self.nodes.values():
+            made.kill()
+            made.wait(DEADLINE_S)
+            made.stdout.close()
+
+
+def test_two_participants_as_the_page_tells_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    q = md.Query("counts")
+    q.sink("out", q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us").filter("v > 1"))
+    (tmp_path / "counts.json").write_text(q.to_json())
+    (tmp_path / "rows.csv").write_text("ts,v\n1,1\n2,2\n3,3\n")
+    reader = Reader(tmp_path)
+    try:
+        for block in blocks(PAGE.read_text(encoding="utf-8")):
+            if block.language == "toml":
+                reader.write(block.text)
+            elif block.language == "sh":
+                for line in block.text.splitlines():
+                    reader.do(line)
+            if "&" in block.text:
+                logs = [tmp_path / "0.log", tmp_path / "1.log"]
+                until(lambda logs=logs: all("peer up" in log.read_text() for log in logs), what="peer up")
+        assert reader.printed["tail counts.out"].split() == ["ts=2", "v=2", "ts=3", "v=3"]
+        assert json.loads(reader.printed["status --node"])["fragments"] == []
+        revoked = (tmp_path / "1.log").read_text()
+        assert revoked.count("declared by=alice") == 2
+    finally:
+        reader.close()
