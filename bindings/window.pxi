@@ -218,6 +218,10 @@ cdef class Window:
         refuse_busy(self._busy)
         return md_window_nbytes(self._w)
 
+    def trim(self):
+        refuse_busy(self._busy)
+        md_window_trim(self._w)
+
     def state(self):
         cdef ArrowSchema schema
         cdef ArrowArray array

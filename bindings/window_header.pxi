@@ -45,6 +45,7 @@ cdef extern from "window.h" nogil:
     int64_t md_window_taken(const md_window *w)
     int64_t md_window_boundary(const md_window *w)
     size_t md_window_nbytes(const md_window *w)
+    void md_window_trim(md_window *w)
 
 
 cdef extern from "state.h" nogil:

@@ -185,6 +185,9 @@ class Window:
     def nbytes(self) -> int:
         """Memory held, in bytes."""
 
+    def trim(self) -> None:
+        """Give back memory that no open window needs; results stay the same."""
+
     def state(self) -> Batch:
         """Everything held: pane_start, pane_end (int64), first (int64: position of the group's first
         row), rows (int64), keys, state columns; panes ascending, groups in order of first appearance.

@@ -255,6 +255,12 @@ int64_t md_window_rows_open(const md_window *w) {
 int64_t md_window_taken(const md_window *w) { return w->taken; }
 int64_t md_window_boundary(const md_window *w) { return w->boundary; }
 
+void md_window_trim(md_window *w) {
+    while (w->n_spare > 0) pane_free(w, w->spare[--w->n_spare]);
+    md_slide_forget(w);
+    md_slide_free(w); /* made again of the panes, as after a restore */
+}
+
 size_t md_window_nbytes(const md_window *w) {
     size_t n = sizeof *w + sizeof *w->scratch + (w->distinct_scratch != NULL ? sizeof *w->distinct_scratch : 0);
     for (int64_t i = 0; i < w->n_panes; i++) n += pane_nbytes(w, w->panes[i]);

@@ -110,4 +110,7 @@ int64_t md_window_taken(const md_window *w);     /* rows taken so far, or as loa
 int64_t md_window_boundary(const md_window *w);  /* of the last close, or as loaded; INT64_MIN: none */
 size_t md_window_nbytes(const md_window *w);
 
+/* Gives back memory that is kept for what comes and that no open window needs; results stay the same. */
+void md_window_trim(md_window *w);
+
 #endif

@@ -181,7 +181,7 @@ def _possible(entry: Entry) -> bool:
         return all(at >= 0 and START_US < time_us < END_US for _, at, time_us in entry.sources)
     if isinstance(entry, Sheds):
         shares = [share for _, _, each in entry.sources for share in each.values()]
-        return all(at >= 0 for _, at, _ in entry.sources) and all(0 <= share <= 1 for share in shares)
+        return all(at >= 0 for _, at, _ in entry.sources) and all(0 <= share <= 2 for share in shares)
     if isinstance(entry, Rest):
         return entry.at >= 0 and all(part >= 0 for part in entry.parts)
     return bool(entry.released)

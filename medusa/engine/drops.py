@@ -167,7 +167,7 @@ class Drops:
                 "box": valve.place.box,
                 "how": valve.place.how,
                 "sinks": list(valve.place.sinks),
-                "share": valve.share,
+                "share": min(1.0, valve.share),
                 "seen": valve.seen,
                 "shed": valve.shed,
             }

@@ -18,19 +18,21 @@ from medusa.query.boxes import (
     Filter,
     Input,
     Join,
+    RandomDrop,
     Route,
     Select,
     SemanticDrop,
     Sink,
     Source,
     Union,
+    WindowDrop,
     WithColumns,
 )
 from medusa.query.expression import Column, Named
 from medusa.query.graph import CheckedGraph
 from medusa.query.qos import Points
 
-__all__ = ["Arc", "Place", "arcs_of", "find_places", "sources_above"]
+__all__ = ["Arc", "Place", "arcs_of", "cut_off", "find_places", "keeps_state", "sources_above", "unbounded"]
 
 Arc = tuple[Input, str, int]
 """A stream, a box that reads it, and which of its inputs that is."""
@@ -142,6 +144,33 @@ def sources_above(checked: CheckedGraph, place: Place) -> tuple[str, ...]:
             found.add(id)
             stack += [arc.box for arc in checked.boxes[id].inputs]
     return tuple(id for id, box in checked.boxes.items() if id in found and isinstance(box, Source))
+
+
+def cut_off(checked: CheckedGraph, places: Sequence[Place], id: str) -> list[Place]:
+    """Places where all rows on their way to a box can be dropped, those that few outputs miss first.
+
+    Returns:
+        None of them where some rows would still come to it.
+    """
+    cut: list[Place] = []
+    for place in sorted(places, key=lambda each: len(each.sinks)):
+        arcs = place.arcs(checked)
+        if id in _below(checked, [reader for _, reader, _ in arcs]):
+            cut.append(place)
+            if not _paths(checked, id, without=[arc for each in cut for arc in each.arcs(checked)]):
+                return cut
+    return []
+
+
+def keeps_state(box: Box) -> bool:
+    """Whether more rows may make a box hold more."""
+    return not isinstance(box, (*ROW_BY_ROW, Source, RandomDrop, WindowDrop))
+
+
+def unbounded(checked: CheckedGraph) -> list[Box]:
+    """The boxes that keep state, and from which not all rows can be kept away by dropping them."""
+    places = find_places(checked)
+    return [box for box in checked.graph.boxes if keeps_state(box) and not cut_off(checked, places, box.id)]
 
 
 def _place(

@@ -14,9 +14,10 @@ from medusa.engine.drops import Drops
 from medusa.engine.fragment import Fragment
 from medusa.engine.intake import InputQueue
 from medusa.engine.qos import Utility
-from medusa.engine.shed_places import Place, arcs_of
+from medusa.engine.shed_places import Place, arcs_of, cut_off, keeps_state
 from medusa.engine.shedding import LoadModel, Plan, RoadMap, coefficients
-from medusa.engine.valves import Valve, valve_of
+from medusa.engine.storage import Storage
+from medusa.engine.valves import ALL, Valve, valve_of
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph
 
@@ -39,6 +40,13 @@ FALLEN = 0.1
 
 BUSY_MIN = 0.5
 """A run that was less busy since the last look is calm, whatever the few rows before it seem to have cost."""
+
+FULL = 7 / 8
+"""Of a budget of state: from there on no rows come to the box that holds most; beyond it, to none that has
+some."""
+
+EASED = 3 / 4
+"""Of a budget of state: from there on rows come again."""
 
 KEPT = 7 / 8
 """Of a smoothed count at each look."""
@@ -114,6 +122,14 @@ class Shedder:
         self._checked = checked
         self._losses, self._wait_us = _graphs(checked)
         self._drawn = None
+        self._full = {valve.place.key for valve in self.valves if valve.share >= ALL}
+        self._trimmed: dict[str, int] = {}
+        self._shares = tuple(0.0 if valve.share >= ALL else valve.share for valve in self.valves)
+        places = [valve.place for valve in self.valves]
+        cuts = {box.id: cut_off(checked, places, box.id) for box in checked.graph.boxes}
+        self._cuts = {
+            id: {place.key for place in cut} for id, cut in cuts.items() if keeps_state(checked.boxes[id])
+        }
 
     def _expected(self, place: Place, sink: str) -> float:
         """How many rows of a sink come of one that passes a place, as it was measured last."""
@@ -189,6 +205,9 @@ class Shedder:
             self._look_at(self.drops.checked)
         if not self.valves:
             return
+        storage = self._fragment.storage
+        if storage is not None and storage.sheds_state:
+            self._bound(storage)
         if self._due_us is None:
             self._looked_us = now_us
             self._look(now_us, queue)
@@ -223,7 +242,41 @@ class Shedder:
         else:
             self.plan = self._map(model).down_to(target / self.load)
             shares = self.plan.shares
-        self.drops.decide(shares)
+        self._shares = tuple(shares)
+        self._apply()
+
+    def _apply(self) -> None:
+        self.drops.decide(
+            [
+                ALL if valve.place.key in self._full else share
+                for valve, share in zip(self.valves, self._shares, strict=True)
+            ]
+        )
+
+    def _trim(self) -> bool:
+        """Have memory given back that windows needed which have closed; whether some have."""
+        boxes = [self._fragment.boxes[id] for id in self._cuts]
+        moved = [box for box in boxes if self._trimmed.get(box.id) != box.boundary_us]
+        for box in moved:
+            box.trim()
+            self._trimmed[box.id] = box.boundary_us
+        return bool(moved)
+
+    def _bound(self, storage: Storage) -> None:
+        """Keep rows away from boxes with state, where that is near its budget, until windows have closed."""
+        used, most = storage.used()
+        if used > (EASED if self._full else FULL) and self._trim():
+            used, most = storage.used()
+        full = self._full
+        if used > 1:
+            full = full.union(*self._cuts.values())
+        elif used > FULL:
+            full = full | self._cuts.get(most, set())
+        elif used <= EASED:
+            full = set()
+        if full != self._full:
+            self._full = full
+            self._apply()
 
     def _map(self, model: LoadModel) -> RoadMap:
         """The road map, drawn again where what it was drawn by has changed."""

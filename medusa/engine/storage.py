@@ -12,6 +12,7 @@ Nothing here looks at single trains: it is asked when the boxes have come to res
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -86,6 +87,7 @@ class Storage:
         memory_bytes: of output, beyond which some of it goes to disk.
         budget_bytes: of state; None: no bound.
         spills_state: beyond it state goes to disk.
+        sheds_state: near it a ``Shedder`` keeps rows away: nothing is refused.
 
     Attributes:
         room: for boxes that can move state to disk; None: they needn't.
@@ -99,11 +101,13 @@ class Storage:
         memory_bytes: int = 0,
         budget_bytes: int | None = None,
         spills_state: bool = False,
+        sheds_state: bool = False,
     ) -> None:
         self.spool = spool
         self.memory_bytes = memory_bytes
         self.budget_bytes = budget_bytes
         self.spills_state = spills_state
+        self.sheds_state = sheds_state
         self.room: Room | None = None
         if spool is not None and budget_bytes is not None and spills_state:
             self.room = Room(spool, budget_bytes, self.failed_write, self._free)
@@ -164,6 +168,12 @@ class Storage:
         """What is held now."""
         return memory_of(self._boxes, 0 if self.spool is None else self.spool.held_bytes)
 
+    def used(self) -> tuple[float, str]:
+        """The share of the budget that is used, and the box that holds most of it."""
+        held = self._state()
+        most = max(held, key=lambda id: held[id])
+        return sum(held.values()) / (self.budget_bytes or math.inf), most
+
     def _state(self) -> dict[str, int]:
         """What counts against the budget: rows that wait in a box too, but for output."""
         return {
@@ -173,7 +183,7 @@ class Storage:
 
     def check_budget(self) -> None:
         """Raises: StateError: the state is larger than it may be; names the box that holds most."""
-        if self.budget_bytes is None:
+        if self.budget_bytes is None or self.sheds_state:
             return
         held = self._state()
         if sum(held.values()) > self.budget_bytes:

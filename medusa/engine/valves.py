@@ -24,9 +24,12 @@ from medusa.engine.qos import Utility
 from medusa.engine.rows import as_bools, as_int64, filter_rows
 from medusa.engine.shed_places import Place
 
-__all__ = ["RandomValve", "Valve", "ValueValve", "WindowValve", "valve_of"]
+__all__ = ["ALL", "RandomValve", "Valve", "ValueValve", "WindowValve", "valve_of"]
 
 Bools = npt.NDArray[np.bool_]
+
+ALL = 2.0
+"""A share of this: all rows go, also those of windows of which rows have passed."""
 
 CLASSES = 64
 """Importances are told apart in so many classes between the least and the greatest of the graph."""
@@ -45,7 +48,7 @@ class Valve(list[tuple[int, Element]], ABC):
     """A drop at a place: stands in for the queues behind it.
 
     Attributes:
-        share: of the rows (or windows) that come, which is dropped.
+        share: of the rows (or windows) that come, which is dropped; or ``ALL``.
         seen, shed: rows that came, and that were dropped.
         told: called with the rows that were dropped, and with their mean importance.
     """
@@ -118,7 +121,7 @@ class Valve(list[tuple[int, Element]], ABC):
         Raises:
             ValueError, KeyError, TypeError: it can't have come from there.
         """
-        share = _number(state["share"], 1.0)
+        share = _number(state["share"], ALL)
         seen, shed = (_count(state[each]) for each in ("seen", "shed"))
         if shed > seen:
             raise ValueError(f"{shed} rows shed of {seen}")
@@ -266,7 +269,11 @@ class WindowValve(Valve):
         return dropped
 
     def _decide(self, window: int) -> bool:
-        if window not in self._decided:
+        if self.share >= ALL:
+            if not self._decided.get(window):
+                self._decided[window] = True
+                self._miss(window)
+        elif window not in self._decided:
             self._owed += self.share
             drops = self._owed >= 1.0 - 1e-9
             self._owed -= drops

@@ -20,6 +20,7 @@ from medusa.query.registry import check_functions
 from medusa.runtime.attached import AttachedRun
 from medusa.runtime.given import graph_of
 from medusa.runtime.recordings import write_recording
+from medusa.runtime.storage import check_sheds
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.watched import WatchedRun
 from medusa.units import Duration, byte_count, duration_us
@@ -70,6 +71,7 @@ class ChangingRun(WatchedRun):
         check_functions({label_of(box): box.functions for box in graph.boxes})
         if self._checkpoints is not None:
             refuse_unregistered(graph, "checkpoint=")
+        check_sheds(self._settings, graph)
         return graph
 
     def _go_on_with(self, graph: Graph, functions: Mapping[str, object], reset: Sequence[str]) -> Change:

@@ -28,7 +28,7 @@ from medusa.runtime.journal import FolderJournal
 from medusa.runtime.live import LiveRun
 from medusa.runtime.making import Parts, checkpoints_in, holding, workers_of
 from medusa.runtime.ordered import ordering_of
-from medusa.runtime.storage import bounds_of, bounds_of_settings
+from medusa.runtime.storage import bounds_of, bounds_of_settings, check_sheds
 from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.watched import serving
 from medusa.units import Duration, byte_count, duration_us
@@ -112,7 +112,8 @@ def start(
         spill: a folder for what doesn't fit in memory while this run lasts; docs/storage.md.
         state_budget: what all state may take in memory; None: no bound.
         at_limit: beyond it, ``error``: ``push`` raises ``StateError``, and nothing enters, until a boundary
-            has closed windows; ``spill``: boxes with keys go to disk, and only what can't raises.
+            has closed windows; ``spill``: boxes with keys go to disk, and only what can't raises; ``shed``:
+            rows are left out by quality of service until windows have closed (needs ``queue=``).
         metrics: serve the figures of ``stats()`` over HTTP at ``host:port``, for Prometheus and
             ``medusa top``, until the run is closed; see docs/metrics.md. Port 0 takes a free one, which
             ``run.metrics_address`` tells.
@@ -130,11 +131,13 @@ def start(
         spill, memory_bytes=settings["memory_bytes"], state_budget=state_budget, at_limit=at_limit
     )
     settings |= bounds.settings
+    check_sheds(settings, graph)
     clock = clock or SystemClock()
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
+    bounded = spill is not None or at_limit == "shed"
     ordering = ordering_of(
-        graph, clock, queued=queue is not None, durable=checkpoint is not None, spills=spill is not None
+        graph, clock, queued=queue is not None, durable=checkpoint is not None, bounded=bounded
     )
     place = place_of(history, graph, checkpoint)
     with holding() as held:
@@ -236,6 +239,7 @@ def restore(
         bounds = bounds_of_settings(
             settings, spill, state_budget=state_budget, at_limit=at_limit, where=where
         )
+        check_sheds(settings, graph)
         place = place_of(history, graph, path)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)

@@ -14,15 +14,16 @@ from medusa.runtime.intake import QueuedRun
 __all__ = ["OrderedRun", "ordering_of"]
 
 
-def ordering_of(graph: Graph, clock: Clock, *, queued: bool, durable: bool, spills: bool) -> Ordering | None:
+def ordering_of(graph: Graph, clock: Clock, *, queued: bool, durable: bool, bounded: bool) -> Ordering | None:
     """What orders the work of a run; None: it is done in the order in which it came.
 
     Args:
         durable: the run has checkpoints: a restored one would have to take rows in the same order again.
-        spills: what waits may go to disk, which asks for an order of its own.
+        bounded: what waits may go to disk, which asks for an order of its own; or rows are kept away from
+            state that is too large, which has to be seen before they are between boxes.
     """
     calls = any(isinstance(box, Apply) and box.in_flight is not None for box in graph.boxes)
-    if not queued or durable or spills or calls or not latency_outputs(graph):
+    if not queued or durable or bounded or calls or not latency_outputs(graph):
         return None
     return Ordering(clock)
 

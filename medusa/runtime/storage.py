@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+from medusa.engine.shed_places import unbounded
+from medusa.engine.shedder import has_qos
 from medusa.engine.spool import Spool
 from medusa.engine.storage import Storage
 from medusa.errors import QueryError, StateError
+from medusa.query.boxes import Graph
+from medusa.query.graph import check_graph, label_of
 from medusa.runtime.spill import FolderSpill
 from medusa.units import byte_count
 
-__all__ = ["Bounds", "bounds_of", "bounds_of_settings"]
+__all__ = ["Bounds", "bounds_of", "bounds_of_settings", "check_sheds"]
 
-LIMITS = ("error", "spill")
+LIMITS = ("error", "spill", "shed")
 
 
 class Bounds:
@@ -63,6 +68,7 @@ class Bounds:
             memory_bytes=self._memory_bytes,
             budget_bytes=self._budget_bytes,
             spills_state=self._at_limit == "spill",
+            sheds_state=self._at_limit == "shed",
         )
 
     def close(self) -> None:
@@ -85,7 +91,15 @@ def bounds_of(
         QueryError: they don't fit together.
     """
     if at_limit not in LIMITS:
-        raise QueryError(f'at_limit is "error" or "spill", got {at_limit!r:.80}', code="query.at_limit")
+        raise QueryError(
+            f'at_limit is "error", "spill" or "shed", got {at_limit!r:.80}', code="query.at_limit"
+        )
+    if at_limit == "shed" and state_budget is None:
+        raise QueryError(
+            'at_limit="shed" without state_budget=',
+            hint='start(q, queue="64 MiB", state_budget="256 MiB", at_limit="shed")',
+            code="query.at_limit",
+        )
     if at_limit == "spill" and (spill is None or state_budget is None):
         missing = "spill=" if spill is None else "state_budget="
         raise QueryError(
@@ -97,6 +111,35 @@ def bounds_of(
     if budget == 0:
         raise QueryError("state_budget=0: boxes hold something always", code="query.state_budget")
     return Bounds(spill, memory_bytes=memory_bytes, budget_bytes=budget, at_limit=at_limit)
+
+
+def check_sheds(settings: Mapping[str, Any], graph: Graph) -> None:
+    """Refuse a run that is to shed at its budget of state, and can't always.
+
+    Raises:
+        QueryError: it has no input queue, or rows can't be kept away from a box with state: says which.
+    """
+    if settings.get("at_limit") != "shed":
+        return
+    if settings.get("queue_bytes") is None:
+        raise QueryError(
+            'at_limit="shed" without queue=',
+            hint='rows are shed by the thread of an input queue: start(..., queue="64 MiB")',
+            code="query.at_limit",
+        )
+    if not has_qos(graph):
+        raise QueryError(
+            'at_limit="shed", and no sink says what its output is worth',
+            hint='q.sink("name", stream, qos=md.QoS(loss=[(100, 1), (0, 0)]))',
+            code="query.at_limit",
+        )
+    boxes = unbounded(check_graph(graph))
+    if boxes:
+        raise QueryError(
+            f'at_limit="shed": {label_of(boxes[0])} keeps state, and rows on their way to it can\'t be shed',
+            hint="all sinks below it need qos=, and docs/shedding.md says above which boxes rows are shed",
+            code="query.at_limit",
+        )
 
 
 def bounds_of_settings(

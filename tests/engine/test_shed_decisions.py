@@ -162,7 +162,7 @@ def test_a_log_of_other_places_is_no_log_of_this_query() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda state: state.update(share=1.5),
+        lambda state: state.update(share=2.5),
         lambda state: state.update(seen=-1),
         lambda state: state.update(shed=5, seen=4),
         lambda state: state.update(seen=True),
@@ -205,5 +205,5 @@ def test_entries_come_back_as_they_were_written() -> None:
     entry: Entry = Sheds((("a", 7, {"a.>>random>None": 0.25}), ("b", 0, {})))
     [batch], _ = unpack(pack([entry]))
     assert batch.entries == (entry,)
-    for bad in (Sheds((("a", -1, {}),)), Sheds((("a", 1, {"x": 1.5}),)), Sheds((("a", 1, {"x": -0.1}),))):
+    for bad in (Sheds((("a", -1, {}),)), Sheds((("a", 1, {"x": 2.5}),)), Sheds((("a", 1, {"x": -0.1}),))):
         assert unpack(pack([bad])) == ([], 0)

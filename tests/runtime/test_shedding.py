@@ -180,3 +180,104 @@ def test_a_restored_run_leaves_out_the_same_rows(tmp_path: Path) -> None:
         assert {box: each["shed"] for box, each in figures(run).items()} == shed
         assert run.shedding() == places
         assert len(told) == shed["s"]
+
+
+# -- at the budget of state --------------------------------------------------------------------------
+
+BUDGET = 256 << 10
+
+
+def keyed(*, qos: bool = True) -> md.Query:
+    """Windows of more keys than there is room for, and rows that shall all come."""
+    q = md.Query("many")
+    s = q.source("s", {"ts": "timestamp", "x": "int64"}, time="ts", slack=0)
+    loss = md.QoS(loss=[(100, 1), (0, 0)])
+    windows = s.window(1000).group_by("x").aggregate(n=md.count(), s=md.sum("x"), name="n")
+    q.sink("w", windows, qos=loss if qos else None)
+    q.sink("o", s.filter("x >= 0", name="f"), qos=loss)
+    return q
+
+
+def crowd(second: int, keys: int) -> pa.RecordBatch:
+    """A window of so many keys."""
+    at = [second * 1000 + n * 1000 // keys for n in range(keys)]
+    return pa.record_batch(
+        {"ts": pa.array(at, pa.timestamp("us", "UTC")), "x": pa.array(range(keys), pa.int64())}
+    )
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_at_the_budget_of_state_rows_are_left_out_until_windows_have_closed(
+    durable: bool, tmp_path: Path
+) -> None:
+    """Few keys, then far too many for a while, then few: all is counted, exact or absent, and comes again."""
+    pushes = [(n, 12_000 if n % 12 in (6, 8) else 50) for n in range(27)]
+    options: dict[str, Any] = {"queue": "64 MiB", "clock": md.testing.ManualClock(), "at_limit": "shed"}
+    if durable:
+        options |= {"checkpoint": tmp_path / "s", "checkpoint_every": None}
+    with md.start(keyed()) as plain, md.start(keyed(), state_budget=BUDGET, **options) as run:
+        if durable:
+            run.checkpoint()
+        gone: list[int] = []
+        run.on_shed("n", lambda table: gone.extend(table["x"].to_pylist()))
+        most = most_plain = 0
+        for second, keys in pushes:
+            for start in range(0, keys, 1000):
+                rows_now = crowd(second, keys).slice(start, 1000)
+                for each in (plain, run):
+                    each.push("s", rows_now)
+                run.flush()
+                most, most_plain = max(most, run.memory().state), max(most_plain, plain.memory().state)
+        taken = run.take("w")
+        assert taken.num_rows, "windows of few keys leave"
+        if durable:
+            shutil.copytree(tmp_path / "s", tmp_path / "killed")
+        run.finish()
+        plain.finish()
+        assert most < BUDGET * 3 // 2 < most_plain // 2, "above it no more than a push brings"
+        left = pa.concat_tables([taken, run.take("w")])
+        exact = plain.take("w").to_pylist()
+        starts = set(left["window_start"].to_pylist())
+        assert [row for row in exact if row["window_start"] in starts] == left.to_pylist()
+        kept = {start.microsecond // 1000 for start in starts}
+        # The rows of 7 and 9 come in the push that closes the window before, when it is still there.
+        assert kept == set(range(27)) - {6, 7, 8, 9, 18, 19, 20, 21}
+        assert run.take("o") == plain.take("o"), "what harms nobody is left out: only the windows' rows"
+        stats = figures(run)
+        assert stats["n"]["shed"] == stats["w"]["shed"] == len(gone) > 0
+        assert stats["n"]["rows_in"] + len(gone) == sum(keys for _, keys in pushes)
+        assert stats["s"]["shed"] == stats["o"]["shed"] == 0
+    if not durable:
+        return
+    with md.restore(tmp_path / "killed", clock=md.testing.ManualClock()) as run:
+        for second, keys in pushes:
+            run.push("s", crowd(second, keys))
+        run.flush()
+        assert run.take("w") == taken
+
+
+def test_a_run_that_could_not_shed_at_its_budget_is_refused(tmp_path: Path) -> None:
+    good: dict[str, Any] = {"queue": "1 MiB", "state_budget": "1 MiB", "at_limit": "shed"}
+    several = keyed()
+    several.sink("all", several.stream("n"))  # without quality of service
+    sorts = keyed()
+    sorts.sink("b", sorts.stream("s").bsort("x", slack=3, name="sorted"), qos=md.QoS(loss=[(100, 1), (0, 0)]))
+    plain = md.Query("plain")
+    plain.sink("o", plain.source("s", {"x": "int64"}, time=None))
+    for q, options, says in [
+        (keyed(), {"queue": None}, "without queue="),
+        (keyed(), {"state_budget": None}, "without state_budget="),
+        (plain, {}, "no sink says what its output is worth"),
+        (keyed(qos=False), {}, "aggregate 'n' keeps state"),
+        (several, {}, "aggregate 'n' keeps state"),
+        (sorts, {}, "bsort 'sorted' keeps state"),
+    ]:
+        with pytest.raises(md.QueryError, match=says) as caught:
+            md.start(q, **{**good, **options})
+        assert caught.value.code == "query.at_limit"
+    with md.start(keyed(), checkpoint=tmp_path / "c", **good) as run:
+        with pytest.raises(md.QueryError, match="bsort 'sorted' keeps state"):
+            run.change(sorts)
+        run.change(keyed())
+    with pytest.raises(md.QueryError, match="bsort 'sorted' keeps state"):
+        md.restore(tmp_path / "c", q=sorts)

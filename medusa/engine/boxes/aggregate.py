@@ -190,6 +190,10 @@ class AggregateBox(Operator):
     def state_bytes(self) -> int:
         return self._window.nbytes() + (self._users.nbytes() if self._users is not None else 0)
 
+    def trim(self) -> None:
+        if not isinstance(self._window, SpillWindow):
+            self._window.trim()
+
     def spill(self, nbytes: int) -> int:
         """Move groups to disk until so many bytes of memory are free; how many that were."""
         return self._window.spill(nbytes) if isinstance(self._window, SpillWindow) else 0

@@ -192,6 +192,9 @@ class Operator(ABC):
         """Bytes of rows, groups and indexes held."""
         return 0
 
+    def trim(self) -> None:  # noqa: B027  most boxes keep nothing for what comes
+        """Give back memory that what is held doesn't need."""
+
     def queue_bytes(self) -> int:
         """Bytes of rows that wait: for a boundary, or to be taken."""
         return 0

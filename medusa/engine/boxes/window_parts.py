@@ -120,6 +120,10 @@ class WindowParts:
     def nbytes(self) -> int:
         return sum(part.nbytes() for part in self._parts)
 
+    def trim(self) -> None:
+        for part in self._parts:
+            part.trim()
+
     # State
 
     def state(self) -> pa.RecordBatch:
