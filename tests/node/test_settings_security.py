@@ -36,12 +36,12 @@ status = true
 
 
 def test_a_full_configuration():
-    settings = parse(GOOD, folder="/home")
+    settings = parse(GOOD, folder="/conf")
     assert settings.listen == "tcp://*:5555"
     assert settings.peers == {"near": "tcp://10.0.0.6:5557", "core": "tcp://example.org:5557"}
     security = settings.security
     assert security is not None
-    assert (security.node_key, security.certificate) == ("/home/edge-1.key", "/etc/edge-1.cert")
+    assert (security.node_key, security.certificate) == ("/conf/edge-1.key", "/etc/edge-1.cert")
     assert security.federation == "netmon"
     assert security.participants == {"bob": BOB}
     assert security.peers == {
