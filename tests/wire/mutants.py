@@ -3,7 +3,9 @@
 Invariant: whatever the bytes, and at whatever address they lie, decoding gives a message and rows
 that can be used in full, or a RemoteProtocolError. Nothing else comes out.
 
-    python -m tests.wire.mutants SEED COUNT
+    python -m tests.wire.mutants SEED COUNT [every]
+
+Each frame lies at one address offset; with ``every`` at each of the eight, and the outcome must be the same.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def use(train):
     return len(train)
 
 
-def one(rng, counts):
+def one(rng, counts, *, every=False):
     header, payload = original(rng)
     if rng.random() < 0.3:
         other = [
@@ -116,22 +118,29 @@ def one(rng, counts):
             frames.append(payload)
     else:
         frames = [header, mutate(rng, payload)]
-    offset = rng.randrange(8)
+    offsets = range(8) if every else [rng.randrange(8)]
+    outcomes = {outcome(frames, offset) for offset in offsets}
+    assert len(outcomes) == 1, outcomes
+    counts[outcomes.pop()] += 1
+
+
+def outcome(frames, offset):
+    """The code of the refusal, or ``taken``."""
     try:
         message, body = decode_frame([at_offset(part, offset) for part in frames])
         if isinstance(message, Data):
             use(CODEC.decode(message, body, boundary_us=0))
-        counts["taken"] += 1
     except RemoteProtocolError as error:
-        counts[error.code] += 1
+        return error.code
+    return "taken"
 
 
 def main():
-    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    seed, count, every = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["every"]
     counts = Counter()
     for number in range(seed, seed + count):
         try:
-            one(random.Random(number), counts)
+            one(random.Random(number), counts, every=every)
         except BaseException:
             print(f"seed {number}", flush=True)
             raise
