@@ -20,6 +20,7 @@ from medusa.connectors.keygen import declare, keygen
 from medusa.connectors.publish import publish
 from medusa.connectors.top import top
 from medusa.errors import MedusaError, QueryError, StateError
+from medusa.sim.command import sim
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
@@ -133,6 +134,7 @@ main.add_command(publish)
 main.add_command(top)
 main.add_command(keygen)
 main.add_command(declare)
+main.add_command(sim)
 
 
 @main.command(epilog=_example("medusa node edge-1.toml"))
@@ -231,41 +233,6 @@ def explain(query: Path, form: str | None) -> None:
         click.echo(asked.diagram().mermaid)
     else:
         click.echo(asked.explain())
-
-
-@main.command(epilog=_example("medusa sim", "medusa sim crash --seed 42"))
-@click.argument("scenario", required=False)
-@click.option("--seed", type=int, help="run this seed only, and print the end of its trace")
-@click.option("--seeds", type=click.IntRange(min=1), help="how many, from 0  [default: 20]")
-@_JSON
-def sim(scenario: str | None, seed: int | None, seeds: int | None, as_json: bool) -> None:
-    """Run federations in virtual time, with faults drawn from a seed, and check every step.
-
-    Without SCENARIO all are run. Exit code 1: an invariant did not hold; the command that replays
-    it is printed.
-    """
-    from dataclasses import asdict
-
-    from medusa.query.suggest import did_you_mean
-    from medusa.sim.scenario import SCENARIOS, run_scenario
-
-    if scenario is not None and scenario not in SCENARIOS:
-        raise click.BadParameter(f"{scenario!r}; {did_you_mean(scenario, SCENARIOS)}", param_hint="SCENARIO")
-    if seed is not None and seeds is not None:
-        raise click.UsageError("--seed is one seed, --seeds how many from 0: give one of them")
-    seeds = seeds or 20
-    failed = 0
-    for name in [scenario] if scenario else SCENARIOS:
-        for number in range(seeds) if seed is None else [seed]:
-            outcome = run_scenario(name, number)
-            failed += not outcome.ok
-            if as_json:
-                click.echo(json.dumps({"ok": outcome.ok, **asdict(outcome)}))
-            elif seed is not None or not outcome.ok:
-                click.echo(str(outcome))
-        if not as_json and seed is None:
-            click.echo(f"{name}: {seeds} seeds, {failed} violations so far")
-    sys.exit(1 if failed else 0)
 
 
 @main.group()

@@ -71,7 +71,8 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.layers, "medusa/query/a.py", "def f():\n    import medusa.engine.run", "above"),
     (house.layers, "medusa/query/a.py", "from ..engine import run", "above"),
     (house.layers, "medusa/wire/a.py", "import medusa", "above"),
-    (house.layers, "medusa/sim/a.py", "from medusa.runtime.files import Files", "next door"),
+    (house.layers, "medusa/runtime/a.py", "from medusa.sim.disk import Disk", "above"),
+    (house.layers, "medusa/testing/a.py", "import medusa.connectors.files", "next door"),
     (
         house.layers,
         "medusa/engine/boxes/a.py",

@@ -100,9 +100,11 @@ class Coordinator:
         """Spread a plan over its nodes; the client hears once, when it is done or undone."""
         known = self._catalog.deployments.get(plan.query)
         if known is not None:
-            if (known.client, known.request) == (client, request) and known.state == RUNNING:
+            same = (known.client, known.request) == (client, request)
+            if same and known.state == RUNNING:
                 self._answer(client, Reply(request=request))
-            elif (known.client, known.request) != (client, request):
+            elif not (same and known.state == DEPLOYING):
+                # The same question while it is undone: this node died in between, or its answer was lost.
                 what = "being removed" if known.state == REMOVING else "deployed already"
                 self._answer(
                     client,
@@ -110,7 +112,9 @@ class Coordinator:
                         request=request,
                         code="E_DEPLOYED",
                         text=f"query {plan.query!r} is {what}",
-                        hint="undeploy it first, or give the query another name",
+                        hint="undeploy it first, or give the query another name"
+                        if known.state != REMOVING
+                        else "try again in a moment",
                     ),
                 )
             return

@@ -1,0 +1,53 @@
+"""Nodes and links in virtual time, under faults: for our tests, and for users' own.
+
+``check`` is what a user's test calls. Names load on first use.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from medusa.sim.client import Client as Client
+    from medusa.sim.faults import KINDS as KINDS
+    from medusa.sim.faults import Fault as Fault
+    from medusa.sim.federation import Federation as Federation
+    from medusa.sim.kit import check as check
+    from medusa.sim.network import Faults as Faults
+    from medusa.sim.scenarios import SCENARIOS as SCENARIOS
+    from medusa.sim.scenarios import run_scenario as run_scenario
+    from medusa.sim.scenarios import smallest as smallest
+    from medusa.sim.script import Script as Script
+    from medusa.sim.trial import Outcome as Outcome
+    from medusa.sim.world import SimulationError as SimulationError
+    from medusa.sim.world import World as World
+
+# Name -> the module that has it.
+_HOMES = {
+    "Client": "client",
+    "Fault": "faults",
+    "Faults": "network",
+    "Federation": "federation",
+    "KINDS": "faults",
+    "Outcome": "trial",
+    "SCENARIOS": "scenarios",
+    "Script": "script",
+    "SimulationError": "world",
+    "World": "world",
+    "check": "kit",
+    "run_scenario": "scenarios",
+    "smallest": "scenarios",
+}
+
+__all__ = list(_HOMES)
+
+
+if not TYPE_CHECKING:  # or type checkers would take any name
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name not in _HOMES:
+            raise AttributeError(f"module 'medusa.sim' has no attribute {name!r}")
+        value = getattr(import_module(f"medusa.sim.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value

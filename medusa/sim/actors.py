@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import chain
+from typing import TypeAlias
 
 from medusa.errors import LinkError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.sim.world import SimulationError
 from medusa.wire.client import ClientMind
-from medusa.wire.link import LinkSettings
+from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import OLDEST, Message
 from medusa.wire.receiver import Delivery
 
 __all__ = ["PublisherActor", "SubscriberActor"]
+
+Act: TypeAlias = tuple[int, tuple[Buffer, int] | None, int | None]
+"""Wait in us; payload and rows; a boundary."""
 
 
 class _Actor(ABC):
@@ -60,7 +65,7 @@ class PublisherActor(_Actor):
         node: str,
         stream: str,
         schema: Schema,
-        script: Iterator[tuple[int, tuple[Buffer, int] | None, int | None]],
+        script: Iterator[Act],
         link: LinkSettings,
     ) -> None:
         super().__init__(name, node, link)
@@ -75,6 +80,13 @@ class PublisherActor(_Actor):
         self.publication = self.client.publish(now_us, self._stream, self._schema, timed=True)
         self._next_at_us = now_us + (self._next[0] if self._next else 0)
         self.tick(now_us)
+
+    def add(self, act: Act) -> None:
+        """One more to do; it is done at the next ``work``."""
+        if self._next is None:
+            self._next = act
+        else:
+            self._script = chain(self._script, (act,))
 
     def work(self, now_us: int) -> None:
         sender = self.publication.sender
@@ -112,6 +124,11 @@ class SubscriberActor(_Actor):
         self.tick(now_us)
 
     def work(self, now_us: int) -> None:
+        receiver = self.subscription.receiver
+        refusal = receiver.refusal
+        if receiver.state is ReceiverState.REFUSED and refusal is not None and refusal.code == "E_CUT_OFF":
+            # As a user does: go on from the row that it was told.
+            receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
         while not self.deaf and now_us >= self._busy_until_us:
             delivery = self.subscription.take(now_us)
             if delivery is None:

@@ -1,23 +1,33 @@
 """A chain under test: publisher, relays, subscriber, their network, and the checks after each event.
 
 publisher --in--> r1 --s1--> r2 --s2--> ... --sn--> reader
+
+In some seeds a second node, ``twin``, reads ``s1`` too.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import msgspec
 
 from medusa.ports import Buffer
 from medusa.sim.actors import PublisherActor, SubscriberActor
 from medusa.sim.checkers import Delivered, check_receiver, check_retention, check_sender
 from medusa.sim.disk import Disk
+from medusa.sim.faults import Scene
 from medusa.sim.host import Host, Mind
+from medusa.sim.machine import Machine
 from medusa.sim.network import Faults, Network
-from medusa.sim.relay import MERGED_ROWS_MAX, SCHEMA, Relay, RelaySettings, pack_rows, unpack_rows
+from medusa.sim.relay import (
+    MERGED_ROWS_MAX,
+    SCHEMA,
+    Relay,
+    RelaySettings,
+    covered_seq,
+    pack_rows,
+    unpack_rows,
+)
 from medusa.sim.world import SimulationError, World
 from medusa.wire import limits
 from medusa.wire.client import ClientMind
@@ -42,9 +52,15 @@ class ChainOptions:
     reader_work_us: int = 0
     sync_us: int = 1000
     checkpoint_us: int = 200_000
+    bursts: bool = False
+    """Trains come in bursts, with silence between."""
+
+    twin: bool = False
     faults: Faults = field(default_factory=Faults)
     link: LinkSettings = field(default_factory=LinkSettings)
     lost_ok: bool = False
+    damage: bool = False
+    """Disks give back what they never should: rows may be missing if somebody says so."""
 
     @property
     def active_us(self) -> int:
@@ -81,6 +97,7 @@ class Chain:
         self.network = Network(world, options.faults, self._deliver)
         self.hosts: dict[str, Host] = {}
         self.relays = [f"r{number}" for number in range(1, options.relays + 1)]
+        self.nodes = [*self.relays, *(["twin"] if options.twin else [])]
         last = self.relays[-1]
         expected = list(range(options.rows))
         for number in range(1, options.relays + 1):
@@ -90,12 +107,18 @@ class Chain:
             expected,
             lambda rows: unpack_rows(rows.payload)[rows.skip :],
             lost_ok=options.lost_ok,
+            damage=options.damage,
         )
+        self.told = False
+        """Somebody reported lost rows, or a receiver that is ahead."""
         self._taken = 0
         self._kept: dict[str, int] = {}
+        self._covered: dict[str, tuple[int, int]] = {}
         self._add("pub", self._publisher)
         for number, name in enumerate(self.relays, start=1):
             self._add(name, self._maker(number, name))
+        if options.twin:
+            self._add("twin", self._maker(2, "twin"))
         self._add(
             "reader",
             lambda disk, life: self.parts.reader(
@@ -112,24 +135,31 @@ class Chain:
         return PublisherActor("pub", self.relays[0], "in", SCHEMA, self._script(), self.options.link)
 
     def _script(self) -> Iterator[tuple[int, tuple[Buffer, int] | None, int | None]]:
-        options, random = self.options, self.world.random
-        start = 0
+        options, dice = self.options, self.world.dice("input")
+        start = trains = 0
         while start < options.rows:
-            count = min(random.randrange(1, options.train_rows_max + 1), options.rows - start)
+            count = min(dice.randrange(1, options.train_rows_max + 1), options.rows - start)
             rows = (pack_rows(list(range(start, start + count))), count)
             start += count
-            yield random.randrange(options.gap_us + 1), rows, start if random.random() < 0.7 else None
+            trains += 1
+            wait_us = dice.randrange(options.gap_us + 1)
+            if options.bursts:
+                wait_us = 20 * options.gap_us if trains % 20 == 0 else 0
+            yield wait_us, rows, start if dice.random() < 0.7 else None
 
     def _maker(self, number: int, name: str) -> Callable[[Disk, int], Mind]:
         options = self.options
+        readers = self.relays[number : number + 1]
+        if number == 1 and options.twin:
+            readers.append("twin")
         settings = RelaySettings(
             source="in" if number == 1 else f"s{number - 1}",
             node=None if number == 1 else self.relays[number - 2],
-            target=f"s{number}",
-            readers=() if number == options.relays else (self.relays[number],),
+            target="t" if name == "twin" else f"s{number}",
+            readers=() if name == "twin" else tuple(readers),
             apply=keep(number),
             link=options.link,
-            work_us=options.work_us,
+            work_us=lambda: options.work_us * self.hosts[name].slowness,
             checkpoint_us=options.checkpoint_us,
         )
         return lambda disk, life: self.parts.relay(name, settings, disk, life)
@@ -139,11 +169,58 @@ class Chain:
         for host in self.hosts.values():
             host.start()
 
-    def ways(self) -> list[tuple[str, str]]:
-        """Neighbours, both directions."""
-        names = list(self.hosts)
-        pairs = list(itertools.pairwise(names))
-        return pairs + [(right, left) for left, right in pairs]
+    # --- the stage of faults --------------------------------------------------------------------
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        return {name: self.hosts[name] for name in self.nodes}
+
+    @property
+    def links(self) -> Sequence[tuple[str, str]]:
+        names = ["pub", *self.relays, "reader"]
+        return [*itertools.pairwise(names), *([("r1", "twin")] if self.options.twin else [])]
+
+    def restart(self, name: str) -> None:
+        if not self.hosts[name].alive:
+            self.hosts[name].start()
+
+    def heal(self) -> None:
+        """End of the faults: links whole, disks whole, everybody alive."""
+        self.world.trace("world", "all faults end")
+        self.network.heal_all()
+        for name, host in self.hosts.items():
+            host.disk.mend()
+            host.slowness = 1
+            self.restart(name)
+
+    @property
+    def scene(self) -> Scene:
+        """For the dice."""
+        return Scene(machines=self.nodes, links=self.links, span_us=self.options.active_us)
+
+    @property
+    def lost(self) -> int:
+        """Rows that were reported lost."""
+        return self.delivered.lost
+
+    @property
+    def rows_in(self) -> int:
+        return self.options.rows
+
+    @property
+    def rows(self) -> int:
+        """Rows that arrived."""
+        return self.delivered.rows
+
+    @property
+    def may_lose(self) -> bool:
+        """Disks were damaged."""
+        return self.options.damage
+
+    def check_end(self) -> None:
+        """What is missing was told: by the stream, or by a node that misses rows itself."""
+        if self.options.damage and not self.delivered.complete and not self.told:
+            raise SimulationError(f"hidden: {self.delivered.rows} rows arrived, nobody reports a loss")
 
     @property
     def ended(self) -> bool:
@@ -154,7 +231,7 @@ class Chain:
         return publisher.publication.durable and all(
             isinstance(mind := self.hosts[name].mind, Relay)
             and all(view.durable >= mind.sender.log.next_seq for view in mind.sender.receivers.values())
-            for name in self.relays
+            for name in self.nodes
         )
 
     def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
@@ -167,6 +244,7 @@ class Chain:
         if host.refused:
             raise SimulationError(f"rules: {host.name} refused a frame, and nobody lies here")
         if isinstance(mind, Relay):
+            self.told = self.told or (mind.receiver is not None and mind.receiver.lost_rows > 0)
             self._check_sender(host.name, mind.sender)
             if mind.receiver is not None:
                 check_receiver(host.name, mind.receiver)
@@ -180,26 +258,28 @@ class Chain:
             self._taken = len(mind.taken)
         elif isinstance(mind, PublisherActor):
             self._check_sender(host.name, mind.publication.sender)
-            check_retention(host.name, mind.publication.sender, self._synced(self.relays[0]))
+            if not self.options.damage:
+                check_retention(host.name, mind.publication.sender, {"r1": self._synced("r1")})
 
     def _check_sender(self, name: str, sender: Sender) -> None:
         slack = MERGED_ROWS_MAX * 8 + 3 * limits.ENTRY_BYTES
-        grew = sender.log.nbytes > self._kept.get(name, 0)
+        before = self._kept.get(name, 0)
         self._kept[name] = sender.log.nbytes
-        check_sender(name, sender, grew=grew, slack_bytes=slack)
+        check_sender(name, sender, before_bytes=before, slack_bytes=slack)
 
     def _check_retention(self, name: str, mind: Relay) -> None:
-        number = self.relays.index(name)
-        if number + 1 < len(self.relays):
-            check_retention(name, mind.sender, self._synced(self.relays[number + 1]))
+        if not self.options.damage:
+            readers = {reader: self._synced(reader) for reader in mind.settings.readers}
+            check_retention(name, mind.sender, readers)
 
-    def _synced(self, name: str) -> dict[str, int]:
+    def _synced(self, name: str) -> int:
         """What the disk of a relay covers, read from the disk itself."""
         disk = self.hosts[name].disk
-        groups = disk.names()
-        if not groups:
-            return {name: 0}
-        return {name: msgspec.msgpack.decode(disk.read(groups[-1])["state"])["next_seq"]}
+        changes, covered = self._covered.get(name, (-1, 0))
+        if changes != disk.changes:
+            covered = covered_seq(disk)
+            self._covered[name] = (disk.changes, covered)
+        return covered
 
     def client(self, name: str) -> ClientMind:
         """The mind of an end, for scenarios that look inside."""

@@ -1,12 +1,15 @@
 """What must hold whatever happens. Apart from the code they check, and simpler than it.
 
-``Delivered`` watches an end; ``check_host`` looks at one host after each of its events;
-``check_retention`` compares a sender's log with its receiver's *disk*, not with what it was told.
+``Delivered`` watches an end; the others look at one machine after each of its events.
+``check_retention`` and ``check_restarted`` compare what a sender keeps with its receiver's *disk*,
+not with what the sender was told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from medusa.elements import START_US
 from medusa.sim.world import SimulationError
@@ -14,7 +17,18 @@ from medusa.wire.link import ReceiverState
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
 from medusa.wire.sender import Sender
 
-__all__ = ["Delivered", "check_receiver", "check_retention", "check_sender"]
+if TYPE_CHECKING:
+    from medusa.sim.client import Client
+    from medusa.sim.node import Node
+
+__all__ = [
+    "Delivered",
+    "check_node",
+    "check_receiver",
+    "check_restarted",
+    "check_retention",
+    "check_sender",
+]
 
 
 class Delivered:
@@ -25,6 +39,8 @@ class Delivered:
         values: the rows of a payload, of whatever kind ``expected`` holds.
         time_us: the time of a value.
         lost_ok: rows may be missing where the stream itself reports exactly them.
+        damage: rows may be missing anywhere, since a node upstream lost what was durable; those that
+            come are expected ones, in order, each once.
     """
 
     def __init__(
@@ -34,13 +50,17 @@ class Delivered:
         values: Callable[[Rows], list[int]],
         *,
         lost_ok: bool = False,
+        damage: bool = False,
     ) -> None:
         self.next_seq = 0
         self.lost = 0
+        self.rows = 0
         self._who = who
         self._expected = expected
         self._values = values
-        self._lost_ok = lost_ok
+        self._lost_ok = lost_ok or damage
+        self._damage = damage
+        self._place = 0
         self._boundary_us: int = START_US
 
     @property
@@ -65,14 +85,26 @@ class Delivered:
 
     def _rows(self, delivery: Rows) -> None:
         values = self._values(delivery)
+        if self._lost_ok and not self.rows and not self.lost:
+            self.lost = self.next_seq = delivery.seq  # It asked for the oldest that is kept: this one.
         if delivery.seq != self.next_seq:
             self._fail(f"row {delivery.seq} came, row {self.next_seq} is next")
+        self.rows += len(values)
         end = self.next_seq + len(values)
-        if values != list(self._expected[self.next_seq : end]):
+        if self._damage:
+            self._subset(values)
+        elif values != list(self._expected[self.next_seq : end]):
             self._fail(f"rows {self.next_seq} to {end} are not the expected ones")
         if values and min(values) < self._boundary_us:
             self._fail(f"a row of time {min(values)} below the promise {self._boundary_us}")
         self.next_seq = end
+
+    def _subset(self, values: list[int]) -> None:
+        for value in values:
+            self._place = bisect_left(self._expected, value, self._place)
+            if self._place == len(self._expected) or self._expected[self._place] != value:
+                self._fail(f"the row {value} is not one that is expected now")
+            self._place += 1
 
     def _fail(self, what: str) -> None:
         raise SimulationError(f"delivered: {self._who}: {what}")
@@ -90,18 +122,18 @@ def check_receiver(who: str, receiver: Receiver) -> None:
         raise SimulationError(f"durable: {who} says {receiver.durable_seq}, received {receiver.next_seq}")
 
 
-def check_sender(who: str, sender: Sender, *, grew: bool, slack_bytes: int) -> None:
+def check_sender(who: str, sender: Sender, *, before_bytes: int, slack_bytes: int) -> None:
     """Credit is never overdrawn, retention is bounded, the log's count of bytes is true.
 
     Args:
-        grew: the log holds more than after the last event.
+        before_bytes: what the log held after the last event.
         slack_bytes: what one consumed train may give at most.
     """
     log = sender.log
     bound = sender.settings.retained_bytes_max if sender.receivers else sender.settings.keep_bytes
-    if grew and log.nbytes > bound + slack_bytes:
+    if log.nbytes > before_bytes and log.nbytes > bound + slack_bytes:
         raise SimulationError(f"retained: {who} keeps {log.nbytes} bytes and took more")
-    if log.nbytes != sum(entry.cost for entry in log.entries()):
+    if log.nbytes != before_bytes and log.nbytes != sum(entry.cost for entry in log.entries()):
         raise SimulationError(f"retained: {who} counts {log.nbytes} bytes wrongly")
     for view in sender.receivers.values():
         if view.sent_bytes > view.granted:
@@ -121,3 +153,49 @@ def check_retention(who: str, sender: Sender, synced: dict[str, int]) -> None:
             raise SimulationError(
                 f"trimmed: {who} keeps rows from {sender.log.start_seq}, the disk of {peer} has {position}"
             )
+
+
+def check_node(node: Node) -> None:
+    """Of each link of a node: credit is never overdrawn, windows hold, positions are in order."""
+    if node.loop is None:
+        return
+    for hosted in node.brain.fragments.values():
+        for input in hosted.inputs.values():
+            receiver = input.receiver
+            if not 0 <= receiver.held_bytes <= receiver.settings.window_bytes:
+                raise SimulationError(
+                    f"window: {node.name} holds {receiver.held_bytes} bytes of {receiver.stream}"
+                )
+            if receiver.durable_seq > receiver.next_seq >= 0:
+                raise SimulationError(
+                    f"durable: {node.name} says {receiver.durable_seq} of {receiver.stream}, "
+                    f"received {receiver.next_seq}"
+                )
+        for output in hosted.outputs.values():
+            for view in output.sender.receivers.values():
+                if view.sent_bytes > view.granted or view.acked > view.sent_seq:
+                    raise SimulationError(f"credit: {node.name} believes {view} of {output.stream}")
+
+
+def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str, Client]) -> None:
+    """A node that has just started finds upstream every row that its disk doesn't cover."""
+    if node.loop is None:
+        return
+    for hosted in node.brain.fragments.values():
+        for input in hosted.inputs.values():
+            want, stream = input.receiver.next_seq, input.stream
+            if input.peer in clients:
+                publication = clients[input.peer].mind.publications.get(stream)
+                senders = [publication.sender] if publication is not None else []
+            else:
+                up = nodes.get(input.peer)
+                if up is None or up.loop is None:
+                    continue
+                outputs = [each for other in up.brain.fragments.values() for each in other.outputs.values()]
+                senders = [output.sender for output in outputs if output.stream == stream]
+            for sender in senders:
+                if sender.log.start_seq > want:
+                    raise SimulationError(
+                        f"trimmed: {input.peer} keeps rows of {stream} from {sender.log.start_seq}, "
+                        f"the disk of {node.name} has {want}"
+                    )

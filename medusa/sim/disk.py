@@ -1,4 +1,4 @@
-"""A disk in memory: a ``Store`` whose writes take time, fail, and die with a crash until synced."""
+"""A disk in memory: named groups of files, written whole or not at all; a ``Store`` that tests can break."""
 
 from __future__ import annotations
 
@@ -14,15 +14,26 @@ class Disk:
     """Named groups; survives crashes of its host.
 
     ``write`` is synced when it returns (the ``Store`` port). ``begin`` and ``sync`` are its two
-    halves, between which a crash loses the group.
+    halves, between which a crash decides what becomes of the group.
+
+    Attributes:
+        fail_next: so many of the next writes fail.
+        fail_at: this write from now on fails, counted from 1; 0: none.
+        full: every write fails.
+        tearing: writes end half done, as when the power goes.
+        changes: counts whatever changed what can be read.
     """
 
     def __init__(self, host: str) -> None:
         self._host = host
+        self.changes = 0
         self._groups: dict[str, dict[str, bytes]] = {}
         self._unsynced: dict[str, dict[str, bytes]] = {}
+        self._deleted: dict[str, dict[str, bytes]] = {}
         self.fail_next = 0
-        """So many of the next writes fail."""
+        self.fail_at = 0
+        self.full = False
+        self.tearing = False
 
     def begin(self, name: str, files: Mapping[str, Buffer]) -> None:
         """Start to write a group; nobody can read it yet."""
@@ -31,22 +42,77 @@ class Disk:
     def sync(self, name: str) -> bool:
         """End the write; whether the group exists now."""
         files = self._unsynced.pop(name, None)
-        if files is None:
+        if files is None or self._fails():
             return False
-        if self.fail_next:
-            self.fail_next -= 1
-            return False
-        self._groups[name] = files
+        self.changes += 1
+        self._groups[name] = torn(files) if self.tearing else files
         return True
 
-    def crash(self) -> None:
-        """What was not synced is gone."""
+    def _fails(self) -> bool:
+        if self.fail_at:
+            self.fail_at -= 1
+            if not self.fail_at:
+                return True
+        if self.fail_next:
+            self.fail_next -= 1
+            return True
+        return self.full
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def crash(self, unsynced: str = "lost") -> None:
+        """The host dies in the middle of its writes: they are ``lost``, ``kept`` (on disk, though
+        nobody was told), or ``torn``."""
+        self.changes += 1
+        for name, files in self._unsynced.items():
+            if unsynced == "kept":
+                self._groups[name] = files
+            elif unsynced == "torn":
+                self._groups[name] = torn(files)
         self._unsynced.clear()
 
     def lose(self) -> None:
         """The whole disk is gone."""
+        self.changes += 1
         self._groups.clear()
         self._unsynced.clear()
+        self._deleted.clear()
+
+    def flip(self, bit: int, *, prefix: str = "") -> None:
+        """One bit of the newest group turns over."""
+        name, files = self._newest(prefix)
+        if not files:
+            return
+        file = sorted(files)[bit % len(files)]
+        data = bytearray(files[file])
+        if data:
+            place = bit % (8 * len(data))
+            data[place // 8] ^= 1 << (place % 8)
+        self._groups[name] = {**files, file: bytes(data)}
+
+    def truncate(self, *, prefix: str = "") -> None:
+        """The longest file of the newest group loses its end."""
+        name, files = self._newest(prefix)
+        if files:
+            self._groups[name] = torn(files)
+
+    def roll_back(self, *, prefix: str = "") -> None:
+        """The newest group is gone and the one that was deleted last is back: an old version."""
+        name, files = self._newest(prefix)
+        if files:
+            del self._groups[name]
+        if not self._newest(prefix)[1]:
+            self._groups |= {old: kept for old, kept in self._deleted.items() if old.startswith(prefix)}
+
+    def mend(self) -> None:
+        """No write fails any more."""
+        self.fail_next = self.fail_at = 0
+        self.full = self.tearing = False
+
+    def _newest(self, prefix: str) -> tuple[str, dict[str, bytes]]:
+        self.changes += 1
+        names = [name for name in self.names() if name.startswith(prefix)]
+        return (names[-1], self._groups[names[-1]]) if names else ("", {})
 
     # --- the Store port -----------------------------------------------------------------------
 
@@ -65,7 +131,17 @@ class Disk:
         return sorted(self._groups)
 
     def delete(self, name: str) -> None:
-        self._groups.pop(name, None)
+        if name in self._groups:
+            self.changes += 1
+            self._deleted = {name: self._groups.pop(name)}
 
     def where(self, name: str, file: str = "") -> str:
         return f"{self._host}:/{name}/{file}".rstrip("/")
+
+
+def torn(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The longest file ends in its middle."""
+    if not files:
+        return {}
+    longest = max(sorted(files), key=lambda file: len(files[file]))
+    return {**files, longest: files[longest][: len(files[longest]) // 2]}

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from medusa.engine.checkpoint import seal
 from medusa.errors import RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.sim.disk import Disk
+from medusa.sim.machine import Machine
 from medusa.sim.network import Network
 from medusa.sim.world import World
 from medusa.wire.codec import decode_frame, encode_frame
@@ -42,8 +44,8 @@ class Mind(Protocol):
         """A ``Persist`` ended."""
 
 
-class Host:
-    """One machine: a disk, and a mind while it is alive.
+class Host(Machine):
+    """A machine whose mind needs no engine.
 
     Args:
         make: builds a mind from the disk and the number of this life, counted from 1.
@@ -61,63 +63,42 @@ class Host:
         sync_us: int = 1000,
         watch: Callable[[Host], None] = lambda host: None,
     ) -> None:
-        self.name = name
-        self.disk = Disk(name)
+        super().__init__(world, network, name)
         self.mind: Mind | None = None
-        self.lives = 0
         self.refused = 0
         """Frames that broke a rule."""
         self.run_fragment: Callable[[int, RunFragment], None] | None = None
-        self.persist: Callable[[Persist], dict[str, Buffer]] = lambda effect: dict(effect.files)
-        self._world = world
-        self._network = network
         self._make = make
         self._sync_us = sync_us
         self._watch = watch
         self._wake_at_us: int | None = None
         self._waiting: list[Send] = []
         self._tokens: list[int] = []
-        self._paused: list[Callable[[], None]] | None = None
 
     # --- life ---------------------------------------------------------------------------------
 
+    @property
+    def alive(self) -> bool:
+        return self.mind is not None
+
     def start(self) -> None:
-        """Come to life with what the disk holds."""
         assert self.mind is None, f"{self.name} is alive"
         self.lives += 1
-        self._world.trace(self.name, f"starts, life {self.lives}")
+        self.world.trace(self.name, f"starts, life {self.lives}")
         mind = self.mind = self._make(self.disk, self.lives)
-        self._do(lambda: mind.start(self._world.now_us))
+        self._do(lambda: mind.start(self.clock.monotonic_us()))
 
-    def crash(self) -> None:
-        """Die at once: memory, unsynced writes and connections are gone."""
+    def crash(self, unsynced: str = "lost") -> None:
         if self.mind is None:
             return
-        self._world.trace(self.name, "crashes")
+        self.world.trace(self.name, "crashes")
         self.mind = None
-        self.disk.crash()
-        self._network.forget(self.name)
+        self.disk.crash(unsynced)
+        self.network.forget(self.name)
         self._wake_at_us = None
         self._waiting.clear()
         self._tokens.clear()
         self._paused = None
-
-    def pause(self, duration_us: int) -> None:
-        """Stand still (as under SIGSTOP); then everything that came meanwhile happens at once."""
-        if self.mind is None or self._paused is not None:
-            return
-        self._world.trace(self.name, f"pauses for {duration_us // 1000} ms")
-        self._paused = []
-        life = self.lives
-
-        def resume() -> None:
-            if self.mind is None or self.lives != life or self._paused is None:
-                return
-            calls, self._paused = self._paused, None
-            for call in calls:
-                self._do(call)
-
-        self._world.after(duration_us, resume)
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -127,25 +108,20 @@ class Host:
         def call() -> None:
             assert self.mind is not None
             message, payload = decode_frame(frames, peer=source)
-            self.mind.receive(self._world.now_us, source, message, payload)
+            self.mind.receive(self.clock.monotonic_us(), source, message, payload)
 
-        self._do(call)
+        self.in_this_life(lambda: self._do(call))()
 
     def call(self, action: Callable[[int], None]) -> None:
         """Something from outside happens to the mind: it is given the time."""
-        self._do(lambda: action(self._world.now_us))
+        self.in_this_life(lambda: self._do(lambda: action(self.clock.monotonic_us())))()
 
     def _do(self, call: Callable[[], None]) -> None:
-        if self.mind is None:
-            return
-        if self._paused is not None:
-            self._paused.append(call)
-            return
         try:
             call()
         except RemoteProtocolError as error:
             self.refused += 1
-            self._world.trace(self.name, f"refuses a frame: {error.code} {error}")
+            self.world.trace(self.name, f"refuses a frame: {error.code} {error}")
         while self.mind is not None and (effects := self.mind.outbox.take()):
             for effect in effects:
                 self._perform(effect)
@@ -161,10 +137,10 @@ class Host:
                 self._persist(effect)
             case RunFragment():
                 assert self.run_fragment is not None, f"{self.name} runs no fragments"
-                self.run_fragment(self._world.now_us, effect)
+                self.run_fragment(self.world.now_us, effect)
             case Report():
                 fields = " ".join(f"{key}={value}" for key, value in effect.fields.items())
-                self._world.trace(self.name, f"{effect.level}: {effect.what} {fields}")
+                self.world.trace(self.name, f"{effect.level}: {effect.what} {fields}")
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
@@ -173,49 +149,44 @@ class Host:
             self._waiting.append(effect)
             return
         frames = encode_frame(effect.message, effect.payload)
-        self._network.send(self.name, effect.peer, frames)
+        self.network.send(self.name, effect.peer, frames)
 
     def _wake(self, at_us: int) -> None:
-        at_us = max(at_us, self._world.now_us)
+        at_us = self.clock.world_us(at_us)
         if self._wake_at_us is not None and self._wake_at_us <= at_us:
             return  # It wakes earlier anyway, and then says again when next.
         self._wake_at_us = at_us
-        life = self.lives
 
         def wake() -> None:
-            if self.mind is None or self.lives != life or self._wake_at_us != at_us:
-                return
-            self._wake_at_us = None
-            mind = self.mind
-            self._do(lambda: mind.tick(self._world.now_us))
+            if self._wake_at_us == at_us and self.mind is not None:
+                self._wake_at_us = None
+                mind = self.mind
+                self._do(lambda: mind.tick(self.clock.monotonic_us()))
 
-        self._world.at(at_us, wake)
+        self.world.at(at_us, self.in_this_life(wake))
 
     def _persist(self, effect: Persist) -> None:
         """Take the state now, sync later: what happens between is not in it."""
         name = f"{effect.fragment}-{self.lives:06d}-{effect.token:012d}"
-        self.disk.begin(name, self.persist(effect))
+        self.disk.begin(name, seal(effect.files, {"token": effect.token}))
         self._tokens.append(effect.token)
-        life = self.lives
+        self.world.after(self._sync_us * self.slowness, self.in_this_life(lambda: self._synced(effect, name)))
 
-        def synced() -> None:
-            if self.mind is None or self.lives != life:
-                return
-            ok = self.disk.sync(name)
-            if ok:
-                old = [other for other in self.disk.names() if other.startswith(f"{effect.fragment}-")]
-                for other in old[:-GROUPS_KEPT]:
-                    self.disk.delete(other)
-            self._world.trace(self.name, f"checkpoint {effect.token} {'synced' if ok else 'failed'}")
-            self._released(effect.token, ok)
-            mind = self.mind
-            self._do(lambda: mind.persisted(self._world.now_us, effect.token, ok))
-
-        self._world.after(self._sync_us, synced)
+    def _synced(self, effect: Persist, name: str) -> None:
+        ok = self.disk.sync(name)
+        if ok:
+            old = [other for other in self.disk.names() if other.startswith(f"{effect.fragment}-")]
+            for other in old[:-GROUPS_KEPT]:
+                self.disk.delete(other)
+        self.world.trace(self.name, f"checkpoint {effect.token} {'synced' if ok else 'failed'}")
+        self._released(effect.token, ok)
+        mind = self.mind
+        assert mind is not None
+        self._do(lambda: mind.persisted(self.clock.monotonic_us(), effect.token, ok))
 
     def _released(self, token: int, ok: bool) -> None:
         self._tokens.remove(token)
         ready = [send for send in self._waiting if send.after == token]
         self._waiting = [send for send in self._waiting if send.after != token]
         for send in ready if ok else []:
-            self._network.send(self.name, send.peer, encode_frame(send.message, send.payload))
+            self.network.send(self.name, send.peer, encode_frame(send.message, send.payload))

@@ -8,12 +8,14 @@ loss, repetition, reordering), since the protocol must not depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medusa.ports import Buffer
 from medusa.sim.world import World
 
 __all__ = ["Faults", "Network"]
+
+Way = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,47 +51,60 @@ class Network:
         self.sent = self.lost = 0
         self._world = world
         self._deliver = deliver
-        self._arrival_us: dict[tuple[str, str], int] = {}
-        self._life: dict[tuple[str, str], int] = {}
-        self._cut: dict[tuple[str, str], bool] = {}
-        self._held: dict[tuple[str, str], list[list[Buffer]]] = {}
+        self._dice = world.dice("network")
+        self._arrival_us: dict[Way, int] = {}
+        self._life: dict[Way, int] = {}
+        self._gaps: dict[Way, tuple[int, int]] = {}
+        self._cuts: dict[Way, int] = {}
+        self._clogs: dict[Way, int] = {}
+        self._held: dict[Way, list[list[Buffer]]] = {}
+        self._slow_us: dict[Way, int] = {}
 
     def send(self, source: str, target: str, frames: list[Buffer]) -> None:
         """Take a frame; it arrives once, later, after those before it, unless fate decides otherwise."""
         way = (source, target)
         self.sent += 1
-        if way in self._cut:
-            if self._cut[way]:
-                self._held.setdefault(way, []).append(frames)
-            else:
-                self.lost += 1
-            return
-        faults, world = self.faults, self._world
-        if world.chance(faults.loss_permille):
+        if way in self._cuts:
             self.lost += 1
             return
-        self._fly(way, frames, overtake=world.chance(faults.reorder_permille))
-        if world.chance(faults.duplicate_permille):
+        if way in self._clogs:
+            self._held.setdefault(way, []).append(frames)
+            return
+        faults = self.faults
+        if self._chance(faults.loss_permille):
+            self.lost += 1
+            return
+        self._fly(way, frames, overtake=self._chance(faults.reorder_permille))
+        if self._chance(faults.duplicate_permille):
             self._fly(way, frames, overtake=False)
 
-    def _fly(self, way: tuple[str, str], frames: list[Buffer], *, overtake: bool) -> None:
+    def _chance(self, permille: int) -> bool:
+        """True so many times in a thousand; draws nothing where it can't be."""
+        return permille > 0 and self._dice.randrange(1000) < permille
+
+    def _fly(self, way: Way, frames: list[Buffer], *, overtake: bool) -> None:
         faults, world = self.faults, self._world
         delay_us = faults.delay_us
         if faults.jitter_us:
-            delay_us += world.random.randrange(faults.jitter_us)
-        if world.chance(faults.tail_permille):
-            delay_us *= world.random.randrange(2, 50)
-        arrival_us = world.now_us + delay_us
+            delay_us += self._dice.randrange(faults.jitter_us)
+        if self._chance(faults.tail_permille):
+            delay_us *= self._dice.randrange(2, 50)
+        sent_us = world.now_us
+        arrival_us = sent_us + delay_us
         if not overtake:
-            arrival_us = max(arrival_us, self._arrival_us.get(way, 0))
+            # A slow link carries one frame after the other.
+            before_us = self._arrival_us.get(way, 0)
+            arrival_us = max(arrival_us, before_us + self._slow_us.get(way, 0))
             self._arrival_us[way] = arrival_us
         life = self._life.get(way, 0)
+        source, target = way
 
         def arrive() -> None:
-            if self._life.get(way, 0) == life:
-                self._deliver(*way, frames)
-            else:
+            gap = self._gaps.get(way)
+            if self._life.get(way, 0) != life or (gap is not None and gap[0] <= sent_us <= gap[1]):
                 self.lost += 1
+            else:
+                self._deliver(source, target, frames)
 
         world.at(arrival_us, arrive)
 
@@ -101,22 +116,47 @@ class Network:
                 kernel resends), and what is under way isn't lost.
         """
         way = (source, target)
-        self._cut[way] = hold
-        if not hold:
+        if hold:
+            self._clogs[way] = self._clogs.get(way, 0) + 1
+        else:
+            self._cuts[way] = self._cuts.get(way, 0) + 1
             self._break(way)
 
-    def heal(self, source: str, target: str) -> None:
-        """Frames pass this way again."""
+    def heal(self, source: str, target: str, *, hold: bool = False) -> None:
+        """One cut (``hold``: one short cut) ends; frames pass when no other is left."""
         way = (source, target)
-        self._cut.pop(way, None)
-        for frames in self._held.pop(way, []):
-            self._fly(way, frames, overtake=False)
+        counts = self._clogs if hold else self._cuts
+        if counts.get(way, 0) > 1:
+            counts[way] -= 1
+            return
+        counts.pop(way, None)
+        if hold and way not in self._clogs:
+            for frames in self._held.pop(way, []):
+                self._fly(way, frames, overtake=False)
+
+    def reconnect(self, source: str, target: str, since_us: int) -> None:
+        """The connection breaks and is back at once: what was sent since then and hasn't arrived is
+        lost, what was sent before arrives, and order resumes."""
+        self._gaps[source, target] = (since_us, self._world.now_us)
+
+    def slow(self, source: str, target: str, us_per_frame: int) -> None:
+        """Frames of this way come at least so far apart; 0: as fast as they like."""
+        self._slow_us[source, target] = us_per_frame
 
     def heal_all(self) -> None:
         """End every cut, and every fault that is a matter of chance."""
-        for way in list(self._cut):
-            self.heal(*way)
+        self._cuts.clear()
+        self._slow_us.clear()
+        clogged, self._held = self._held, {}
+        self._clogs.clear()
         self.faults = Faults(delay_us=self.faults.delay_us)
+        for way, held in clogged.items():
+            for frames in held:
+                self._fly(way, frames, overtake=False)
+
+    def worsen(self, **changes: int) -> None:
+        """Change some of ``faults``."""
+        self.faults = replace(self.faults, **changes)
 
     def forget(self, host: str) -> None:
         """The host died: connections with it break."""
@@ -126,6 +166,6 @@ class Network:
                 self._break(way)
                 self._held.pop(way, None)
 
-    def _break(self, way: tuple[str, str]) -> None:
+    def _break(self, way: Way) -> None:
         self._life[way] = self._life.get(way, 0) + 1
         self._arrival_us.pop(way, None)

@@ -17,7 +17,8 @@ from struct import pack, unpack
 import msgspec
 
 from medusa.elements import START_US
-from medusa.errors import RemoteProtocolError
+from medusa.engine.checkpoint import unseal
+from medusa.errors import RemoteProtocolError, StateError
 from medusa.ports import Buffer, Store
 from medusa.query.boxes import Field
 from medusa.sim.saved import load_sender, save_sender
@@ -41,7 +42,16 @@ from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
 from medusa.wire.sender import Sender
 from medusa.wire.session import Session
 
-__all__ = ["MERGED_ROWS_MAX", "SCHEMA", "Relay", "RelaySettings", "pack_rows", "unpack_rows"]
+__all__ = [
+    "MERGED_ROWS_MAX",
+    "SCHEMA",
+    "Relay",
+    "RelaySettings",
+    "covered_seq",
+    "newest",
+    "pack_rows",
+    "unpack_rows",
+]
 
 MERGED_ROWS_MAX = 40
 SCHEMA = (Field("value", "int64"),)
@@ -53,6 +63,22 @@ def pack_rows(values: list[int]) -> bytes:
 
 def unpack_rows(payload: Buffer) -> list[int]:
     return list(unpack(f"<{memoryview(payload).nbytes // 8}q", payload))
+
+
+def newest(store: Store) -> dict[str, Buffer]:
+    """The files of the newest whole checkpoint; empty: there is none."""
+    for name in reversed(store.names()):
+        try:
+            return unseal(store.read(name), store.where(name))[1]
+        except StateError:
+            continue  # Torn or damaged: the one before.
+    return {}
+
+
+def covered_seq(store: Store) -> int:
+    """The next row that the newest whole checkpoint wants."""
+    files = newest(store)
+    return msgspec.msgpack.decode(files["state"], type=_State).next_seq if files else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +99,7 @@ class RelaySettings:
     readers: tuple[str, ...]
     apply: Callable[[list[int]], list[int]]
     link: LinkSettings
-    work_us: int = 0
+    work_us: Callable[[], int] = lambda: 0
     checkpoint_us: int = 200_000
 
 
@@ -113,12 +139,11 @@ class Relay:
 
     def _load(self, store: Store) -> Sender:
         settings = self.settings
-        groups = [name for name in store.names() if name.startswith("relay-")]
-        if not groups:
+        files = newest(store)
+        if not files:
             return self.sender_type(
                 settings.target, SCHEMA, timed=True, outbox=self.outbox, settings=settings.link
             )
-        files = store.read(groups[-1])
         state = msgspec.msgpack.decode(files["state"], type=_State)
         self.taken_seq = self.durable_seq = state.next_seq
         self._boundary_us = state.boundary_us
@@ -244,7 +269,7 @@ class Relay:
         """Consume while there is room for output."""
         while self._waiting and not self.sender.full and now_us >= self._busy_until_us:
             self._consume(now_us)
-            self._busy_until_us = now_us + self.settings.work_us
+            self._busy_until_us = now_us + self.settings.work_us()
         if self.receiver is not None and self.receiver.pressed and self._saving is None:
             self._checkpoint_at_us = min(self._checkpoint_at_us, now_us)
 

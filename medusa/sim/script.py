@@ -1,8 +1,10 @@
-"""Scenarios as text: commands, ``----``, and the complete trace that followed. One chain per file.
+"""Scenarios as text: commands, ``----``, and the complete trace that followed. One chain per text.
 
 Commands: ``chain relays=2 window=1200 ...`` (first), ``publish ROWS``, ``boundary``, ``run 300ms``,
 ``cut a > b`` or ``cut a - b`` (one way, both), ``heal a - b``, ``crash r1``, ``start r1``,
-``fail r1 2`` (its next two writes), ``deaf`` and ``listen`` (the reader takes nothing, takes again).
+``fail r1 2`` (its next two writes), ``deaf`` and ``listen`` (the reader takes nothing, takes again),
+``crash r1 torn`` (or ``kept``: its unsynced writes), ``lose r1`` (its disk), ``flip r1 9`` (a bit of its
+newest checkpoint), ``pause r1 400ms``, ``reconnect a > b 5ms`` (what was sent in the last 5 ms is lost).
 
 In the trace ``r2 <- r1 Data 0..9`` is a frame that arrived. Heartbeats are left out, and so are
 acks that say nothing new.
@@ -10,12 +12,15 @@ acks that say nothing new.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
+from typing import TypeAlias
 
-from medusa.sim.chain import Chain, ChainOptions
+from medusa.ports import Buffer
+from medusa.sim.actors import PublisherActor, SubscriberActor
+from medusa.sim.chain import Chain, ChainOptions, Parts
 from medusa.sim.network import Faults
 from medusa.sim.relay import pack_rows
-from medusa.sim.world import World
+from medusa.sim.world import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkSettings
 from medusa.wire.messages import (
@@ -26,56 +31,51 @@ from medusa.wire.messages import (
     Data,
     Heartbeat,
     Hello,
+    Message,
     Offer,
     Progress,
     Refuse,
 )
 
+__all__ = ["Script"]
+
+Act: TypeAlias = tuple[int, tuple[Buffer, int] | None, int | None]
+
 
 class TracedChain(Chain):
     """Says what arrives; publishes only when told."""
 
-    def __init__(self, world, options, parts):
+    def __init__(self, world: World, options: ChainOptions, parts: Parts | None) -> None:
         super().__init__(world, options, parts)
-        self.epochs = {}
-        self.acked = {}
         self.published = 0
-        self.told = deque()
+        self._epochs: dict[str, list[int]] = {}
+        self._acked: dict[tuple[str, str], tuple[int, int, int]] = {}
 
-    def _script(self):
-        return self
+    def _script(self) -> Iterator[Act]:
+        return iter(())
 
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        """The publisher's next act; it comes for more when it is told to."""
-        if not self.told:
-            raise StopIteration
-        return self.told.popleft()
-
-    def tell(self, rows, boundary_us):
-        self.told.append((0, rows, boundary_us))
+    def act(self, rows: tuple[Buffer, int] | None, boundary_us: int | None) -> None:
+        """The publisher does this now."""
         actor = self.hosts["pub"].mind
-        if actor._next is None:
-            actor._next = next(self)
+        assert isinstance(actor, PublisherActor)
+        actor.add((0, rows, boundary_us))
         self.hosts["pub"].call(actor.work)
 
-    def _deliver(self, source, target, frames):
+    def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
         message, _ = decode_frame(frames)
         text = self._words(source, target, message)
-        if text and self.hosts[target].mind is not None:
+        if text and self.hosts[target].alive:
             self.world.trace(target, f"<- {source} {type(message).__name__}{text}")
         super()._deliver(source, target, frames)
 
-    def _epoch(self, stream, epoch):
+    def _epoch(self, stream: str, epoch: int) -> str:
         """Epochs as #1, #2 ... per stream, in the order in which they came up."""
-        known = self.epochs.setdefault(stream, [])
+        known = self._epochs.setdefault(stream, [])
         if epoch not in known:
             known.append(epoch)
         return f"#{known.index(epoch) + 1}"
 
-    def _words(self, source, target, message):
+    def _words(self, source: str, target: str, message: Message) -> str:
         match message:
             case Heartbeat():
                 return ""
@@ -87,14 +87,17 @@ class TracedChain(Chain):
                 return f" {message.stream} {message.code}"
             case Ack():
                 news = (message.epoch, message.received, message.durable)
-                if self.acked.get((source, message.stream)) == news:
+                if self._acked.get((source, message.stream)) == news:
                     return ""
-                self.acked[source, message.stream] = news
+                self._acked[source, message.stream] = news
                 return (
                     f" {message.stream}{self._epoch(message.stream, message.epoch)}"
                     f" received {message.received} durable {message.durable}"
                 )
-        words = f" {message.stream}{self._epoch(message.stream, message.epoch)}"
+            case Attach() | Attached() | Data() | Boundary() | Progress():
+                words = f" {message.stream}{self._epoch(message.stream, message.epoch)}"
+            case _:
+                return " "
         match message:
             case Attach():
                 return f"{words} from row {message.next_seq}, credit {message.granted}"
@@ -110,23 +113,42 @@ class TracedChain(Chain):
 
 
 class Script:
-    """Runs one file."""
+    """Runs texts: see the top of this module.
 
-    def __init__(self, parts=None):
-        self.chain = None
-        self.parts = parts
+    Args:
+        parts: classes under test.
+    """
 
-    def run(self, text):
-        """The text with the traces that now follow."""
+    def __init__(self, parts: Parts | None = None) -> None:
+        self._chain: TracedChain | None = None
+        self._parts = parts
+
+    @property
+    def chain(self) -> TracedChain:
+        """The chain of the text.
+
+        Raises:
+            SimulationError: the text doesn't begin with ``chain``.
+        """
+        if self._chain is None:
+            raise SimulationError("a text begins with the command chain")
+        return self._chain
+
+    def run(self, text: str) -> str:
+        """The text with the traces that now follow.
+
+        Raises:
+            SimulationError: there is no such command, or an invariant doesn't hold.
+        """
         out = []
         for block in text.split("\n\n"):
             if not block.strip():
                 continue
             commands = [line for line in block.split("----")[0].splitlines() if line.strip()]
             shown = [line for line in commands if not line.startswith("#")]
-            before = len(self.chain.world.lines) if self.chain else 0
+            before = len(self._chain.world.lines) if self._chain else 0
             for line in shown:
-                self.command(line.split())
+                self._command(*line.split())
             if not shown:
                 out.append("\n".join(commands))
                 continue
@@ -134,11 +156,13 @@ class Script:
             out.append("\n".join([*commands, "----", *trace]))
         return "\n\n".join(out) + "\n"
 
-    def command(self, words):
-        name, *rest = words
-        getattr(self, f"do_{name}")(*rest)
+    def _command(self, name: str, *words: str) -> None:
+        do = getattr(self, f"do_{name}", None)
+        if do is None:
+            raise SimulationError(f"no command {name!r}")
+        do(*words)
 
-    def do_chain(self, *pairs):
+    def do_chain(self, *pairs: str) -> None:
         knobs = {key: int(value) for key, _, value in (pair.partition("=") for pair in pairs)}
         link = LinkSettings(
             window_bytes=knobs.get("window", 4000),
@@ -153,54 +177,77 @@ class Script:
             faults=Faults(delay_us=1000),
             link=link,
             checkpoint_us=knobs.get("checkpoint_ms", 1000) * 1000,
+            twin=bool(knobs.get("twin", 0)),
             lost_ok=bool(knobs.get("lost_ok", 0)),
+            damage=bool(knobs.get("damage", 0)),
         )
-        self.chain = TracedChain(World(1, keep_trace=True), options, self.parts)
-        self.chain.start()
+        self._chain = TracedChain(World(1, keep_trace=True), options, self._parts)
+        self._chain.start()
         self.do_run("100ms")
 
-    def do_run(self, duration):
+    def do_run(self, duration: str) -> None:
         delay_us = int(duration.removesuffix("ms")) * 1000
         world = self.chain.world
         world.run(until_us=world.now_us + delay_us, events_max=100_000)
 
-    def do_publish(self, rows):
+    def do_publish(self, rows: str) -> None:
         chain, count = self.chain, int(rows)
         values = list(range(chain.published, chain.published + count))
         chain.published += count
-
         chain.world.trace("pub", f"publishes rows {values[0]}..{values[-1]}")
-        chain.tell((pack_rows(values), count), None)
+        chain.act((pack_rows(values), count), None)
 
-    def do_boundary(self):
-        chain = self.chain
-        time_us = chain.published
-        chain.world.trace("pub", f"promises no time below {time_us}")
-        chain.tell(None, time_us)
+    def do_boundary(self) -> None:
+        time_us = self.chain.published
+        self.chain.world.trace("pub", f"promises no time below {time_us}")
+        self.chain.act(None, time_us)
 
-    def do_cut(self, source, how, target):
+    def do_cut(self, source: str, how: str, target: str) -> None:
         self.chain.world.trace("world", f"cut {source} {how} {target}")
         for way in [(source, target), (target, source)][: 1 + (how == "-")]:
             self.chain.network.cut(*way)
 
-    def do_heal(self, source, how, target):
+    def do_heal(self, source: str, how: str, target: str) -> None:
         self.chain.world.trace("world", f"heal {source} {how} {target}")
         for way in [(source, target), (target, source)][: 1 + (how == "-")]:
             self.chain.network.heal(*way)
 
-    def do_crash(self, name):
-        self.chain.hosts[name].crash()
+    def do_reconnect(self, source: str, how: str, target: str, since: str) -> None:
+        world = self.chain.world
+        world.trace("world", f"reconnect {source} {how} {target}, the last {since} are lost")
+        since_us = world.now_us - int(since.removesuffix("ms")) * 1000
+        for way in [(source, target), (target, source)][: 1 + (how == "-")]:
+            self.chain.network.reconnect(*way, since_us)
 
-    def do_start(self, name):
+    def do_crash(self, name: str, unsynced: str = "lost") -> None:
+        self.chain.hosts[name].crash(unsynced)
+
+    def do_lose(self, name: str) -> None:
+        self.chain.world.trace("world", f"the disk of {name} is gone")
+        self.chain.hosts[name].disk.lose()
+
+    def do_flip(self, name: str, bit: str) -> None:
+        self.chain.world.trace("world", f"bit {bit} of the newest checkpoint of {name} flips")
+        self.chain.hosts[name].disk.flip(int(bit))
+
+    def do_start(self, name: str) -> None:
         self.chain.hosts[name].start()
 
-    def do_fail(self, name, writes):
+    def do_pause(self, name: str, duration: str) -> None:
+        self.chain.hosts[name].pause(int(duration.removesuffix("ms")) * 1000)
+
+    def do_fail(self, name: str, writes: str) -> None:
         self.chain.hosts[name].disk.fail_next = int(writes)
 
-    def do_deaf(self):
-        self.chain.hosts["reader"].mind.deaf = True
+    def do_deaf(self) -> None:
+        self._reader().deaf = True
 
-    def do_listen(self):
-        reader = self.chain.hosts["reader"]
-        reader.mind.deaf = False
-        reader.call(reader.mind.work)
+    def do_listen(self) -> None:
+        actor = self._reader()
+        actor.deaf = False
+        self.chain.hosts["reader"].call(actor.work)
+
+    def _reader(self) -> SubscriberActor:
+        actor = self.chain.hosts["reader"].mind
+        assert isinstance(actor, SubscriberActor)
+        return actor

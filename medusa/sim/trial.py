@@ -1,4 +1,4 @@
-"""Named scenarios: a seed decides the options and the faults; the checkers decide whether it passed.
+"""One run of a scenario: a seed decides the options and the faults; the checkers decide whether it passed.
 
 Two phases. *Safety*: faults happen, and the invariants hold after every event. *Liveness*: all
 faults end, the dead are started again, and then everything must arrive by a deadline.
@@ -6,21 +6,64 @@ faults end, the dead are started again, and then everything must arrive by a dea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from random import Random
+from typing import Any, Protocol
 
-from medusa.errors import MedusaError
-from medusa.sim.chain import Chain, ChainOptions, Parts
-from medusa.sim.network import Faults
+from medusa.sim.faults import Fault, Scene, Stage, draw, inject
 from medusa.sim.world import SimulationError, World
-from medusa.wire.link import LinkSettings
 
-__all__ = ["SCENARIOS", "Outcome", "run_scenario"]
+__all__ = ["Outcome", "Scenario", "Trial", "run_trial"]
 
 EVENTS_MAX = 300_000
 SAFETY_US = 3_000_000
 LIVENESS_US = 30_000_000
+
+
+class Trial(Stage, Protocol):
+    """One world under test, not yet started."""
+
+    @property
+    def options(self) -> object:
+        """Everything the seed decided beside the faults; printed when it fails."""
+
+    @property
+    def scene(self) -> Scene:
+        """For the dice of the faults."""
+
+    @property
+    def ended(self) -> bool:
+        """Everything arrived and is at rest."""
+
+    @property
+    def rows_in(self) -> int:
+        """Rows that go in."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that arrived."""
+
+    @property
+    def lost(self) -> int:
+        """Rows reported lost."""
+
+    @property
+    def may_lose(self) -> bool:
+        """Rows may never come, if somebody says so: ``check_end`` looks at that."""
+
+    def start(self) -> None:
+        """Everybody comes to life."""
+
+    def heal(self) -> None:
+        """All faults end."""
+
+    def check_end(self) -> None:
+        """What must hold in the end.
+
+        Raises:
+            SimulationError: it doesn't.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +71,16 @@ class Outcome:
     """How a run ended.
 
     Attributes:
+        faults: what went wrong, by number.
         violation: the first invariant that didn't hold; empty where all did.
-        last: the last lines of the trace.
+        last: the last lines of the trace (all of them where asked for).
         replay: the command that does exactly this again.
     """
 
     scenario: str
     seed: int
     options: str
+    faults: tuple[Fault, ...]
     violation: str
     events: int
     virtual_us: int
@@ -49,6 +94,11 @@ class Outcome:
     def ok(self) -> bool:
         return not self.violation
 
+    @property
+    def kind(self) -> str:
+        """The invariant that didn't hold, without the numbers."""
+        return ":".join(self.violation.split(":")[:2])
+
     def __str__(self) -> str:
         head = f"{self.scenario} --seed {self.seed}: "
         if self.ok:
@@ -56,199 +106,104 @@ class Outcome:
                 f"{head}ok, {self.delivered:,} rows delivered, {self.lost:,} reported lost, "
                 f"{self.events:,} events in {self.virtual_us / 1e6:.1f} virtual s, trace {self.trace_hash}"
             )
-        lines = [f"{head}VIOLATED {self.violation}", f"options: {self.options}", *self.last]
-        return "\n".join([*lines, f"replay: {self.replay}"])
+        lines = [f"{head}VIOLATED {self.violation}", f"options: {self.options}"]
+        lines += ["faults:", *(f"  {fault}" for fault in self.faults)] if self.faults else ["faults: none"]
+        return "\n".join([*lines, *self.last, f"replay: {self.replay}"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Options and faults, both drawn from the seed's dice."""
+    """What a seed is thrown for.
+
+    Attributes:
+        about: one line for people.
+        build: (world, rows or None for as many as the seed says, classes under test) -> a trial.
+        kinds: faults that can be drawn (``medusa.sim.faults.KINDS``).
+        count: the most of them, the weather not counted.
+        swarm: each seed lacks some kinds.
+        safety_us: how long faults may last.
+        liveness_us: then everything must arrive within this.
+    """
 
     about: str
-    options: Callable[[Random], ChainOptions]
-    faults: Callable[[Chain], None]
+    build: Callable[[World, int | None, Any], Trial]
+    kinds: Sequence[str]
+    count: int = 8
+    swarm: bool = True
+    safety_us: int = SAFETY_US
+    liveness_us: int = LIVENESS_US
+    events_max: int = EVENTS_MAX
 
 
-def run_scenario(name: str, seed: int, *, parts: Parts | None = None) -> Outcome:
+def run_trial(
+    name: str,
+    scenario: Scenario,
+    seed: int,
+    *,
+    only: Iterable[int] | None = None,
+    rows: int | None = None,
+    parts: Any = None,
+    keep_trace: bool = False,
+) -> Outcome:
     """Run one seed of a scenario.
 
     Args:
-        name: a key of ``SCENARIOS``.
+        name: for the report, and part of what the dice are thrown for.
         seed: any integer; the same one gives the same run.
+        only: numbers of the faults that happen; None: all that the seed has.
+        rows: rows of input instead of as many as the seed says.
         parts: classes with a mistake planted, in tests of the checkers.
+        keep_trace: the outcome holds the whole trace, not only its end.
     """
-    world = World(seed)
-    scenario = SCENARIOS[name]
-    options = scenario.options(world.random)
-    chain = Chain(world, options, parts)
-    violation = ""
-    try:
-        chain.start()
-        scenario.faults(chain)
-        world.run(until_us=SAFETY_US, events_max=EVENTS_MAX)
-        heal(chain)
-        deadline_us = world.now_us + LIVENESS_US
-        if not world.run(until_us=deadline_us, events_max=EVENTS_MAX, done=lambda: chain.ended):
-            raise SimulationError(
-                f"liveness: {chain.delivered.next_seq} rows delivered, not all is at rest "
-                f"{LIVENESS_US // 1_000_000} s after the faults ended"
-            )
-    except (AssertionError, MedusaError) as error:
-        violation = f"{type(error).__name__}: {error}"
+    world = World(seed, name=name, keep_trace=keep_trace)
+    trial = scenario.build(world, rows, parts)
+    dice = world.dice("faults")
+    count = dice.randrange(1, scenario.count + 1) if scenario.count else 0
+    faults = draw(dice, trial.scene, scenario.kinds, count, swarm=scenario.swarm)
+    command = f"medusa sim {name} --seed {seed}"
+    if only is not None:
+        chosen = set(only)
+        faults = tuple(fault for fault in faults if fault.number in chosen)
+        command += f" --only {','.join(str(fault.number) for fault in faults) or 'none'}"
+    if rows is not None:
+        command += f" --rows {rows}"
+    violation = _run(world, scenario, trial, faults)
     return Outcome(
         scenario=name,
         seed=seed,
-        options=str(options),
+        options=str(trial.options),
+        faults=faults,
         violation=violation,
         events=world.events,
         virtual_us=world.now_us,
-        delivered=chain.delivered.next_seq - chain.delivered.lost,
-        lost=chain.delivered.lost,
+        delivered=trial.rows,
+        lost=trial.lost,
         trace_hash=world.trace_hash,
         last=tuple(world.lines),
-        replay=f"medusa sim {name} --seed {seed}",
+        replay=command,
     )
 
 
-def heal(chain: Chain) -> None:
-    """End of the faults: links whole, everybody alive and listening."""
-    chain.world.trace("world", "all faults end")
-    chain.network.heal_all()
-    for host in chain.hosts.values():
-        host.disk.fail_next = 0
-        if host.mind is None:
-            host.start()
-
-
-# --- options ------------------------------------------------------------------------------------
-
-
-def draw_options(random: Random) -> ChainOptions:
-    """A chain of any shape: small windows, slow relays and odd intervals as often as ordinary ones."""
-    window = random.choice([600, 1200, 4000, 1 << 20])
-    retained = random.choice([1500, 6000, 1 << 20])
-    return ChainOptions(
-        relays=random.randrange(1, 4),
-        rows=random.randrange(100, 600),
-        train_rows_max=random.choice([1, 8, 30]),
-        gap_us=random.choice([1000, 5000, 20_000, 60_000]),
-        work_us=random.choice([0, 300, 5000, 15_000]),
-        reader_work_us=random.choice([0, 0, 2000]),
-        sync_us=random.choice([200, 5000, 60_000]),
-        checkpoint_us=random.choice([30_000, 200_000, 1_000_000]),
-        link=LinkSettings(
-            window_bytes=window,
-            frame_bytes_max=500,
-            retained_bytes_max=retained,
-            keep_bytes=1 << 20,
-            idle_us=10_000_000_000,
-        ),
-    )
-
-
-def with_faults(options: ChainOptions, faults: Faults) -> ChainOptions:
-    return ChainOptions(
-        **{name: getattr(options, name) for name in ChainOptions.__slots__ if name != "faults"},
-        faults=faults,
-    )
-
-
-def calm(random: Random) -> ChainOptions:
-    faults = Faults(delay_us=random.choice([100, 2000]), jitter_us=random.choice([0, 2000]))
-    return with_faults(draw_options(random), faults)
-
-
-def rough(random: Random) -> ChainOptions:
-    """Swarm: each kind of fault is absent in some seeds."""
-    faults = Faults(
-        delay_us=random.choice([100, 2000, 20_000]),
-        jitter_us=random.choice([0, 2000]),
-        tail_permille=random.choice([0, 10]),
-        loss_permille=random.choice([0, 10, 50, 200]),
-        duplicate_permille=random.choice([0, 20]),
-        reorder_permille=random.choice([0, 20]),
-    )
-    return with_faults(draw_options(random), faults)
-
-
-def forgetful(random: Random) -> ChainOptions:
-    """The reader is cut off when it takes nothing for a second, and little is kept without it."""
-    link = LinkSettings(
-        window_bytes=1200,
-        frame_bytes_max=500,
-        retained_bytes_max=4000,
-        keep_bytes=random.choice([600, 2000]),
-        idle_us=300_000,
-    )
-    return ChainOptions(
-        relays=1, rows=600, train_rows_max=8, gap_us=10_000, checkpoint_us=100_000, link=link, lost_ok=True
-    )
-
-
-# --- faults -------------------------------------------------------------------------------------
-
-
-def cuts(chain: Chain) -> None:
-    """Links are cut one way or both, noticed or not, and healed."""
-    world, random = chain.world, chain.world.random
-    for _ in range(random.randrange(1, 8)):
-        ways = random.choice(chain.ways())
-        both = random.random() < 0.5
-        hold = random.random() < 0.3
-        start_us = random.randrange(chain.options.active_us)
-        length_us = random.randrange(50_000, 200_000 if hold else 900_000)
-
-        def cut(way: tuple[str, str], both: bool, hold: bool) -> None:
-            world.trace("world", f"cut {way[0]} {'-' if both else '>'} {way[1]}{' (short)' if hold else ''}")
-            for source, target in [way, way[::-1]][: 1 + both]:
-                chain.network.cut(source, target, hold=hold)
-
-        def heal_way(way: tuple[str, str]) -> None:
-            world.trace("world", f"heal {way[0]} - {way[1]}")
-            chain.network.heal(*way)
-            chain.network.heal(*way[::-1])
-
-        world.at(start_us, lambda way=ways, both=both, hold=hold: cut(way, both, hold))  # type: ignore[misc]
-        world.at(start_us + length_us, lambda way=ways: heal_way(way))  # type: ignore[misc]
-
-
-def crashes(chain: Chain) -> None:
-    """Relays die and come back; some disks fail; some hosts stand still for a while."""
-    world, random = chain.world, chain.world.random
-    for _ in range(random.randrange(1, 8)):
-        host = chain.hosts[random.choice(chain.relays)]
-        start_us = random.randrange(chain.options.active_us)
-        kind = random.randrange(10)
-        if kind < 6:
-            world.at(start_us, host.crash)
-            world.at(
-                start_us + random.choice([1000, 100_000, 800_000]),
-                lambda host=host: host.start() if host.mind is None else None,  # type: ignore[misc]
+def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]) -> str:
+    """The violation, or nothing."""
+    collects = gc.isenabled()
+    gc.disable()  # A run is short, and cycles are few: looking for them takes a third of the time.
+    try:
+        inject(trial, faults)
+        trial.start()
+        world.run(until_us=scenario.safety_us, events_max=scenario.events_max)
+        trial.heal()
+        deadline_us = world.now_us + scenario.liveness_us
+        ended = world.run(until_us=deadline_us, events_max=scenario.events_max, done=lambda: trial.ended)
+        if not ended and not trial.may_lose:
+            raise SimulationError(
+                f"liveness: {trial.rows} rows delivered, not all is at rest "
+                f"{scenario.liveness_us // 1_000_000} s after the faults ended"
             )
-        elif kind < 8:
-            length_us = random.randrange(50_000, 1_000_000)
-            world.at(start_us, lambda host=host, length_us=length_us: host.pause(length_us))  # type: ignore[misc]
-        else:
-            world.at(start_us, lambda host=host: setattr(host.disk, "fail_next", 2))  # type: ignore[misc]
-
-
-def both(chain: Chain) -> None:
-    cuts(chain)
-    crashes(chain)
-
-
-def deafness(chain: Chain) -> None:
-    """The reader's link is cut for longer than rows are kept for it."""
-    world, random = chain.world, chain.world.random
-    start_us = random.randrange(100_000, 1_000_000)
-    for way in (("r1", "reader"), ("reader", "r1")):
-        world.at(start_us, lambda way=way: chain.network.cut(*way))  # type: ignore[misc]
-        world.at(start_us + 1_500_000, lambda way=way: chain.network.heal(*way))  # type: ignore[misc]
-
-
-SCENARIOS = {
-    "cut": Scenario("links are cut and healed", calm, cuts),
-    "crash": Scenario("nodes die and come back, disks fail, hosts stand still", calm, crashes),
-    "chaos": Scenario("cuts, crashes, loss, repetition and disorder together", rough, both),
-    "gap": Scenario("a subscriber is away for longer than rows are kept", forgetful, deafness),
-}
+        trial.check_end()
+    except Exception as error:  # whatever a mind raises is a finding
+        return f"{type(error).__name__}: {error}"
+    finally:
+        if collects:
+            gc.enable()
+    return ""

@@ -1,7 +1,7 @@
 """Virtual time: one heap of events, one seed, one trace. Nothing here knows about nodes.
 
 The same seed gives the same run, event by event, on any machine and under any ``PYTHONHASHSEED``:
-ties are broken by order of creation, and every random choice comes from ``World.random``.
+ties are broken by order of creation, and every random choice comes from ``World.dice``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ class World:
     """The clock, the dice and the trace.
 
     Args:
-        seed: decides everything random.
+        seed: decides everything random, together with ``name``.
         keep_trace: keep every line (for scenarios that compare them), not only the last.
     """
 
-    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+    def __init__(self, seed: int, *, name: str = "", keep_trace: bool = False) -> None:
+        self.seed = seed
+        self._name = name
         self.now_us = 0
-        self.random = Random(seed)
         self.events = 0
         self.lines: deque[str] = deque(maxlen=None if keep_trace else LAST_LINES_MAX)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -49,9 +50,9 @@ class World:
         """Do this so much later."""
         self.at(self.now_us + delay_us, action)
 
-    def chance(self, permille: int) -> bool:
-        """True so many times in a thousand; draws nothing where it can't be."""
-        return permille > 0 and self.random.randrange(1000) < permille
+    def dice(self, purpose: str) -> Random:
+        """Dice of their own for each purpose, so that a fault left out doesn't change the input."""
+        return Random(f"{self._name} {self.seed} {purpose}")
 
     def trace(self, who: str, what: str) -> None:
         """Say what happened: goes into the hash that makes two runs comparable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from medusa.node.catalog import DEPLOYING, REMOVING, Catalog, Deployment
 from medusa.node.deploying import Coordinator
+from medusa.node.placement import Plan
 from medusa.node.saving import Saver
 from medusa.wire.limits import SEQ_MAX
 from medusa.wire.messages import Install, Remove, Reply
@@ -46,3 +47,14 @@ def test_a_late_answer_to_a_former_life_answers_no_question_of_this_one():
     assert catalog.deployments == {}
     assert now.stale == 2
     assert all(0 <= send.message.request <= SEQ_MAX for sends in rest for send in sends)
+
+
+def test_who_asks_again_while_its_query_is_undone_is_answered():
+    """The node died half way through the deployment; its client asks again before all have forgotten it."""
+    made, _, outbox = coordinator(6)
+    outbox.take()
+    made.deploy(1, "x", 1, Plan(query="q", fragments=()))
+    (send,) = [e for e in outbox.take() if isinstance(e, Send)]
+    assert send.message.code == "E_DEPLOYED"
+    assert "being removed" in send.message.text
+    assert "again" in send.message.hint

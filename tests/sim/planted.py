@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from medusa.node import hosting
+from medusa.node.catalog import REMOVING
+from medusa.node.deploying import Coordinator
+from medusa.node.hosting import Hosted
+from medusa.node.inputs import Input
+from medusa.node.outputs import Output
+from medusa.sim import query_trial
+from medusa.sim import relay as relay_module
 from medusa.sim.actors import SubscriberActor
 from medusa.sim.chain import Parts
 from medusa.sim.relay import Relay
@@ -158,26 +172,178 @@ def relay(**types):
     return Parts(relay=type("Planted", (Relay,), types))
 
 
+class TrimAtFirst(Sender):
+    """Rows are trimmed as soon as one of the receivers holds them."""
+
+    def _trim(self):
+        kept = {view.peer: view.durable for view in self.receivers.values()}
+        for view in self.receivers.values():
+            view.durable = max(kept.values())
+        super()._trim()
+        for view in self.receivers.values():
+            view.durable = kept[view.peer]
+
+
+class FailedWriteBelieved(Relay):
+    """A write that failed counts as done."""
+
+    def persisted(self, now_us, token, ok):
+        super().persisted(now_us, token, True)
+
+
+class CreditForHeld(Receiver):
+    """Credit is granted for what lies here unread."""
+
+    def _granted(self):
+        return self._received_bytes + self.settings.window_bytes
+
+
+class PromiseAgain(Receiver):
+    """A promise that says nothing new is handed on."""
+
+    def _promise(self, time_us, cost):
+        return super()._promise(time_us, cost) or [Promise(time_us=time_us, cost=cost)]
+
+
+class AsksOnce(Receiver):
+    """An ``Attach`` that is lost is not said again."""
+
+    def tick(self, now_us):
+        self._asked_at_us = now_us
+        super().tick(now_us)
+
+
+class FirstLifeForEver(Relay):
+    """Epochs begin anew with each life, as if nothing of the life before were under way."""
+
+    def __init__(self, name, settings, store, life):
+        super().__init__(name, settings, store, 1)
+
+
 class GapHiddenReader(SubscriberActor):
     def start(self, now_us):
         super().start(now_us)
         self.subscription.receiver.__class__ = GapHidden
 
 
+# --- in whole nodes -------------------------------------------------------------------------------
+
+
+def torn_checkpoint(monkeypatch):
+    """The newest checkpoint is loaded whether it is whole or not."""
+
+    def newest(store):
+        return store.read(store.names()[-1]) if store.names() else {}
+
+    monkeypatch.setattr(relay_module, "newest", newest)
+
+
+def ack_before_sync(monkeypatch):
+    """Durable is said when the checkpoint is begun."""
+    honest = Hosted._checkpoint
+
+    def hasty(self, now_us):
+        honest(self, now_us)
+        for input in self.inputs.values():
+            input.receiver.durable(now_us, input.fed_seq)
+
+    monkeypatch.setattr(Hosted, "_checkpoint", hasty)
+
+
+def forget_output(monkeypatch):
+    """A checkpoint leaves out the output that is not yet durable downstream."""
+    honest = Output.record
+
+    def careless(self, token, offset, *, compact):
+        record, _, _ = honest(self, token, offset, compact=compact)
+        log = self.sender.log
+        empty = msgspec.structs.replace(
+            record, entries=(), first_seq=log.next_seq, first_boundary_us=log.boundary_us
+        )
+        return empty, [], {}
+
+    monkeypatch.setattr(Output, "record", careless)
+
+
+def position_of_arrival(monkeypatch):
+    """A checkpoint notes what arrived instead of what was fed."""
+    honest = Input.record
+
+    def early(self):
+        self.fed_seq = self.receiver.next_seq
+        return honest(self)
+
+    monkeypatch.setattr(Input, "record", early)
+    monkeypatch.setattr(hosting, "RUNNING_MAX", 1)  # no mistake, but rows wait where they else go on
+
+
+def decisions_leave_early(monkeypatch):
+    """What depends on the order of arrival leaves before that order is on disk."""
+    honest = Output.take
+    monkeypatch.setattr(
+        Output, "take", lambda self, now_us, element, *, hold: honest(self, now_us, element, hold=False)
+    )
+
+
+def undone_in_silence(monkeypatch):
+    """Who asks again for a query that is being undone hears nothing."""
+    honest = Coordinator.deploy
+
+    def silent(self, now_us, client, request, plan):
+        known = self._catalog.deployments.get(plan.query)
+        if known is None or (known.client, known.request, known.state) != (client, request, REMOVING):
+            honest(self, now_us, client, request, plan)
+
+    monkeypatch.setattr(Coordinator, "deploy", silent)
+    monkeypatch.setattr(query_trial, "PATIENCE_US", 1 << 60)  # nor does its user ask once more
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A mistake, and a seed that notices it."""
+
+    scenario: str
+    seed: int
+    parts: Parts | None = None
+    patch: Callable[[pytest.MonkeyPatch], None] | None = None
+    shows: str = "SimulationError: "
+    """How the violation begins: a check fails, not the mistake itself."""
+
+    def apply(self, monkeypatch):
+        if self.patch is not None:
+            self.patch(monkeypatch)
+
+
+PROMISE_AGAIN = relay(receiver_type=PromiseAgain)
 PLANTED = {
-    "ack before persist": ("crash", Parts(relay=AckBeforePersist)),
-    "position of what was received": ("crash", Parts(relay=ReceivedPosition)),
-    "output not in the checkpoint": ("crash", Parts(relay=OutputNotSaved)),
-    "old checkpoint loaded": ("crash", Parts(relay=OldCheckpoint)),
-    "promise before its rows": ("chaos", Parts(relay=BoundaryFirst)),
-    "no backpressure": ("cut", Parts(relay=NoBackpressure)),
-    "trim at received": ("crash", relay(sender_type=TrimAtReceived)),
-    "resend from the wrong row": ("cut", relay(sender_type=ResendFromWrongRow)),
-    "credit lost on reconnect": ("chaos", relay(sender_type=CreditKeptFromBefore)),
-    "credit ignored": ("cut", relay(sender_type=CreditIgnored)),
-    "epoch forgotten": ("chaos", relay(receiver_type=ForgetTheEpoch)),
-    "duplicate accepted": ("crash", relay(receiver_type=DuplicateAccepted)),
-    "missing frame accepted": ("chaos", relay(receiver_type=GapInFramesAccepted)),
-    "gap not reported": ("gap", Parts(reader=GapHiddenReader)),
+    "ack before persist": Plant("crash", 0, Parts(relay=AckBeforePersist)),
+    "position of what was received": Plant("crash", 11, Parts(relay=ReceivedPosition)),
+    "output not in the checkpoint": Plant("crash", 6, Parts(relay=OutputNotSaved)),
+    "old checkpoint loaded": Plant("crash", 1, Parts(relay=OldCheckpoint)),
+    "promise before its rows": Plant("chaos", 0, Parts(relay=BoundaryFirst)),
+    "no backpressure": Plant("cut", 0, Parts(relay=NoBackpressure)),
+    "trim at received": Plant("crash", 0, relay(sender_type=TrimAtReceived)),
+    "trim by one replica's ack": Plant("crash", 4, relay(sender_type=TrimAtFirst)),
+    "resend from the wrong row": Plant("cut", 0, relay(sender_type=ResendFromWrongRow)),
+    "credit lost on reconnect": Plant("chaos", 1, relay(sender_type=CreditKeptFromBefore)),
+    "credit ignored": Plant("cut", 0, relay(sender_type=CreditIgnored)),
+    "credit for what is unread": Plant("cut", 0, relay(receiver_type=CreditForHeld)),
+    "epoch forgotten": Plant("chaos", 0, relay(receiver_type=ForgetTheEpoch)),
+    "first life for ever": Plant("crash", 2, Parts(relay=FirstLifeForEver)),
+    "duplicate accepted": Plant("crash", 0, relay(receiver_type=DuplicateAccepted)),
+    "missing frame accepted": Plant("chaos", 1, relay(receiver_type=GapInFramesAccepted)),
+    "progress never asked": Plant("chaos", 34, relay(sender_type=NeverAsks)),
+    "attach said once": Plant("chaos", 1, relay(receiver_type=AsksOnce)),
+    "promise handed on again": Plant(
+        "crash", 6, relay(receiver_type=PromiseAgain), shows="LocalProtocolError: "
+    ),
+    "failed write believed": Plant("crash", 3, Parts(relay=FailedWriteBelieved)),
+    "gap not reported": Plant("gap", 0, Parts(reader=GapHiddenReader)),
+    "torn checkpoint loaded": Plant("crash", 11, patch=torn_checkpoint, shows="StateError: "),
+    "a node acks before sync": Plant("nodes", 0, patch=ack_before_sync),
+    "a node forgets its output": Plant("nodes", 0, patch=forget_output),
+    "a node notes what arrived": Plant("nodes", 0, patch=position_of_arrival),
+    "decisions leave early": Plant("union", 0, patch=decisions_leave_early),
+    "undone in silence": Plant("ruin", 1, patch=undone_in_silence),
 }
-"""Name: (the scenario that must notice it, the classes with the mistake)."""
+"""Name: the mistake, with the scenario and the seed that must notice it."""

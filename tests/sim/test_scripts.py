@@ -13,8 +13,8 @@ import pytest
 
 from medusa.sim.chain import Parts
 from medusa.sim.relay import Relay
+from medusa.sim.script import Script
 from tests.sim.planted import NeverAsks
-from tests.sim.script import Script
 
 FILES = sorted(Path(__file__).parents[1].glob("scenarios/*.txt"))
 

@@ -77,7 +77,7 @@ def test_a_cut_one_way_leaves_the_other_open_and_a_short_one_loses_nothing():
     net.send("c", "b", ["held"])
     world.run(until_us=1000, events_max=10)
     assert came == ["back"]
-    net.heal("c", "b")
+    net.heal("c", "b", hold=True)
     world.run(until_us=2000, events_max=10)
     assert came == ["back", "held"]
 

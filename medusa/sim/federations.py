@@ -1,0 +1,191 @@
+"""Scenarios of whole nodes: queries over a few of them, or over one of many hundreds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.node.settings import Limits
+from medusa.query.aggregates import count, sum
+from medusa.query.builder import Query
+from medusa.runtime.embedded import collect
+from medusa.sim.faults import DAMAGE, LINKS, MACHINES, WEATHER
+from medusa.sim.query_trial import QueryOptions, QueryTrial
+from medusa.sim.trial import Scenario
+from medusa.sim.world import World
+
+__all__ = ["FEDERATIONS"]
+
+SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
+ROWS = 400
+OFTEN = ("crash", "crash", "crash", "write fails")
+"""What finds most is drawn more often."""
+
+
+def windows() -> tuple[Query, dict[str, list[str]]]:
+    """Windows cut over two nodes, a join and two sinks at a third."""
+    q = Query("q")
+    flows = q.source("flows", SCHEMA, time="ts", slack="50ms")
+    per_k = flows.window("1s").group_by("k").aggregate(n=count(), s=sum("v"), name="per_k")
+    plus = per_k.select("window_start", "window_end", "k", t="s + 1", name="plus")
+    q.sink("all", per_k)
+    q.sink("out", per_k.filter("n > 2", name="big").join(plus, on=["window", "k"], name="meet"))
+    at = {
+        "e1": ["flows", "per_k"],
+        "e2": ["flows", "per_k"],
+        "core": ["big", "plus", "meet", "out", "all"],
+    }
+    return q, at
+
+
+def unions() -> tuple[Query, dict[str, list[str]]]:
+    """Two sources meet in a union, and go through a second node: arrival decides their order."""
+    q = Query("u")
+    left = q.source("left", SCHEMA, time="ts")
+    right = q.source("right", SCHEMA, time="ts")
+    both = left.union(right, name="both")
+    q.sink("out", both.filter("v > -90", name="most"))
+    return q, {"a": ["left", "right", "both"], "b": ["most", "out"]}
+
+
+def table(dice: Random, rows: int) -> pa.Table:
+    times = sorted(dice.randrange(20_000_000) for _ in range(rows))
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "k": pa.array([dice.choice("abcdef") for _ in times]),
+            "v": pa.array([dice.randrange(-100, 100) for _ in times]),
+        }
+    )
+
+
+def options(dice: Random, at: dict[str, list[str]], **more: Any) -> QueryOptions:
+    every_us = dice.choice([50_000, 200_000, 1_000_000])
+    return QueryOptions(
+        at=at,
+        publish_us=dice.choice([200_000, 1_500_000]),
+        piece_rows=dice.choice([5, 40]),
+        sync_us=dice.choice([500, 2000, 60_000]),
+        job_us=dice.choice([50, 5000]),
+        delay_us=dice.choice([100, 2000, 20_000]),
+        limits=Limits(checkpoint_every_us=every_us, retention_bytes=dice.choice([1 << 20, 64 << 20])),
+        **more,
+    )
+
+
+@lru_cache(maxsize=64)
+def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+    """Rows, and what one program makes of them."""
+    q, _ = windows() if kind == "windows" else unions()
+    dice = Random(f"{kind} {seed}")
+    tables = {source: table(dice, rows) for source in q.sources}
+    return tables, dict(collect(q, **tables))
+
+
+def over_nodes(world: World, rows: int | None, **more: Any) -> QueryTrial:
+    q, at = windows()
+    # A few tables serve all seeds: their answers are made once.
+    tables, want = answered("windows", world.seed % 16, ROWS if rows is None else rows)
+    return QueryTrial(world, q, tables, options(world.dice("options"), at, **more), want=want)
+
+
+def nodes(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    return over_nodes(world, rows)
+
+
+def liars(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    return over_nodes(world, rows, liar=True)
+
+
+def damaged(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    return over_nodes(world, rows, damage=True)
+
+
+def mixed(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    q, at = unions()
+    dice = world.dice("options")
+    tables, want = answered("unions", world.seed % 16, ROWS // 2 if rows is None else rows)
+    return QueryTrial(world, q, tables, options(dice, at, publishers=dice.choice([1, 2])), want=want)
+
+
+def spread(world: World, rows: int | None, size: int, edges: int) -> QueryTrial:
+    """A ring with chords of ``size`` nodes. One query: windows at ``edges`` of them, a join at one.
+
+    The other nodes keep their links, crash and come back like these.
+    """
+    dice = world.dice("options")
+    names = [f"n{number:04}" for number in range(size)]
+    known: dict[str, set[str]] = {name: set() for name in names}
+    core, *others = dice.sample(names, edges + 1)
+    ring = list(zip(names, [*names[1:], names[0]], strict=True))
+    chords = [(name, dice.choice(names)) for name in dice.sample(names, size // 2)]
+    for one, other in [*ring, *chords, *((edge, core) for edge in others)]:
+        if one != other:
+            known[one].add(other)
+            known[other].add(one)
+    q, small = windows()
+    at = dict.fromkeys(others, small["e1"]) | {core: small["core"]}
+    tables, want = answered("windows", world.seed % 16, 4 * ROWS if rows is None else rows)
+    return QueryTrial(
+        world,
+        q,
+        tables,
+        QueryOptions(at=at, publish_us=300_000, piece_rows=100, delay_us=dice.choice([100, 2000])),
+        want=want,
+        nodes=names,
+        peers={name: sorted(peers) for name, peers in known.items()},
+    )
+
+
+def town(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    size = world.dice("size").choice([20, 40, 70, 100])
+    return spread(world, rows, size, size // 4)
+
+
+def thousand(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    return spread(world, rows, 1000, 60)
+
+
+FEDERATIONS: dict[str, Scenario] = {
+    "nodes": Scenario(
+        about="a query with windows and a join over three whole nodes, everything goes wrong",
+        build=nodes,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+    ),
+    "union": Scenario(
+        about="sources meet in a union: what leaves was decided on disk before",
+        build=mixed,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+    ),
+    "liar": Scenario(
+        about="a client replays, forges, never acknowledges: nobody else notices",
+        build=liars,
+        kinds=[*WEATHER, "cut", "crash", "reconnect"],
+        count=4,
+    ),
+    "ruin": Scenario(
+        about="disks of nodes give back what they never should: what is lost is told",
+        build=damaged,
+        kinds=[*DAMAGE, "crash", "cut"],
+        count=5,
+    ),
+    "town": Scenario(
+        about="20 to 100 nodes, a query over a quarter of them",
+        build=town,
+        kinds=[*WEATHER, *LINKS, *MACHINES],
+        count=20,
+        safety_us=1_200_000,
+        events_max=3_000_000,
+    ),
+    "federation": Scenario(
+        about="1,000 nodes, a query over 61 of them",
+        build=thousand,
+        kinds=["jitter", "repeat", *LINKS, *MACHINES],
+        count=60,
+        safety_us=700_000,
+        events_max=3_000_000,
+    ),
+}

@@ -1,0 +1,294 @@
+"""A query over whole nodes, under faults: the answer is that of one program, each row once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.node.catalog import RUNNING
+from medusa.node.settings import Limits
+from medusa.query.boxes import Schema, Source
+from medusa.query.builder import Query
+from medusa.runtime.embedded import collect
+from medusa.sim.checkers import check_node, check_restarted
+from medusa.sim.client import Client
+from medusa.sim.faults import Scene
+from medusa.sim.federation import Federation
+from medusa.sim.liar import Liar
+from medusa.sim.network import Faults
+from medusa.sim.node import Node
+from medusa.sim.world import SimulationError, World
+from medusa.wire.session import PeerState
+
+__all__ = ["QueryOptions", "QueryTrial"]
+
+TELLS = ("rows lost", "receiver ahead", "sender refused", "subscriber cut off")
+"""Reports by which a node says that rows are missing."""
+AGAIN_US = 300_000
+PATIENCE_US = 6_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """What a seed decided about a query over nodes; printed when it fails.
+
+    Attributes:
+        at: node -> sources and boxes that it has, as for ``deploy``.
+        publish_us: rows come over so long a time.
+        piece_rows: published at once, at most.
+        publishers: clients that publish into one source at one node.
+        sync_us: what a synced write takes.
+        job_us: what a step of the engine takes, about.
+        liar: a client that keeps no rule is there.
+        damage: disks give back what they never should; rows may be missing where a node says so.
+        delay_us: of every frame.
+        limits: of every node.
+    """
+
+    at: Mapping[str, Sequence[str]]
+    publish_us: int = 1_000_000
+    piece_rows: int = 40
+    publishers: int = 1
+    sync_us: int = 2000
+    job_us: int = 50
+    liar: bool = False
+    damage: bool = False
+    delay_us: int = 500
+    limits: Limits = field(default_factory=lambda: Limits(checkpoint_every_us=200_000))
+
+
+class QueryTrial(Federation):
+    """Nodes with one query, a publisher for each source at each node, a reader of all sinks.
+
+    Args:
+        tables: source -> its rows, in the order in which they are published. Where a source stands at
+            several nodes, or has several publishers, the rows are dealt out one by one.
+        want: sink -> rows; None: what ``md.collect`` gives.
+        nodes: names of all nodes; None: those of ``at``.
+        peers: node -> nodes it knows; None: all know each other.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        q: Query,
+        tables: Mapping[str, pa.Table],
+        options: QueryOptions,
+        *,
+        want: Mapping[str, pa.Table] | None = None,
+        nodes: Sequence[str] | None = None,
+        peers: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        super().__init__(
+            world,
+            list(nodes or options.at),
+            peers=peers,
+            faults=Faults(delay_us=options.delay_us),
+            limits=options.limits,
+            sync_us=options.sync_us,
+            job_us=options.job_us,
+            watch=self._watch,
+        )
+        self.options = options
+        self.q = q
+        self.tables = tables
+        self.want = collect(q, **tables) if want is None else want
+        self.reader = self.client("reader", list(options.at)[-1])
+        self.told = False
+        self._dice = world.dice("input")
+        self._deployed = False
+        self._lives: dict[str, int] = {}
+        self._sources: dict[str, Schema] = {
+            box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)
+        }
+        self.publishers = {
+            f"pub-{node}-{source}-{number}": (source, node)
+            for node, boxes in options.at.items()
+            for source in boxes
+            if source in self._sources
+            for number in range(options.publishers)
+        }
+        for name, (_, node) in self.publishers.items():
+            self.client(name, node)
+
+    # --- the trial ----------------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        span_us = self.options.publish_us + 500_000
+        return Scene(machines=list(self.nodes), links=self.links, span_us=span_us)
+
+    @property
+    def rows_in(self) -> int:
+        return sum(len(table) for table in self.tables.values())
+
+    @property
+    def rows(self) -> int:
+        return sum(
+            len(batch) for client in self.clients.values() for each in client.rows.values() for batch in each
+        )
+
+    @property
+    def lost(self) -> int:
+        return sum(sum(client.lost.values()) for client in self.clients.values())
+
+    @property
+    def may_lose(self) -> bool:
+        return self.options.damage
+
+    def start(self) -> None:
+        super().start()
+        if self.options.liar:
+            name = self.q.graph.name
+            streams = [f"{name}.{each}" for each in (*self._sources, *self.want)]
+            liar = Liar(self.world, self.network, "liar", list(self.options.at), streams)
+            self.strangers["liar"] = liar.hear
+            self.world.after(1000, lambda: liar.start(self.options.publish_us + 1_000_000))
+        self._deploy()
+
+    def _deploy(self) -> None:
+        """Ask until it is done; then publish and read."""
+        request = self.reader.deploy(self.q, self.options.at)
+        asked_us = self.world.now_us
+
+        def look() -> None:
+            if request not in self.reader.mind.replies:
+                if self.world.now_us - asked_us < PATIENCE_US:
+                    self.world.after(20_000, look)
+                else:  # The network lost a frame and kept the connection, as ZeroMQ never does.
+                    self.reader.mind.give_up(request)
+                    self._deploy()
+                return
+            reply, _ = self.reader.mind.replies.pop(request)
+            self.world.trace("reader", f"deployed: {reply.code or 'done'} {reply.text}")
+            if reply.code and not self._everywhere():
+                self.world.after(AGAIN_US, self._deploy)
+            else:
+                self._begin()
+
+        look()
+
+    def _everywhere(self) -> bool:
+        """A deployment may be done and its answer lost: the next one is told that it is there already."""
+        coordinator = self.nodes[self.reader.mind.node]
+        known = coordinator.brain.catalog.deployments.get(self.q.graph.name) if coordinator.alive else None
+        return known is not None and known.state == RUNNING
+
+    def _begin(self) -> None:
+        name = self.q.graph.name
+        by_source: dict[str, list[str]] = {}
+        for publisher, (source, _) in self.publishers.items():
+            by_source.setdefault(source, []).append(publisher)
+        for source, publishers in by_source.items():
+            for place, publisher in enumerate(publishers):
+                part = self.tables[source].take(
+                    pa.array(range(place, len(self.tables[source]), len(publishers)))
+                )
+                self._publish(publisher, f"{name}.{source}", part, self._sources[source])
+        for sink in self.want:
+            self._read(name, sink)
+
+    def _publish(self, publisher: str, stream: str, part: pa.Table, schema: Schema) -> None:
+        client, world, begin = self.clients[publisher], self.world, 0
+        client.publish(stream, part.slice(0, 0), schema)
+        for_us = self.options.publish_us
+        while begin < len(part):
+            piece = part.slice(begin, self._dice.randrange(1, self.options.piece_rows + 1))
+            at_us = world.now_us + for_us * begin // len(part)
+            world.at(at_us, lambda piece=piece: client.publish(stream, piece, schema))  # type: ignore[misc]
+            begin += len(piece)
+        world.after(for_us, lambda: self._finish(client, stream, schema))
+
+    def _finish(self, client: Client, stream: str, schema: Schema) -> None:
+        """End a source; not before the node knows all its publishers, or it ends without them."""
+        known = [each.mind.publications.get(stream) for each in self.clients.values()]
+        here = [each for each in known if each is not None]
+        if all(each.attached for each in here) and len(here) == self._expected(stream):
+            client.finish(stream, schema)
+        else:
+            self.world.after(AGAIN_US, lambda: self._finish(client, stream, schema))
+
+    def _expected(self, stream: str) -> int:
+        name = self.q.graph.name
+        return len([1 for source, _ in self.publishers.values() if f"{name}.{source}" == stream])
+
+    def _read(self, name: str, sink: str) -> None:
+        """Each sink is read at the node that has it; when that is dead, a little later."""
+        stream = f"{name}.{sink}"
+        for at, node in self.nodes.items():
+            if node.alive and stream in node.brain.catalog.stream_names():
+                other = f"reader-{at}"
+                if at == self.reader.mind.node:
+                    self.reader.read(stream)
+                else:
+                    (self.clients.get(other) or self.client(other, at)).read(stream)
+                return
+        self.world.after(AGAIN_US, lambda: self._read(name, sink))
+
+    # --- what must hold -------------------------------------------------------------------------
+
+    def _watch(self, node: Node) -> None:
+        if self._lives.get(node.name) != node.lives:
+            self._lives[node.name] = node.lives
+            if not self.options.damage:
+                check_restarted(node, self.nodes, self.clients)
+        check_node(node)
+
+    @property
+    def ended(self) -> bool:
+        name = self.q.graph.name
+        ended = {stream for client in self.clients.values() for stream in client.ended}
+        return all(f"{name}.{sink}" in ended for sink in self.want) and self._together()
+
+    def _together(self) -> bool:
+        """Every node is there, and sees all its peers."""
+        return all(
+            node.alive
+            and all(node.brain.sessions[peer].state is PeerState.UP for peer in node.settings.peers)
+            for node in self.nodes.values()
+        )
+
+    def check_end(self) -> None:
+        told = self.lost > 0 or any(
+            node.unable or any(r.what in TELLS or "no checkpoint is whole" in r.what for r in node.reports)
+            for node in self.nodes.values()
+        )
+        for client in self.clients.values():
+            told = told or any(each.refusal is not None for each in client.mind.publications.values())
+            told = told or any(s.receiver.refusal is not None for s in client.mind.subscriptions.values())
+        if self.options.damage and told:
+            return
+        if self.lost:
+            raise SimulationError(f"delivered: {self.lost} rows reported lost")
+        for sink, want in self.want.items():
+            stream = f"{self.q.graph.name}.{sink}"
+            batches = [batch for client in self.clients.values() for batch in client.rows.get(stream, [])]
+            got = pa.Table.from_batches(batches, want.schema)
+            if (wrong := difference(got, want)) is not None:
+                raise SimulationError(f"delivered: sink {sink!r}: {wrong}")
+
+
+def difference(got: pa.Table, want: pa.Table) -> str | None:
+    """What is not the same, rows in any order; None: nothing."""
+    have, need = counted(got), counted(want)
+    if have == need:
+        return None
+    more = [row for row, count in have.items() if count > need.get(row, 0)]
+    less = [row for row, count in need.items() if count > have.get(row, 0)]
+    return (
+        f"{len(got)} rows, expected {len(want)}; {len(less)} missing (as {less[:1]}), "
+        f"{len(more)} that should not be there (as {more[:1]})"
+    )
+
+
+def counted(table: pa.Table) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    names = sorted(table.column_names)
+    columns: list[list[Any]] = [table.column(name).to_pylist() for name in names]
+    for row in zip(*columns, strict=True):
+        text = repr(dict(zip(names, row, strict=True)))
+        counts[text] = counts.get(text, 0) + 1
+    return counts

@@ -1,0 +1,45 @@
+"""All scenarios by name, and how a failure of one is made smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from medusa.sim.chains import CHAINS
+from medusa.sim.federations import FEDERATIONS
+from medusa.sim.shrink import RUNS_MAX, shrink
+from medusa.sim.trial import Outcome, Scenario, run_trial
+from medusa.sim.world import World
+
+__all__ = ["SCENARIOS", "run_scenario", "smallest"]
+
+SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS}
+
+
+def run_scenario(
+    name: str,
+    seed: int,
+    *,
+    only: Iterable[int] | None = None,
+    rows: int | None = None,
+    parts: Any = None,
+    keep_trace: bool = False,
+) -> Outcome:
+    """``run_trial`` of a key of ``SCENARIOS``."""
+    return run_trial(name, SCENARIOS[name], seed, only=only, rows=rows, parts=parts, keep_trace=keep_trace)
+
+
+def smallest(failed: Outcome, *, parts: Any = None, runs_max: int = RUNS_MAX) -> Outcome:
+    """The smallest run that fails as this one; ``failed`` itself where nothing can be left out.
+
+    Args:
+        parts: those of the failed run.
+        runs_max: so many runs at most are spent on it.
+    """
+    name, seed = failed.scenario, failed.seed
+    rows = SCENARIOS[name].build(World(seed, name=name), None, parts).rows_in
+
+    def again(numbers: list[int], fewer: int | None) -> Outcome:
+        return run_scenario(name, seed, only=numbers, rows=fewer, parts=parts)
+
+    return shrink(failed, again, rows=rows, runs_max=runs_max)
