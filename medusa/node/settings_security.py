@@ -6,6 +6,7 @@ participant = "alice"
 [keys]
 node = "keys/edge-1.key"             # made by medusa keygen; only its owner may read it
 certificate = "keys/edge-1.cert"     # optional: said to peers when their links come up
+introduce = "tcp://0.0.0.0:5556"     # optional: tells its public key there, to whoever asks
 
 [participants.bob]
 key = "ed25519:..."
@@ -20,6 +21,7 @@ subscribe = ["netmon.*"]
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +36,7 @@ __all__ = ["FIELDS", "ClientRules", "PeerKey", "Security", "address_of", "read_s
 FIELDS = ("federation", "keys", "participants", "clients")
 """Of the file; ``peers`` has more fields beside."""
 
+INTRODUCE = re.compile(r"tcp://(?:\[[0-9a-fA-F:.]+\]|[^:/\[\]\s]+):(\d{1,5}|\*)")
 PATTERNS_MAX = 1000
 PATTERN_CHARS_MAX = 255
 KEYS_MAX = 10_000
@@ -59,6 +62,7 @@ class ClientRules:
     deploy: tuple[str, ...] = ()
     """Queries, to deploy and to remove."""
     status: bool = False
+    """The whole status of the node; who may publish or read sees what concerns that in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,7 @@ class Security:
     Attributes:
         node_key: path of the file with the node's secret CURVE key.
         certificate: path of the statement about it; empty: none.
+        introduce: where whoever asks is told the node's public key; empty: nowhere.
         federation: where statements must be meant for.
         participants: name -> Ed25519 key, of those whose statements are believed.
         peers: of each peer.
@@ -76,6 +81,7 @@ class Security:
 
     node_key: str
     certificate: str = ""
+    introduce: str = ""
     federation: str
     participants: Mapping[str, str] = field(default_factory=dict)
     peers: Mapping[str, PeerKey] = field(default_factory=dict)
@@ -111,7 +117,7 @@ def read_security(file: ConfigFile, *, participant: str, folder: str) -> Securit
         _refuse_without_keys(file)
         return None
     keys = file.table("keys")
-    file.known("keys", keys, ("node", "certificate"))
+    file.known("keys", keys, ("node", "certificate", "introduce"))
     if "node" not in keys:
         raise file.error(
             "keys", "node is missing", hint='node = "FILE"; medusa keygen makes it', within="keys"
@@ -120,6 +126,7 @@ def read_security(file: ConfigFile, *, participant: str, folder: str) -> Securit
     made = Security(
         node_key=_path(file, keys, "node", folder),
         certificate=_path(file, keys, "certificate", folder) if "certificate" in keys else "",
+        introduce=_introduce(file, keys),
         federation=file.name("federation"),
         participants=participants,
         peers=_peers(file, participant, participants),
@@ -144,6 +151,17 @@ def _path(file: ConfigFile, table: dict[str, Any], key: str, folder: str) -> str
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise file.error("keys", f"expected a file, got {value!r}", hint=f'{key} = "FILE"', within=key)
     return f"{folder}/{value}" if folder and not value.startswith("/") else value
+
+
+def _introduce(file: ConfigFile, table: dict[str, Any]) -> str:
+    if "introduce" not in table:
+        return ""
+    value = table["introduce"]
+    found = INTRODUCE.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (found[1] != "*" and int(found[1]) > 65535):
+        hint = 'introduce = "tcp://0.0.0.0:5556": whoever asks there is told the public key of this node'
+        raise file.error("keys", f"expected an address, got {value!r:.100}", hint=hint, within="introduce")
+    return str(value)
 
 
 def _entries(file: ConfigFile, key: str, allowed: tuple[str, ...]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,9 @@ from medusa.errors import ConfigError, LinkError, QueryError
 from medusa.node.placement import cut
 from medusa.node.settings import check_address
 from medusa.query.codec import graph_to_msgpack
-from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys
+from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys, first_use
 from medusa.runtime.client_loop import ClientLoop, now_us
+from medusa.runtime.introduction import pin
 from medusa.runtime.publishing import GONE, Publisher, source_from
 from medusa.runtime.reading import Subscription
 from medusa.units import Duration, duration_text, duration_us
@@ -40,6 +42,8 @@ def connect(
     *,
     key: KeyGiven | None = None,
     server_key: KeyGiven | None = None,
+    trust_first_use: str | os.PathLike[str] | None = None,
+    introduction: str | None = None,
 ) -> Federation:
     """Connect to a node.
 
@@ -50,6 +54,11 @@ def connect(
             its 40 characters.
         server_key: the public key of the node: its ``.pub`` file or its 40 characters. Only who has the
             secret half of it is spoken with.
+        trust_first_use: instead of ``server_key``: a file of pinned keys. Where it has none for this address,
+            the node is asked for its key, and if the connection then stands, that key is pinned. Whoever
+            sits between may answer that first question.
+        introduction: where a node that isn't pinned yet says its key: ``introduce`` of its configuration,
+            ``tcp://host:port``.
 
     Raises:
         LinkError: no such address, nobody answers there, it is another than ``server_key`` says, or it
@@ -63,11 +72,20 @@ def connect(
             code="link.address",
         )
     try:
-        keys = client_keys(key, server_key)
-        used = check_address(address, bind=False, keyed=keys is not None)
+        keyed = key is not None or server_key is not None
+        used = check_address(address, bind=False, keyed=keyed)
     except ConfigError as error:
         raise LinkError(f"connect: {error.message}", hint=error.hint, code=error.code) from None
-    return Federation(used, timeout_us, keys)
+    first = first_use(trust_first_use, introduction)
+    keys = client_keys(used, timeout_us, key, server_key, first)
+    made = Federation(used, timeout_us, keys)
+    if keys is not None and keys.pins is not None and keys.is_new:
+        try:
+            pin(keys.pins, used, keys.server)
+        except BaseException:
+            made.close()
+            raise
+    return made
 
 
 class Federation:

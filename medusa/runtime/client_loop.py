@@ -62,6 +62,7 @@ class ClientLoop:
         if keys is not None:
             self.name = client_name(keys.own.public, secrets.token_hex(8))
         self._keys = keys
+        self.keyed = keys is not None
         self._refused: LinkRefused | None = None
         self._refusals = 0
         self.node = ""
@@ -249,9 +250,18 @@ class ClientLoop:
         away = self._mind is None or not self._mind.up
         if away and self._refused is not None:
             text = f"waited {duration_text(timeout_us)} for {what}: {self._refused.why}"
-            return LinkError(text, hint=self._refused.hint, code=self._refused.code)
+            return LinkError(text, hint=self._hint(self._refused), code=self._refused.code)
         hint = f"is a node listening at {self._address}?" if away else "the node is there: wait longer"
         return LinkError(f"waited {duration_text(timeout_us)} for {what}", hint=hint, code="link.timeout")
+
+    def _hint(self, refused: LinkRefused) -> str:
+        keys = self._keys
+        if keys is None or keys.pins is None or keys.is_new or refused.code != "link.server_key":
+            return refused.hint
+        return (
+            f"its key is another than the one pinned in {keys.pins}: somebody may sit between; if the node has a "
+            f"new key, remove the line of {self._address}"
+        )
 
     def close(self) -> None:
         """End the connection at once. Where this is interrupted, the thread ends all the same."""

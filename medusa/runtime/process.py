@@ -20,6 +20,7 @@ from medusa.node.settings import Settings, parse
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.host import FragmentHost
+from medusa.runtime.introduction import Introduction
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.metrics import MetricsServer, node_rows
 from medusa.runtime.node_keys import load_keys
@@ -60,6 +61,10 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
         found = recover(store, clock, node=settings.name, warn=log.warn)
         transport = Transport(listen=settings.listen, peers=settings.peers, key=keys.own)
         stack.callback(transport.close)
+        if settings.security is not None and settings.security.introduce and keys.own is not None:
+            introduction = Introduction(settings.security.introduce, keys.own.public)
+            stack.callback(introduction.close)
+            log.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
         host = FragmentHost(store, clock, wake=transport.wake)
         stack.callback(host.stop)
         for name, fragment in found.fragments.items():

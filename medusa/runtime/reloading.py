@@ -32,7 +32,7 @@ def security_again(
     after = load(config)
     if after.security is None or before.security is None:
         raise ConfigError(f"{config}: [keys] came or went", hint=HINT, code="config.reload")
-    own = ("node_key", "certificate", "federation")
+    own = ("node_key", "certificate", "introduce", "federation")
     changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
     settings = [each.name for each in fields(Settings) if each.name != "security"]
     changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
