@@ -11,7 +11,7 @@ from medusa.node.deploying import Coordinator
 from medusa.node.hosting import Hosted
 from medusa.node.placement import cut
 from medusa.node.saving import Saver
-from medusa.node.security import Caller, no_deploy
+from medusa.node.security import Caller, no_deploy, visible
 from medusa.node.settings import Settings
 from medusa.node.spec import Fragment, fragment_from
 from medusa.node.spec_limits import check_limits
@@ -41,6 +41,7 @@ class Commands:
     Attributes:
         fragments: what runs here, by name.
         engine: what the driver last said of each fragment's boxes.
+        peers: node that we know -> ``up`` or ``silent``; the brain keeps it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Commands:
         self.fragments: dict[str, Hosted] = {}
         self.engine: dict[str, Mapping[str, Any]] = {}
         self.rates = Rates()
+        self.peers = dict.fromkeys(settings.peers, "silent")
         self._settings = settings
         self._catalog = catalog
         self._outbox = outbox
@@ -102,7 +104,10 @@ class Commands:
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload, caller)
             case StatusRequest():
-                self._outbox.send(peer, Reply(request=message.request), encoded(self.status(now_us)))
+                status = self.status(now_us)
+                if caller is not None and caller.rules is not None and not caller.rules.status:
+                    status = visible(status, caller, peer)
+                self._outbox.send(peer, Reply(request=message.request), encoded(status))
             case _:
                 what = type(message).__name__
                 raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
@@ -236,6 +241,7 @@ class Commands:
         return {
             "node": self._settings.name,
             **totals(fragments),
+            "peers": dict(self.peers),
             "fragments": fragments,
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),

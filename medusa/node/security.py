@@ -10,8 +10,9 @@ before a new key counts. A revoked key counts no more at once, whatever the disk
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from medusa.errors import RemoteProtocolError
 from medusa.node.settings_security import ClientRules, Security
@@ -42,7 +43,7 @@ from medusa.wire.statement import (
     opened,
 )
 
-__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "refusal"]
+__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "refusal", "visible"]
 
 STATEMENTS_MAX = 1000
 """Subjects of one participant that are remembered, so that it can't fill our disk."""
@@ -141,8 +142,9 @@ def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
 
 
 def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Refusal | None:
-    if isinstance(message, StatusRequest):
-        return None if rules.status else _no_role(caller, "status", "")
+    if isinstance(message, StatusRequest):  # Who may not see all sees what concerns it: ``visible``.
+        sees = rules.status or rules.publish or rules.subscribe
+        return None if sees else _no_role(caller, "status", "")
     if isinstance(message, Deploy):  # Which query it is shows when its graph is read.
         return None if rules.deploy else _no_role(caller, "deploy", "")
     role = ROLES.get(type(message))
@@ -150,6 +152,27 @@ def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Ref
         return None
     name = message.query if isinstance(message, Remove) else getattr(message, "stream", "")
     return None if caller.may(role, name) else _no_role(caller, role, name)
+
+
+def visible(status: Mapping[str, Any], caller: Caller, peer: str) -> dict[str, Any]:
+    """What a client that may not ask for the whole status sees of it: the streams that it may use, and how
+    far what it has published itself has come.
+
+    Args:
+        peer: what it calls itself.
+    """
+    own = [[each for each in one["inputs"] if each["from"] == peer] for one in status["fragments"]]
+    return {
+        "node": status["node"],
+        "sources": {name: of for name, of in status["sources"].items() if caller.may("publish", name)},
+        "streams": [name for name in status["streams"] if caller.may("subscribe", name)],
+        "elsewhere": {
+            name: nodes
+            for name, nodes in status["elsewhere"].items()
+            if caller.may("publish", name) or caller.may("subscribe", name)
+        },
+        "fragments": [{"inputs": inputs} for inputs in own if inputs],
+    }
 
 
 def no_deploy(caller: Caller, query: str) -> Refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -30,6 +31,7 @@ from medusa.wire.messages import (
     Remove,
     StatusRequest,
 )
+from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 from tests.node.keyed import (
     Keyed,
@@ -132,7 +134,6 @@ EVERYTHING = [
     (Ack(stream="q.out", epoch=1, frames=0, received=0, durable=0, granted=0), "subscribe"),
     (Detach(stream="q.out", epoch=1), "subscribe"),
     (Remove(request=4, query="q"), "deploy"),
-    (StatusRequest(request=4), "status"),
 ]
 
 
@@ -146,6 +147,33 @@ def test_a_client_key_may_do_nothing_unless_it_is_said(message, role):
             continue
         assert node.answer(name, message, b"x" if isinstance(message, Data) else None) == "E_ROLE"
         assert node.state() == before
+
+
+def status_of(node, name):
+    node.effects.clear()
+    said = node.say(name, StatusRequest(request=4))
+    [send] = [e for e in node.effects if isinstance(e, Send) and e.message in said]
+    return send.message.code, json.loads(bytes(send.payload)) if send.payload is not None else None
+
+
+def test_a_client_sees_of_the_status_what_concerns_it():
+    """To publish one has to know the columns; nothing of others shows."""
+    node = running()
+    assert status_of(node, "nobody") == ("E_ROLE", None)
+    node.say("writer", OFFER)
+    code, whole = status_of(node, "maker")
+    assert (code, list(whole["queries"])) == ("", ["q"])
+    assert [len(one["inputs"]) for one in whole["fragments"]] == [1]
+    code, part = status_of(node, "writer")
+    assert part == {
+        "node": "n",
+        "sources": {"q.flows": whole["sources"]["q.flows"]},
+        "streams": [],
+        "elsewhere": {},
+        "fragments": [{"inputs": whole["fragments"][0]["inputs"]}],
+    }
+    code, part = status_of(node, "reader")
+    assert part == {"node": "n", "sources": {}, "streams": ["q.out"], "elsewhere": {}, "fragments": []}
 
 
 def test_a_client_without_a_role_may_not_deploy():
@@ -176,9 +204,9 @@ def test_a_right_is_for_the_names_it_says():
 
 def test_what_is_refused_is_counted_and_says_what_would_allow_it():
     node = running()
-    [reply] = node.say("reader", StatusRequest(request=4))
-    assert reply.text == "client 'reader' may not ask for the status"
-    assert "status = true in [clients.reader]" in reply.hint
+    [reply] = node.say("nobody", StatusRequest(request=4))
+    assert reply.text == "client 'nobody' may not ask for the status"
+    assert "status = true in [clients.nobody]" in reply.hint
     assert node.brain.guard.refused == 1
 
 
