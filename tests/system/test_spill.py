@@ -73,7 +73,7 @@ def test_rows_that_wait_in_a_join(tmp_path: Path) -> None:
 def test_a_gigabyte_of_rows_that_wait_in_a_join(tmp_path: Path) -> None:
     found = joined(tmp_path, 8_000_000, 128 * MIB, 3_600)
     assert found["spilled"] > 900 * MIB
-    assert found["needed"] < 512 * MIB
+    assert found["needed"] < 1024 * MIB
 
 
 @pytest.mark.system

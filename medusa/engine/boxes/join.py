@@ -126,6 +126,7 @@ class JoinBox(Operator):
         sides: schemas of the inputs.
         schema: columns of the output.
         workers: run copies over disjoint keys, unless a condition looks at pairs.
+        keys_spare: other than ``KEYS_SPARE``.
     """
 
     state_format = 2
@@ -140,6 +141,7 @@ class JoinBox(Operator):
         schema: Schema,
         letters: DeadLetters,
         workers: Workers | None = None,
+        keys_spare: int | None = None,
     ) -> None:
         super().__init__(spec.id, inputs=2)
         self._asof = isinstance(spec, query.AsofJoin)
@@ -180,7 +182,7 @@ class JoinBox(Operator):
             how=how,
             within_us=-1 if within_us is None else within_us,
             judged=self._pair_condition is not None,
-            keys_spare=KEYS_SPARE,
+            keys_spare=KEYS_SPARE if keys_spare is None else keys_spare,
         )
 
     # Rows in

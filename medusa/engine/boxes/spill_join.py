@@ -24,6 +24,9 @@ __all__ = ["JoinKind"]
 NONE = 1 << 62
 """The position of a row that is missing."""
 
+KEYS_SPARE = 1 << 12
+"""As that of a whole join, but of a part."""
+
 _SIDES = ("left", "right")
 
 
@@ -78,7 +81,7 @@ class JoinKind(Kind):
         self._options["sides"] = tuple(map(with_position, site.schemas))
 
     def make(self, letters: DeadLetters) -> Operator:
-        return PartJoin(self._spec, **(self._options | {"letters": letters}))
+        return PartJoin(self._spec, **(self._options | {"letters": letters, "keys_spare": KEYS_SPARE}))
 
     def take(self, input: int, train: Train) -> tuple[Train, list[pa.Array]]:
         side = self.plain._sides[input]

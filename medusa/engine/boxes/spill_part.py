@@ -394,6 +394,8 @@ class SpillPart:
         self.box.inputs_us[:] = [time_us] * len(self.box.inputs_us)
         self.box.on_boundary(time_us)
         self.measure()
+        if self.nbytes == self._beside_bytes:
+            self.evict()  # it holds no rows: nothing is written, and its indexes go
 
     def end(self) -> None:
         """Hold nothing any more."""
