@@ -39,7 +39,7 @@ class Publisher:
         self.boundary_us: int = START_US
         self._loop = loop
         self._source = source
-        self._codec = TrainCodec(source.schema, timed=False)
+        self._codec = TrainCodec(source.schema, timed=False, clean=loop.keyed)  # The node may be another's.
         self._order = threading.Lock()
         with loop.lock:
             self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False)

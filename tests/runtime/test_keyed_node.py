@@ -18,6 +18,8 @@ DEADLINE_S = 30.0
 CLIENTS = {
     "maker": 'deploy = ["*"]\npublish = ["q.*"]\nsubscribe = ["q.*"]\nstatus = true\n',
     "watcher": "status = true\n",
+    "writer": 'publish = ["q.rows"]\n',
+    "reader": 'subscribe = ["q.out"]\n',
     "nobody": "",
 }
 ALICE, BOB = ParticipantKey.new(), ParticipantKey.new()
@@ -90,6 +92,22 @@ def test_each_client_may_do_what_the_configuration_says(place, node):
     with place.connect("nobody") as nobody:
         fails(nobody.status, "E_ROLE", "may not ask for the status")
         nobody.close()
+
+
+def test_one_role_is_enough_for_what_it_is_for(place, node):
+    """Who only publishes learns the columns and what is durable; who only reads, where to read."""
+    with place.connect() as maker:
+        maker.deploy(query())
+        with place.connect("writer") as writer:
+            writer.publish("q.rows", {"ts": [1, 2], "v": [1, -1]})
+            writer.boundary("q.rows", 2)
+            writer.flush()
+            assert list(writer.status()["sources"]) == ["q.rows"]
+            fails(lambda: writer.subscribe("q.out", from_="oldest").next("20s"), "E_ROLE")
+            with place.connect("reader") as reader:
+                with reader.subscribe("q.out", from_="oldest") as trains:
+                    assert trains.next("20s").batch.to_pylist() == [{"ts": 1, "v": 1}]
+                assert reader.status()["streams"] == ["q.out"]
 
 
 def test_a_key_as_text_is_as_good_as_its_file(place, node):
@@ -206,7 +224,7 @@ def test_a_client_whose_rules_change_goes_on_with_the_new_ones(place, node):
 def test_a_configuration_that_is_wrong_changes_nothing(place, node, capsys):
     with place.connect() as maker:
         maker.deploy(query())
-        for more, says in [("no toml", "line 27"), ('[limits]\nretention = "2 MiB"\n', "limits changed too")]:
+        for more, says in [("no toml", "Expected '='"), ('[limits]\nretention = "2 MiB"\n', "limits changed too")]:
             place.configure(more)
             node.reload()
             said = ""
