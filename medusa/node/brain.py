@@ -245,6 +245,7 @@ class Brain:
         if peer in self.clients:
             self.clients[peer] = now_us if event is LinkEvent.PEER_DOWN else 0
         else:
+            self.commands.peers[peer] = "silent" if event is LinkEvent.PEER_DOWN else "up"
             self.outbox.report("info", event.value, peer=peer)
             if self.guard is not None and event is not LinkEvent.PEER_DOWN:
                 self.guard.came_up(peer)
