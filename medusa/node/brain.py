@@ -78,8 +78,8 @@ class Brain:
         self.settings = settings
         self.catalog = catalog or Catalog(settings.name)
         self.incarnation = incarnation
-        self.refused = 0
-        """Messages that broke a rule."""
+        self.refusals: dict[str, int] = {}
+        """Messages that broke a rule, or that their sender may not say, by code."""
         self._link = link_settings(settings.limits)
         self._token = first_token - 1
         self._me = Hello(version=limits.PROTOCOL_VERSION, node=settings.name, incarnation=incarnation)
@@ -99,6 +99,7 @@ class Brain:
                 saver=self._saver,
                 verify=verify,
                 certificate=certificate,
+                count=self._count,
             )
         self.commands = Commands(
             settings,
@@ -107,6 +108,7 @@ class Brain:
             host=self._host,
             incarnation=incarnation,
             saver=self._saver,
+            refusals=self.refusals,
         )
         self.fragments = self.commands.fragments
         for spec in self.catalog.fragments.values():
@@ -172,9 +174,13 @@ class Brain:
             RemoteProtocolError: not one of our peers, or a client under the name of a node, or not the
                 name that belongs to the key.
         """
-        check_caller(hello, self.settings, self.clients)
-        if self.guard is not None:
-            self.guard.caller(hello.node, key, client=hello.client)
+        try:
+            check_caller(hello, self.settings, self.clients)
+            if self.guard is not None:
+                self.guard.caller(hello.node, key, client=hello.client)
+        except RemoteProtocolError as error:
+            self._count(error.code)
+            raise
 
     def receive(
         self, now_us: int, peer: str, message: Message, payload: Buffer | None = None, *, key: str = ""
@@ -191,12 +197,12 @@ class Brain:
         if self.guard is not None:
             try:
                 caller = self.guard.caller(peer, key)
-            except RemoteProtocolError:
-                self.refused += 1
+            except RemoteProtocolError as error:
+                self._count(error.code)
                 raise
         if peer not in self.sessions:
             if not (isinstance(message, Hello) and message.client):
-                self.refused += 1  # Left over from a client that we have forgotten.
+                self._count("E_STALE")  # Left over from a client that we have forgotten.
                 return
             self.sessions[peer] = self._session(peer, calls=False)
             self.clients[peer] = 0
@@ -205,11 +211,14 @@ class Brain:
             self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
             if caller is None or self.guard is None or not self.guard.refuses(peer, caller, message):
                 self._dispatch(now_us, peer, message, payload, caller)
-        except RemoteProtocolError:
-            self.refused += 1
+        except RemoteProtocolError as error:
+            self._count(error.code)
             raise
         finally:
             self._wake(now_us)
+
+    def _count(self, code: str) -> None:
+        self.refusals[code] = self.refusals.get(code, 0) + 1
 
     def _dispatch(
         self, now_us: int, peer: str, message: Message, payload: Buffer | None, caller: Caller | None
@@ -272,6 +281,10 @@ class Brain:
             self.lost(now_us, peer)
         self._cut_off(now_us)
         self._wake(now_us)
+
+    def door_is(self, counts: Mapping[str, int]) -> None:
+        """What the transport counted of callers, for ``status``."""
+        self.commands.door = counts
 
     def server_keys(self) -> dict[str, tuple[str, ...]]:
         """Peer -> keys under which it is called now, the newest first; without keys empty."""

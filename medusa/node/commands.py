@@ -37,6 +37,7 @@ class Commands:
         host: makes the mind of a fragment.
         incarnation: of this node.
         saver: makes the catalog durable.
+        refusals: what the node refused so far, by code; the brain counts.
 
     Attributes:
         fragments: what runs here, by name.
@@ -53,16 +54,19 @@ class Commands:
         host: Callable[[Fragment], Hosted],
         incarnation: int,
         saver: Saver,
+        refusals: Mapping[str, int],
     ) -> None:
         self.fragments: dict[str, Hosted] = {}
         self.engine: dict[str, Mapping[str, Any]] = {}
         self.rates = Rates()
         self.peers = dict.fromkeys(settings.peers, "silent")
+        self.door: Mapping[str, int] = {}
         self._settings = settings
         self._catalog = catalog
         self._outbox = outbox
         self._host = host
         self._saver = saver
+        self._refusals = refusals
         self.coordinator = Coordinator(
             catalog,
             outbox=outbox,
@@ -242,6 +246,8 @@ class Commands:
             "node": self._settings.name,
             **totals(fragments),
             "peers": dict(self.peers),
+            "refused": dict(self._refusals),
+            "door": dict(self.door),
             "fragments": fragments,
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),

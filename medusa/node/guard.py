@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.node.catalog import Catalog
@@ -27,10 +27,10 @@ class Guard:
         catalog: where statements are kept; ``saver`` makes it durable.
         verify: checks signatures.
         certificate: of our own key, said to peers when they come up; empty: none.
+        count: told the code of each message that a known caller may not say.
 
     Attributes:
         registry: who is who.
-        refused: messages of known callers who may not say them.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Guard:
         saver: Saver,
         verify: Verify | None,
         certificate: bytes = b"",
+        count: Callable[[str], None],
     ) -> None:
         if settings.security is None or verify is None:
             raise LocalProtocolError("a guard needs [keys] and something that checks signatures")
@@ -52,7 +53,7 @@ class Guard:
             verify=verify,
             statements=catalog.statements,
         )
-        self.refused = 0
+        self._count = count
         self._outbox = outbox
         self._saver = saver
         self._certificate = certificate
@@ -93,7 +94,7 @@ class Guard:
         against = refusal(caller, message, self.registry.participant)
         if against is None:
             return False
-        self.refused += 1
+        self._count(against.code)
         self._answer(peer, message, against)
         return True
 
@@ -117,7 +118,7 @@ class Guard:
         try:
             statement = self.registry.take(message.statement, self._at(now_us))
         except RemoteProtocolError as error:
-            self.refused += 1
+            self._count(error.code)
             self._answer(peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
             return
         if statement is not None:

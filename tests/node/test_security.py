@@ -207,7 +207,7 @@ def test_what_is_refused_is_counted_and_says_what_would_allow_it():
     [reply] = node.say("nobody", StatusRequest(request=4))
     assert reply.text == "client 'nobody' may not ask for the status"
     assert "status = true in [clients.nobody]" in reply.hint
-    assert node.brain.guard.refused == 1
+    assert node.brain.status(0)["refused"] == {"E_ROLE": 1}
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", max_size=8))

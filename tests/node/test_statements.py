@@ -270,7 +270,7 @@ def test_our_own_certificate_is_said_to_peers_that_come_up():
 def test_a_bad_statement_that_wants_no_answer_gets_none():
     node = running()
     assert node.say("core", Declare(request=0, statement=b"junk")) == []
-    assert node.brain.guard.refused == 1
+    assert node.brain.refusals == {"E_MESSAGE": 1}
 
 
 def test_a_configuration_that_changed_decides():
