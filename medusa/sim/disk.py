@@ -20,7 +20,7 @@ class Disk:
         fail_next: so many of the next writes fail.
         fail_at: this write from now on fails, counted from 1; 0: none.
         full: every write fails.
-        tearing: writes end half done, as when the power goes.
+        tearing: writes end half done, as when the power goes; the first of its owner leaves nothing.
         changes: counts whatever changed what can be read.
     """
 
@@ -45,7 +45,10 @@ class Disk:
         if files is None or self._fails():
             return False
         self.changes += 1
-        self._groups[name] = torn(files) if self.tearing else files
+        if not self.tearing:
+            self._groups[name] = files
+        elif any(other.rpartition("-")[0] == name.rpartition("-")[0] for other in self._groups):
+            self._groups[name] = torn(files)
         return True
 
     def _fails(self) -> bool:
