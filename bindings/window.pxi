@@ -1,5 +1,4 @@
 # Windows: native/window.h and native/state.h.
-
 cdef dict _STAGES = {"whole": MD_WHOLE, "partial": MD_PARTIAL, "combine": MD_COMBINE}
 
 
@@ -30,12 +29,9 @@ cdef class Window:
         _calls(aggregates, calls)
         config.size_us = size_us
         config.advance_us = advance_us
-        config.keys = key_types
-        config.n_keys = len(keys)
-        config.inputs = input_types
-        config.n_inputs = len(inputs)
-        config.aggregates = calls
-        config.n_aggregates = len(aggregates)
+        config.keys, config.n_keys = key_types, len(keys)
+        config.inputs, config.n_inputs = input_types, len(inputs)
+        config.aggregates, config.n_aggregates = calls, len(aggregates)
         config.stage = <md_stage><int>_STAGES[stage]
         config.positions = positions
         config.seed = seed
