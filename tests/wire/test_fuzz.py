@@ -52,6 +52,15 @@ def test_ten_thousand_mutated_frames_at_every_address_offset():
     run(5_000_000, 10_000, "every")
 
 
+def test_the_fuzzer_notices_data_that_becomes_code():
+    program = "import sys; from tests.wire import mutants; sys.addaudithook(mutants.nothing_runs); "
+    for line in ("compile('1', 'x', 'eval')", "__import__('wave')", "open('/dev/null')"):
+        done = subprocess.run(
+            [sys.executable, "-c", program + line], capture_output=True, text=True, check=False
+        )
+        assert "AssertionError" in done.stderr, line
+
+
 def test_the_fuzzer_notices_a_decoder_that_checks_nothing(monkeypatch):
     """A mistake planted where it matters: rows are taken as they come."""
     import random
