@@ -259,8 +259,8 @@ class ClientLoop:
         if keys is None or keys.pins is None or keys.is_new or refused.code != "link.server_key":
             return refused.hint
         return (
-            f"its key is another than the one pinned in {keys.pins}: somebody may sit between; if the node has a "
-            f"new key, remove the line of {self._address}"
+            f"its key is another than the one pinned in {keys.pins}: somebody may sit between; "
+            f"if the node has a new key, remove the line of {self._address}"
         )
 
     def close(self) -> None:

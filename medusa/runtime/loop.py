@@ -49,6 +49,8 @@ class Links(Protocol):
 
     def calls(self, link: str) -> bool: ...
 
+    def door(self) -> dict[str, int]: ...
+
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None: ...
 
     def wake(self) -> None: ...
@@ -129,12 +131,14 @@ class NodeLoop:
 
     def begin(self) -> None:
         """Let the brain begin; part of ``run``."""
-        self._tell_time()
+        self._inform()
         self._brain.start(self._clock.monotonic_us())
         self._perform()
 
-    def _tell_time(self) -> None:
+    def _inform(self) -> None:
+        """What the brain can't know by itself: what time it is, who came to the door."""
         self._brain.clock_is(self._clock.monotonic_us(), self._clock.now_us())
+        self._brain.door_is(self._transport.door())
 
     def turn(self, events: Iterable[Event]) -> int:
         """Bring what came and what has finished; when to come again at the latest. Never waits."""
@@ -159,7 +163,7 @@ class NodeLoop:
         while self._asked:
             self._asked.popleft().set_result(self._brain.status(now_us))
         if now_us >= self._wake_at_us:
-            self._tell_time()
+            self._inform()
             self._brain.tick(now_us)
             self._perform()
         return self._wake_at_us

@@ -128,7 +128,8 @@ class Door:
         What was accepted and neither let in nor refused said nothing that libzmq tells of (it spoke
         another protocol), or is still in its handshake, for at most 2 s.
         """
-        return {"accepted": self._accepted, "let in": self._let_in, **self.refused}
+        with self._told_lock:
+            return {"accepted": self._accepted, "let in": self._let_in, **self.refused}
 
     def close(self) -> None:
         """End the thread; nobody is let in any more. The socket is closed afterwards."""

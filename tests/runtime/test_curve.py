@@ -365,10 +365,13 @@ def _ends_at_once(made) -> bool:
     return True
 
 
-def test_without_the_thread_at_the_door_nobody_comes_in(hasty, call, server):
+@pytest.mark.parametrize("bound", [True, False])
+def test_without_the_thread_at_the_door_nobody_comes_in(hasty, call, server, bound):
     door = server._keyring._door
     door._stop_out.send(b"\0")
     door._thread.join(DEADLINE_S)
+    if not bound:
+        door._answers.close(linger=0)
     alice = call(ALICE)
     alice.send("server", [b"hello"])
     heard, got = until(lambda s, c: refusals(c), server, alice)

@@ -123,6 +123,10 @@ def test_who_is_not_let_in_is_told_at_once(place, node):
     begun = time.monotonic()
     error = fails(lambda: place.connect("stranger", "1h"), "link.not_admitted", "doesn't admit this key")
     assert "must name our public key" in error.hint
+    with place.connect("watcher") as watcher:
+        door = watcher.status()["door"]
+        assert door["unknown key"] == 3
+        assert door["accepted"] - door["let in"] == 3
     assert time.monotonic() - begun < DEADLINE_S, "not after an hour"
 
 
@@ -224,7 +228,10 @@ def test_a_client_whose_rules_change_goes_on_with_the_new_ones(place, node):
 def test_a_configuration_that_is_wrong_changes_nothing(place, node, capsys):
     with place.connect() as maker:
         maker.deploy(query())
-        for more, says in [("no toml", "Expected '='"), ('[limits]\nretention = "2 MiB"\n', "limits changed too")]:
+        for more, says in [
+            ("no toml", "Expected '='"),
+            ('[limits]\nretention = "2 MiB"\n', "limits changed too"),
+        ]:
             place.configure(more)
             node.reload()
             said = ""
@@ -308,7 +315,8 @@ def two_nodes(folder) -> dict[str, str]:
         write_key(folder / f"{name}-client.key", "client", CurveKey.new())
     found = {}
     for name, other, own, whose in (("a", "b", "alice", "bob"), ("b", "a", "bob", "alice")):
-        text = f'name = "{name}"\nlisten = "ipc://{folder}/{name}"\ndata = "data-{name}"\nparticipant = "{own}"\n'
+        text = f'name = "{name}"\nlisten = "ipc://{folder}/{name}"\ndata = "data-{name}"\n'
+        text += f'participant = "{own}"\n'
         text += f'federation = "fed"\n[keys]\nnode = "{name}.key"\n'
         text += f'[participants.alice]\nkey = "{ALICE.key}"\n[participants.bob]\nkey = "{BOB.key}"\n'
         text += f'[peers]\n{other} = {{address = "ipc://{folder}/{other}", participant = "{whose}", '

@@ -48,19 +48,22 @@ def made(request, tmp_path):
 
 def test_what_was_written_is_read_and_only_the_owner_can(made):
     kind, path, key = made
-    old = os.umask(0)
-    try:
-        write_key(path.with_name("b.key"), kind, key)
-    finally:
-        os.umask(old)
-    for each in (path, path.with_name("b.key")):
+    for name, mask in (("b.key", 0), ("c.key", 0o777)):
+        old = os.umask(mask)
+        try:
+            write_key(path.with_name(name), kind, key)
+        finally:
+            os.umask(old)
+    for each in (path, path.with_name("b.key"), path.with_name("c.key")):
         assert mode(each) == 0o600
         assert mode(each.with_suffix(".pub")) == 0o644
         again = read(kind, each)
         public = key.key if kind == "participant" else key.public
         assert (again.key if kind == "participant" else again.public) == public
         assert read_public(each) == read_public(each.with_suffix(".pub")) == public
-    assert sorted(each.name for each in path.parent.iterdir()) == ["a.key", "a.pub", "b.key", "b.pub"]
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        f"{name}.{half}" for name in "abc" for half in ("key", "pub")
+    ]
 
 
 @pytest.mark.parametrize("open_to", [0o640, 0o604, 0o620, 0o602, 0o666, 0o610])
