@@ -215,9 +215,6 @@ class _Links:
     def calls(self, link: str) -> bool:
         return link in self._node.settings.peers
 
-    def door(self) -> dict[str, int]:
-        return {}
-
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
         """Nodes in a simulation have no keys: a name is believed."""
 
