@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from medusa.errors import RemoteProtocolError
@@ -90,6 +91,7 @@ class Caller:
         return any(matches(pattern, name) for pattern in patterns)
 
 
+@lru_cache(maxsize=10_000)
 def matches(pattern: str, name: str) -> bool:
     """Whether a name is as the pattern says; ``*`` stands for any text. Linear in the name."""
     first, *middle = pattern.split("*")
