@@ -80,8 +80,11 @@ class Keyring:
     # --- who it is --------------------------------------------------------------------------------
 
     def key_of(self, frame: zmq.Frame) -> str:
-        """Whose key was authenticated for the message that this frame is of."""
-        return str(frame.get("User-Id"))
+        """Whose key was authenticated for the message that this frame is of; empty, nobody's, without one."""
+        try:
+            return str(frame.get("User-Id"))
+        except zmq.ZMQError:
+            return ""
 
     def begins(self, link: str, key: str, frame: zmq.Frame) -> None:
         """A link of a caller begins with a message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -98,7 +99,15 @@ def test_two_participants_as_the_page_tells_it(tmp_path, monkeypatch):
                 until(lambda logs=logs: all("peer up" in log.read_text() for log in logs), what="peer up")
         assert reader.printed["tail counts.out"].split() == ["ts=2", "v=2", "ts=3", "v=3"]
         assert json.loads(reader.printed["status --node"])["fragments"] == []
-        revoked = (tmp_path / "1.log").read_text()
-        assert revoked.count("declared by=alice") == 2
+        assert (tmp_path / "1.log").read_text().count("declared by=alice") == 2
+        # Who runs a node takes a key out of its configuration and sends SIGHUP.
+        config = tmp_path / "alice" / "edge.toml"
+        config.write_text(config.read_text().split("[clients.bobs_reader]")[0])
+        reader.nodes["alice/edge.toml"].send_signal(signal.SIGHUP)
+        until(lambda: "were read again" in (tmp_path / "0.log").read_text(), what="SIGHUP")
+        line = next(line for line in PAGE.read_text().splitlines() if line.startswith("medusa tail"))
+        refused = CliRunner().invoke(main, shlex.split(reader.here(line))[1:])
+        assert refused.exit_code == 1
+        assert "doesn't admit this key" in refused.output
     finally:
         reader.close()
