@@ -19,10 +19,8 @@ from medusa.query.column import Expr
 from medusa.query.tables import KeyedTable
 from medusa.query.window_kinds import KeyedStream, KindStream, SessionStream
 from medusa.query.windows import GroupedStream, WindowedStream
-from medusa.runtime.attached import AttachedRun
 from medusa.runtime.client import Federation
 from medusa.runtime.collected import Collected
-from medusa.runtime.live import LiveRun
 from medusa.runtime.reading import Subscription
 from medusa.runtime.views import HistoryInfo
 
@@ -56,7 +54,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
         "See guide-running.md, history.md and changing.md.",
         (
             *(medusa.collect, medusa.start, medusa.restore, medusa.replay, medusa.read_history),
-            *(LiveRun, AttachedRun, Change, HistoryInfo, Collected),
+            *(medusa.Run, medusa.AttachedRun, Change, HistoryInfo, Collected),
         ),
     ),
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
@@ -70,7 +68,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
         tuple(getattr(errors, name) for name in errors.__all__),
     ),
 }
-SHOWN_AS = {LiveRun: "Run"}
+SHOWN_AS = {medusa.Run: "Run"}
 LINE = 88
 CODE = re.compile(r"[a-z]+(\.[a-z_]+)+")
 

@@ -50,10 +50,12 @@ if TYPE_CHECKING:
     from medusa.query.stream_order import sunion as sunion
     from medusa.query.user import process as process
     from medusa.query.window_kinds import lag as lag
+    from medusa.runtime.attached import AttachedRun as AttachedRun
     from medusa.runtime.client import connect as connect
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
     from medusa.runtime.embedded import start as start
+    from medusa.runtime.live import Run as Run
     from medusa.runtime.recordings import replay as replay
     from medusa.runtime.views import read_history as read_history
 
@@ -100,6 +102,8 @@ _HOMES = {
     **dict.fromkeys(("Query", "Stream"), "medusa.query.builder"),
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
+    "AttachedRun": "medusa.runtime.attached",
+    "Run": "medusa.runtime.live",
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",
     "connect": "medusa.runtime.client",

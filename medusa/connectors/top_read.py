@@ -23,6 +23,7 @@ class Box(msgspec.Struct, kw_only=True, omit_defaults=False):
 
     query: str
     fragment: str = ""
+    attached: str = ""
     box: str
     kind: str
     rows_in: int

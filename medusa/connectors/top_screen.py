@@ -53,7 +53,7 @@ def screen(
     from rich.table import Table
     from rich.text import Text
 
-    several = len({box.query for box in boxes}) > 1
+    several = len({(box.query, box.attached) for box in boxes}) > 1
     sheds = any(box.shed for box in boxes)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("box", overflow="ellipsis", no_wrap=True, min_width=8)
@@ -64,7 +64,8 @@ def screen(
     if sheds:
         table.add_column("shed", justify="right", no_wrap=True)
     for box in ordered(boxes, by):
-        name = f"{box.query}.{box.box}" if several else box.box
+        at = f"@{box.attached}" if box.attached else ""
+        name = f"{box.query}{at}.{box.box}" if several else box.box
         cells = [
             Text(_plain(name)),
             Text(_plain(box.kind), style="dim"),
@@ -92,7 +93,8 @@ def screen(
 def _sums(boxes: Sequence[Box], address: str) -> str:
     queries = list(dict.fromkeys(box.query for box in boxes))
     what = ", ".join(queries[:3]) + (f" and {len(queries) - 3} more" if len(queries) > 3 else "")
-    came = [box.rows_in_per_s for box in boxes if box.kind == "source" and box.rows_in_per_s is not None]
+    rates = [box.rows_in_per_s for box in boxes if box.kind == "source" and not box.attached]
+    came = [rate for rate in rates if rate is not None]
     rate = f"{_number(sum(came))} rows/s in, " if came else ""
     waits = size_text(sum(box.queue_bytes for box in boxes))
     held = size_text(sum(box.state_bytes for box in boxes))

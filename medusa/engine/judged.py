@@ -15,7 +15,7 @@ import pyarrow as pa
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.connection import ConnectionPointBox
 from medusa.engine.boxes.source import checked_times
-from medusa.engine.fragment import Fragment
+from medusa.engine.logged import LoggedFragment
 from medusa.engine.rows import as_int64
 from medusa.errors import DataError, QueryError
 from medusa.ports import Clock, Tasks
@@ -147,7 +147,7 @@ class JudgedRun:
         from_us: windows that start earlier aren't given.
 
     Attributes:
-        fragment: what runs.
+        fragment: what runs; it keeps no log, since all that was decided is in the rows.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class JudgedRun:
     ) -> None:
         made = judged_graph(graph, source, from_us)
         self._source = source
-        self.fragment = Fragment(made, functions=functions, on_error=on_error, clock=clock, tasks=tasks)
+        self.fragment = LoggedFragment(made, functions=functions, on_error=on_error, clock=clock, tasks=tasks)
         self._box = self.fragment.sources[source.id]
 
     def feed(self, element: Element) -> None:

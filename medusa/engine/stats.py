@@ -15,7 +15,7 @@ from medusa.engine.rows import TIME
 from medusa.query.boxes import Graph
 from medusa.query.graph import UNTIMED_PORTS
 
-__all__ = ["STATS_SCHEMA", "TIMED", "counts_of", "figures", "stats_table"]
+__all__ = ["STATS_SCHEMA", "TIMED", "counts_of", "figures", "stats_table", "told_apart"]
 
 STATS_SCHEMA = pa.schema(
     [
@@ -127,6 +127,21 @@ def stats_table(
             came, left, busy = rates[3 * place : 3 * place + 3]
             row |= {"rows_in_per_s": came, "rows_out_per_s": left, "load": busy / 1e6}
     return pa.Table.from_pylist(list(found), schema=STATS_SCHEMA)
+
+
+def told_apart(tables: Sequence[tuple[str, str | None, pa.Table]]) -> pa.Table:
+    """Statistics of several queries in one table, with two columns more.
+
+    Args:
+        tables: of each query its name, for ``query``, what tells it apart from others of that name, for
+            ``attached``, and its statistics.
+    """
+    made = []
+    for name, label, table in tables:
+        for column, value in (("query", name), ("attached", label)):
+            table = table.append_column(column, pa.array([value] * len(table), pa.string()))
+        made.append(table)
+    return pa.concat_tables(made)
 
 
 def _newest_us(graph: Graph, boxes: Mapping[str, Operator]) -> dict[str, int]:

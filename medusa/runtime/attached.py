@@ -9,35 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from medusa.elements import START_US, Boundary, Train
-from medusa.engine.arguments import callback
 from medusa.engine.boxes.connection import ConnectionPointBox
-from medusa.engine.dead import DeadRow
 from medusa.engine.judged import JudgedRun
-from medusa.engine.run import to_table
-from medusa.engine.tell import warn_dead
 from medusa.errors import MedusaError, StateError
+from medusa.runtime.live import LiveRun
 from medusa.runtime.tasks import LoopTasks
-
-if TYPE_CHECKING:
-    from medusa.runtime.changing import ChangingRun
 
 __all__ = ["AttachedRun"]
 
 
-class AttachedRun:
+def _refused(what: str, hint: str) -> Any:
+    """A method that an attached query doesn't have, in place of the one of its class."""
+
+    def refuse(self: AttachedRun, *given: object, **options: object) -> Any:
+        raise StateError(
+            f"{what}() of a query that is attached to {self.at!r}: it reads what the run gives it",
+            hint=hint,
+            code="run.attached",
+        )
+
+    refuse.__name__ = what
+    refuse.__doc__ = f"Refused (``run.attached``): {hint}."
+    return refuse
+
+
+class AttachedRun(LiveRun):
     """A query that is attached to a connection point; ``run.attach`` makes it.
+
+    It is a run: rows leave by ``take``, ``stream`` and ``on``, and it can be asked as any run. None come in
+    but from the connection point, so ``push``, ``boundary`` and ``finish`` are refused (``run.attached``),
+    with whatever is done to the run that it reads from: ``change``, ``checkpoint``, ``attach`` and so on.
 
     It works when it is asked, in the thread that asks, and follows the rules of its run: one thread at a
     time, unless the run has several. It ends with the run.
 
     Attributes:
         at: the connection point.
+        label: what tells it apart in the figures of the run: the connection point and a number.
         first_seq: number of the first row that it reads there.
         from_us: windows that start before it, in microseconds since 1970, aren't given, since some of
             their rows may have come before ``first_seq``; None: all are given.
@@ -45,28 +58,37 @@ class AttachedRun:
 
     def __init__(
         self,
-        run: ChangingRun,
+        run: LiveRun,
         point: ConnectionPointBox,
         judged: JudgedRun,
         tasks: LoopTasks,
         *,
+        number: int,
         first_seq: int,
         from_us: int,
         memory_bytes: int,
     ) -> None:
+        super().__init__(
+            judged.fragment,
+            clock=run._clock,
+            memory_bytes=memory_bytes,
+            settings={},
+            turns=run._turns,
+            state=run._state,
+        )
         self.at = point.id
+        self.label = f"{point.id}-{number}"
+        self._number = number
         self.first_seq = first_seq
         self.from_us = from_us if from_us > START_US else None
+        self.output = run.output  # told at the end of each push, when there may be rows to read
         self._run = run
         self._point = point
         self._judged = judged
-        self._fragment = judged.fragment
         self._tasks = tasks
-        self._memory_bytes = memory_bytes
         self._next = first_seq
-        self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
         self._error: BaseException | None = None
-        self._closed = False
+        self._idles = True  # whatever lets time pass reads on
 
     @property
     def from_time(self) -> datetime | None:
@@ -75,9 +97,23 @@ class AttachedRun:
             return None
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.from_us)
 
+    # Rows in: by the connection point alone
+
+    push = _refused("push", "push to the run that it is attached to")
+    boundary = _refused("boundary", "boundaries are those of the run that it is attached to")
+    finish = _refused("finish", "it ends with the run: finish that, or close() this")
+    change = _refused("change", "close() it, and attach the other query with history=")
+    checkpoint = _refused("checkpoint", "it is in no checkpoint: attach it again after a restore")
+    attach = _refused("attach", "attach to the run itself")
+    record = _refused("record", "run.record(..., query=...) of the run itself")
+    view = _refused("view", "ask the run itself")
+    history = _refused("history", "ask the run itself")
+    serve_metrics = _refused("serve_metrics", "its figures are among those that the run serves")
+    on_shed = _refused("on_shed", "rows are shed by the run, before they come to the connection point")
+
     # Rows out
 
-    def take(self, sink: str, *, changes: bool = False) -> Any:
+    def take(self, sink: str, *, changes: bool = False, at_most: str | int | None = None) -> Any:
         """Read on as far as ``memory=`` allows, and give what has come out since the last take.
 
         Returns:
@@ -90,29 +126,26 @@ class AttachedRun:
                 another thread is at work with it; this is closed.
             What a failed row or a callback raised, also at each later call.
         """
-        with self._run._turn():
-            box = self._fragment.sink(sink)
-            self._refuse()
-            self._read_on()
-            if self._fragment.letters.fresh is not None:
-                warn_dead(self._fragment.letters.fresh)
-                self._fragment.letters.fresh = None
-            elements = box.take()
-        return elements if changes else to_table(elements, box.schema)
+        before = self._next
+        made = super().take(sink, changes=changes, at_most=at_most)
+        if len(made) or self._next != before:  # other sinks have rows now, or there is room to read on
+            self.output.tell()
+        return made
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back with new rows: with those of the history now, then at the end of each push, boundary and
         finish of the run that made some. When one raises, this query has failed: a warning says so, and
         the run goes on.
         """
-        with self._run._turn():
-            self._fragment.sink(sink)
-            self._refuse()
-            checked = callback(call, f"on({sink!r}, ...)")
-            self._callbacks.setdefault(sink, []).append(checked)
-            if self not in self._run._attached:
-                self._run._attached.append(self)
+        super().on(sink, call)
+        with self._turn():
+            self._run._let_follow(self)
             self._tell()
+
+    def flush(self) -> None:
+        """Read on as far as ``memory=`` allows."""
+        with self._turn(tells=True):
+            self._read_on()
 
     @property
     def behind(self) -> int:
@@ -129,40 +162,24 @@ class AttachedRun:
         gone = self._run._fragment.connections.get(self.at) is not self._point and not self.behind
         return self._closed or self._run._closed or self._error is not None or finished or gone
 
-    # What is asked about it
-
-    def stats(self) -> pa.Table:
-        """One row per box, as ``md.Run.stats``."""
-        with self._run._state:
-            return self._fragment.stats(self._run._clock.monotonic_us())
-
-    def explain(self) -> str:
-        """For every box what it waits for, as ``md.Run.explain``."""
-        with self._run._state:
-            return self._fragment.explain(self._run._clock.monotonic_us())
-
-    def dead(self) -> list[DeadRow]:
-        """Rows on which an expression failed, as ``md.Run.dead``."""
-        with self._run._state:
-            return self._fragment.dead()
+    @property
+    def goes_on_alone(self) -> bool:
+        return super().goes_on_alone or self._run.goes_on_alone
 
     # The end
 
     def close(self) -> None:
         """Read no more; safe to call twice, and after the run is closed."""
-        if not self._closed:
+        with self._state:
+            if self._closed:
+                return
             self._closed = True
-            self._tasks.close()
-            if self in self._run._attached:
-                self._run._attached.remove(self)
+            self._run._forget(self)
+        self._tasks.close()
+        self.output.tell()
 
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         closed = ", closed" if self._closed else ""
@@ -170,18 +187,24 @@ class AttachedRun:
 
     # Inner workings
 
-    def _refuse(self) -> None:
-        if self._error is not None:
-            raise self._error
+    def _refuse_closed(self) -> None:
+        self._run._refuse_closed()
         if self._closed:
             raise StateError(f"{self!r} reads no more", hint="attach again", code="run.closed")
 
+    def _pass_time(self) -> None:
+        self._read_on()
+
     def _read_on(self) -> None:
         """Read until all has been read or enough output waits; within a turn of the run."""
+        if self._error is not None:
+            raise self._error
+        if self._run._idles:
+            self._run._pass_time()
         if self._run._fragment.behind:
             self._run._sync()
         try:
-            self._fragment.at(self._run._clock.monotonic_us())
+            self._fragment.at(self._clock.monotonic_us())
             self._read()
             if self._fragment.has_calls:
                 self._fragment.poll()
@@ -208,16 +231,11 @@ class AttachedRun:
         while before != self._next:
             before = self._next
             self._read_on()
-            for sink, calls in self._callbacks.items():
-                box = self._fragment.sink(sink)
-                if box.held_rows:
-                    table = to_table(box.take(), box.schema)
-                    try:
-                        for call in calls:
-                            call(table)
-                    except BaseException as error:
-                        self._error = error
-                        raise
+            try:
+                super()._tell()
+            except BaseException as error:
+                self._error = error
+                raise
 
     def follow(self) -> None:
         """After the run has come to rest: callbacks see what is new; what fails is only this query's."""
@@ -228,3 +246,8 @@ class AttachedRun:
         except Exception as error:
             said = error.message if isinstance(error, MedusaError) else repr(error)
             self._run._caution(f"the query attached to {self.at!r} has failed: {said}", RuntimeWarning)
+
+    def _after_fork(self) -> None:
+        self._run._after_fork()
+        if self._run._forked:
+            self._leave_to_parent()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from medusa.query.boxes import Graph
 from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
-from medusa.runtime.attached import AttachedRun
 from medusa.runtime.given import graph_of
 from medusa.runtime.recordings import write_recording
 from medusa.runtime.storage import check_sheds
@@ -27,16 +26,25 @@ from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
+    from medusa.runtime.attached import AttachedRun
 
 __all__ = ["ChangingRun"]
 
 
 class ChangingRun(WatchedRun):
-    """A run that goes on with another query, and lets others read along."""
+    """A run that goes on with another query, and lets others read along.
 
-    def __init__(self, *given: Any, **options: Any) -> None:
+    Args:
+        attaches: makes an attached run; None: nobody attaches to this one.
+    """
+
+    def __init__(
+        self, *given: Any, attaches: Callable[..., AttachedRun] | None = None, **options: Any
+    ) -> None:
         super().__init__(*given, **options)
-        self._attached: list[AttachedRun] = []  # that have callbacks
+        self._attaches = attaches
+        self._attachments = 0  # so far
+        self._followers: list[AttachedRun] = []  # that have callbacks
 
     def change(self, query: Query, *, reset: Sequence[str] = ()) -> Change:
         """Go on with another query, in place of this one; docs/changing.md.
@@ -121,7 +129,7 @@ class ChangingRun(WatchedRun):
             on_error: as of ``md.start``, for this query.
 
         Returns:
-            The attached query: ``first_seq`` is the number of the first row that it reads, and windows that
+            A run of its own: ``first_seq`` is the number of the first row that it reads, and windows that
             start before its ``from_time`` aren't given.
 
         Raises:
@@ -145,6 +153,8 @@ class ChangingRun(WatchedRun):
             elif back_us is not None:
                 first = _seq_back(point.history, back_us, at)
             from_us = point.history.complete_from(first)
+            assert self._attaches is not None, "an attached run refuses this"
+            self._attachments += 1
             tasks = LoopTasks()
             judged = JudgedRun(
                 graph,
@@ -155,9 +165,29 @@ class ChangingRun(WatchedRun):
                 clock=self._clock,
                 tasks=tasks,
             )
-            return AttachedRun(
-                self, point, judged, tasks, first_seq=first, from_us=from_us, memory_bytes=memory_bytes
+            made = self._attaches(
+                self,
+                point,
+                judged,
+                tasks,
+                number=self._attachments,
+                first_seq=first,
+                from_us=from_us,
+                memory_bytes=memory_bytes,
             )
+            self._attached.add(made)
+            return made
+
+    def _let_follow(self, each: AttachedRun) -> None:
+        """One that has callbacks is told when the run has come to rest."""
+        if each not in self._followers:
+            self._followers.append(each)
+
+    def _forget(self, each: AttachedRun) -> None:
+        """One that reads no more."""
+        self._attached.discard(each)
+        if each in self._followers:
+            self._followers.remove(each)
 
     def record(
         self,
@@ -197,8 +227,15 @@ class ChangingRun(WatchedRun):
 
     def _settled(self) -> None:
         super()._settled()
-        for each in tuple(self._attached):
+        for each in tuple(self._followers):
             each.follow()
+
+    def _end(self, *, save: bool) -> None:
+        try:
+            super()._end(save=save)
+        finally:
+            for each in tuple(self._attached):
+                each.close()
 
 
 def _seq_back(history: History, back_us: int, name: str) -> int:

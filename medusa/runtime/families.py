@@ -42,11 +42,12 @@ def families(rows: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 
     Args:
         rows: of each box its query, box, kind and statistics, times in microseconds; on nodes its
-            fragment. What is null has no sample.
+            fragment; of an attached query its label. What is null has no sample.
     """
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    labels = ["query", "box", "kind", *(["fragment"] if any("fragment" in row for row in rows) else [])]
+    more = [label for label in ("fragment", "attached") if any(label in row for row in rows)]
+    labels = ["query", "box", "kind", *more]
     for columns, family in ((COUNTERS, CounterMetricFamily), (GAUGES, GaugeMetricFamily)):
         for column, (name, text, factor) in columns.items():
             samples = [(row, row[column]) for row in rows if row.get(column) is not None]

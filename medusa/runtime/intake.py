@@ -270,14 +270,14 @@ class QueuedRun(WorkingRun):
         with self._belt.changed:
             return dict(self._belt.queue.positions)
 
-    def stats(self) -> pa.Table:
+    def stats(self, *, attached: bool = False) -> pa.Table:
         """As ``md.Run.stats``; the queues of sources are what waits in the input queue."""
         with self._state:
             with self._belt.changed:
                 for name, box in self._fragment.sources.items():
                     queue = self._belt.queue
                     box.waiting_rows, box.waiting_bytes = queue.rows[name], queue.nbytes[name]
-            return super().stats()
+            return super().stats(attached=attached)
 
     # The end
 

@@ -12,7 +12,7 @@ from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, StateError
 from medusa.runtime.forked import ForkedRun
 
-__all__ = ["LiveRun"]
+__all__ = ["LiveRun", "Run"]
 
 LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
@@ -80,6 +80,10 @@ class LiveRun(ForkedRun):
         except TimeoutError:
             with suppress(StateError):  # closed, or another thread is at work
                 self.tick()
+
+
+Run = LiveRun
+"""Its public name, ``md.Run``."""
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from medusa.engine.logged import LoggedFragment
 from medusa.engine.qos_scheduler import Ordering
 from medusa.errors import MedusaError, QueryError
 from medusa.ports import Clock
+from medusa.runtime.attached import AttachedRun
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.history import HistoryFolder, HistoryMemory
@@ -126,6 +127,7 @@ class Parts:
             checkpoints=checkpoints,
             checkpoint_every_us=None if checkpoints is None else settings["checkpoint_every_us"],
             on_close=self.held.close,
+            attaches=AttachedRun,
         )
 
 

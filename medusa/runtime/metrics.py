@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
-    from medusa.engine.run import Run
     from medusa.runtime.loop import NodeLoop
+    from medusa.runtime.watched import WatchedRun
 
 __all__ = ["MetricsServer", "Rows", "node_rows", "open_for_run", "rows_of"]
 
@@ -214,9 +214,13 @@ def status_rows(status: Mapping[str, Any]) -> Rows:
     ]
 
 
-def rows_of(run: Run, query: str) -> Rows:
-    """What ``run.stats()`` says, boundaries in microseconds."""
-    table = run.stats()
+def rows_of(run: WatchedRun) -> Rows:
+    """What ``run.stats()`` says, and of attached queries with their label; boundaries in microseconds."""
+    table = run.stats(attached=True)
     place = table.schema.get_field_index("boundary")
-    rows = table.set_column(place, "boundary", table.column(place).cast("int64")).to_pylist()
-    return [{"query": query, **row} for row in rows]
+    table = table.set_column(place, "boundary", table.column(place).cast("int64"))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        if row["attached"] is None:
+            del row["attached"]
+    return rows

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from medusa.engine.loads import loads
+from medusa.engine.stats import told_apart
 from medusa.errors import QueryError
 from medusa.query.diagram import Diagram
 from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
@@ -13,6 +17,8 @@ from medusa.runtime.views import ViewingRun
 
 if TYPE_CHECKING:
     from typing import TypeVar
+
+    from medusa.runtime.attached import AttachedRun
 
     R = TypeVar("R", bound="WatchedRun")
 
@@ -23,6 +29,27 @@ class WatchedRun(ViewingRun):
     """A run with a drawing of its own, which can serve its figures until it is closed."""
 
     _metrics: MetricsServer | None = None
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._attached: weakref.WeakSet[AttachedRun] = weakref.WeakSet()  # one that nobody has costs nothing
+
+    def stats(self, *, attached: bool = False) -> pa.Table:
+        """One row per box: rows, rates, cost, lag, late, dead, bytes held, time spent, boundary.
+
+        docs/metrics.md describes each column.
+
+        Args:
+            attached: behind them the boxes of queries that are attached, with two columns more: ``query``,
+                its name, and ``attached``, the label of that query; null for the boxes of the run.
+        """
+        with self._state:
+            own = super().stats()
+            if not attached:
+                return own
+            others = sorted(self._attached, key=lambda each: each._number)
+            each_table = [(each._fragment.graph.name, each.label, each.stats()) for each in others]
+            return told_apart([(self._fragment.graph.name, None, own), *each_table])
 
     def diagram(self, *, load: bool = True) -> Diagram:
         """A drawing of the query: SVG, which notebooks show, and Mermaid text.
@@ -57,7 +84,7 @@ class WatchedRun(ViewingRun):
                 )
             server = open_for_run(address, public=public)
             try:
-                server.serve(partial(rows_of, self, self._fragment.graph.name))
+                server.serve(partial(rows_of, self))
             except BaseException:
                 server.close()
                 raise

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -32,7 +33,7 @@ def top(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def run() -> Iterator[md.LiveRun]:  # type: ignore[name-defined]
+def run() -> Iterator[md.Run]:
     q = md.Query("tolls")
     cars = q.source("cars", SCHEMA, time="ts", unit="s", slack="2s")
     q.sink(
@@ -45,7 +46,7 @@ def run() -> Iterator[md.LiveRun]:  # type: ignore[name-defined]
         yield run
 
 
-def test_one_table_of_a_run(run: md.LiveRun) -> None:  # type: ignore[name-defined]
+def test_one_table_of_a_run(run: md.Run) -> None:
     for address in (f"http://{run.metrics_address}", f"http://{run.metrics_address}/metrics"):
         shown = top(address, "--once")
         assert shown.exit_code == 0, shown.stderr
@@ -72,7 +73,7 @@ def test_one_table_of_a_run(run: md.LiveRun) -> None:  # type: ignore[name-defin
         assert "shed" not in shown.stdout
 
 
-def test_json_has_what_stats_have(run: md.LiveRun) -> None:  # type: ignore[name-defined]
+def test_json_has_what_stats_have(run: md.Run) -> None:
     shown = top(f"http://{run.metrics_address}", "--json", "--sort", "in")
     assert shown.exit_code == 0, shown.stderr
     boxes = json.loads(shown.stdout)["boxes"]
@@ -83,6 +84,15 @@ def test_json_has_what_stats_have(run: md.LiveRun) -> None:  # type: ignore[name
         wanted = stats[box["box"]]
         for name in wanted.keys() - {"boundary", "tentative"}:
             assert box[name] == wanted[name], name
+
+
+def test_attached_queries_stand_apart() -> None:
+    boxes = [box("a", rows_in_per_s=5.0), box("a", attached="recent-1", rows_in_per_s=5.0)]
+    boxes = [msgspec.structs.replace(each, kind="source") for each in boxes]
+    text = text_of(boxes)
+    assert "q.a " in text
+    assert "q@recent-1.a " in text
+    assert " 5 rows/s in," in text  # counted once: the attached one reads what has come already
 
 
 def box(id: str, **figures: object) -> Box:
@@ -226,7 +236,7 @@ def test_slips(slip: tuple[str, str]) -> None:
 
 
 @contextmanager
-def in_a_terminal(run: md.LiveRun) -> Iterator[tuple[subprocess.Popen[bytes], int]]:  # type: ignore[name-defined]
+def in_a_terminal(run: md.Run) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """``medusa top`` in a terminal of its own, which it leaves as it was."""
     command = [sys.executable, "-m", "medusa.cli", "top", f"http://{run.metrics_address}", "--every", "100ms"]
     terminal, theirs = pty.openpty()
@@ -246,7 +256,7 @@ def in_a_terminal(run: md.LiveRun) -> Iterator[tuple[subprocess.Popen[bytes], in
 
 @pytest.mark.system
 @pytest.mark.parametrize("end", ["q", "ctrl-c"])
-def test_in_a_terminal_it_goes_on_until_told(run: md.LiveRun, end: str) -> None:  # type: ignore[name-defined]
+def test_in_a_terminal_it_goes_on_until_told(run: md.Run, end: str) -> None:
     with in_a_terminal(run) as (process, terminal):
         seen = _until(terminal, "", "sorted by load")
         assert "per_window" in seen
@@ -259,7 +269,7 @@ def test_in_a_terminal_it_goes_on_until_told(run: md.LiveRun, end: str) -> None:
 
 
 @pytest.mark.system
-def test_when_the_run_is_gone_the_last_figures_stay(run: md.LiveRun) -> None:  # type: ignore[name-defined]
+def test_when_the_run_is_gone_the_last_figures_stay(run: md.Run) -> None:
     with in_a_terminal(run) as (_, terminal):
         seen = _until(terminal, "", "sorted by load")
         run.close()
@@ -277,7 +287,7 @@ def _until(terminal: int, seen: str, words: str) -> str:
     return seen
 
 
-def test_without_a_terminal_it_prints_once(run: md.LiveRun) -> None:  # type: ignore[name-defined]
+def test_without_a_terminal_it_prints_once(run: md.Run) -> None:
     command = [sys.executable, "-m", "medusa.cli", "top", f"http://{run.metrics_address}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -36,7 +36,7 @@ def rows(*seconds: float, vid: int = 1, speed: float = 2.0) -> dict[str, Any]:
     }
 
 
-def all_of(run: md.Run) -> tuple[Any, ...]:  # type: ignore[name-defined]
+def all_of(run: md.Run) -> tuple[Any, ...]:
     return (
         run.positions(),
         run.explain(),

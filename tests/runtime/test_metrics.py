@@ -146,6 +146,47 @@ def test_stats_come_as_json_too() -> None:
             read(run.metrics_address, "/other")
 
 
+def test_the_query_label_follows_a_change() -> None:
+    with md.start(query(), metrics="127.0.0.1:0") as run:
+        run.change(query("vehicles"))
+        labels = [s.labels["query"] for f in parse(read(run.metrics_address)) for s in f.samples]
+        assert set(labels) == {"vehicles"}
+        assert {box["query"] for box in json.loads(read(run.metrics_address, "/stats"))["boxes"]} == {
+            "vehicles"
+        }
+
+
+def test_attached_queries_have_a_label_of_their_own() -> None:
+    q = query()
+    q.sink("all", q.connection_point("recent", q.stream("vans"), keep="1h"))
+    look = md.Query("look")
+    look.sink("all", look.source("vans", SCHEMA, time="ts", unit="s"))
+    with md.start(q, metrics="127.0.0.1:0") as run:
+        run.push("vans", {"ts": [1, 2], "k": ["a", "b"], "v": [1, 2]})
+        queries = [run.attach(look, at="recent", history="all") for _ in range(2)]
+        run.push("vans", {"ts": [3], "k": ["a"], "v": [1]})
+        assert queries[1].take("all").num_rows == 3
+        text = read(run.metrics_address)
+        found = {
+            (s.labels["query"], s.labels["attached"], s.labels["box"]): s.value
+            for family in parse(text)
+            for s in family.samples
+            if s.name == "medusa_box_rows_in_total"
+        }
+        assert found["cars", "", "vans"] == 3
+        assert found["look", "recent-1", "vans"] == 0
+        assert found["look", "recent-2", "vans"] == 3
+        boxes = json.loads(read(run.metrics_address, "/stats"))["boxes"]
+        assert [box.get("attached") for box in boxes if box["box"] == "vans"] == [
+            None,
+            "recent-1",
+            "recent-2",
+        ]
+        for each in queries:
+            each.close()
+        assert "attached" not in read(run.metrics_address)
+
+
 def test_a_closed_run_stops_serving_and_gives_its_port_back() -> None:
     with md.start(query(), metrics="127.0.0.1:0") as run:
         address = run.metrics_address
@@ -191,9 +232,9 @@ def test_a_scrape_that_waits_while_the_run_is_closed_is_told(monkeypatch: pytest
     with md.start(query(), metrics="127.0.0.1:0") as run:
         address, found, asked, honest = run.metrics_address, [], threading.Event(), run.stats
 
-        def stats() -> Any:
+        def stats(**options: Any) -> Any:
             asked.set()
-            return honest()
+            return honest(**options)
 
         def ask() -> None:
             with pytest.raises(urllib.error.HTTPError) as caught:
