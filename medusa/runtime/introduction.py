@@ -8,7 +8,6 @@ lines ``ADDRESS KEY``; the first line of an address counts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import select
@@ -26,6 +25,7 @@ __all__ = ["Introduction", "ask", "check_pins", "pin", "pinned"]
 LINE_BYTES_MAX = 256
 PINS_BYTES_MAX = 1 << 20
 ASKING_S_MAX = 5.0
+AGAIN_S = 0.05
 _LINE = re.compile(rf"medusa ({CURVE_KEY[2:-2]})\n")
 
 
@@ -60,11 +60,14 @@ class Introduction:
             ready, _, _ = select.select([self._listening, self._stop_in], [], [])
             if self._stop_in in ready:
                 return
-            with contextlib.suppress(OSError):
+            try:
                 made, _ = self._listening.accept()
                 with made:
                     made.setblocking(False)  # One line fits into any buffer: nobody is waited for.
                     made.send(self._line)
+            except OSError:
+                # The caller is gone; or this process has no descriptor left, and then for a while.
+                select.select([self._stop_in], [], [], AGAIN_S)
 
     def close(self) -> None:
         """Tell nobody any more."""

@@ -152,6 +152,7 @@ def test_without_keys_a_node_with_keys_says_nothing(place, node):
         ({"key": 7}, "path or 40 characters"),
         ({"key": "!" * 39}, "can't be read"),
         ({"server_key": "~" * 40}, "server_key is no key"),
+        ({"key": "~" * 40}, "key: the secret key is damaged"),
         ({"server_key": "nowhere.pub"}, "No such file"),
     ],
 )
