@@ -37,14 +37,14 @@ def message_of(random):
     return random_message(random)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_who_is_not_entitled_changes_nothing(seed):
     random = Random(seed)
     node = running()
     assert node.declare("maker", revocation(ALICE, participant="alice", key=curve("revoked"))) == ""
     before, trusted = node.state(), node.trusted()
     refused = 0
-    for number in range(250):
+    for number in range(150):
         name = random.choice(CALLERS)
         message, payload = message_of(random)
         called = name if name in NODES else client_name(curve(name), "1")
@@ -64,8 +64,8 @@ def test_who_is_not_entitled_changes_nothing(seed):
             assert node.state() == before, message
     assert node.state() == before
     assert node.trusted() == trusted
-    assert refused > 60
-    assert sum(node.brain.refusals.values()) > 90
+    assert refused > 35
+    assert sum(node.brain.refusals.values()) > 55
     assert set(node.brain.refusals) >= {"E_IDENTITY", "E_REVOKED", "E_ROLE", "E_NO_CONTRACT"}
     assert node.answer("writer", msgspec.structs.replace(OFFER, stream="q.nothing")) == "E_STREAM", (
         "others are served as before"
@@ -77,7 +77,7 @@ def test_wounded_frames_of_any_caller_end_in_a_refusal_or_an_answer(seed):
     """The way of a message from its bytes on, for those who may do something too."""
     random = Random(100 + seed)
     node = running()
-    for _ in range(300):
+    for _ in range(200):
         message, payload = random_message(random)
         frames = [bytearray(part) for part in encode_frame(message, payload)]
         for _ in range(random.choice([0, 1, 1, 2])):

@@ -109,7 +109,7 @@ def test_without_it_the_memory_shows(length, share):
     assert one != other
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_column_is_equal_after_it(data):
     type = data.draw(st.sampled_from(sorted(VALUES)))

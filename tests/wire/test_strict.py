@@ -95,7 +95,7 @@ def test_a_message_has_one_form(header):
     refused(header)
 
 
-@pytest.mark.parametrize("depth", [33, 1_000, 60_000])
+@pytest.mark.parametrize("depth", [33, 60_000])
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1a", b"\xdc\x00\x01"])
 def test_what_is_nested_deeply_ends_in_a_refusal(opening, depth):
     """D 10: no RecursionError comes out."""
@@ -145,7 +145,7 @@ plain = st.recursive(
 TAGS = ["status", "hello", "ack", "offer", "attached", "data", "heartbeat", "reply", "declare", "remove"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(TAGS), st.lists(plain, max_size=8))
 def test_any_document_is_a_message_or_refused(tag, fields):
     """D 10: what is taken is exactly what we would write."""
@@ -157,7 +157,7 @@ def test_any_document_is_a_message_or_refused(tag, fields):
     assert msgspec.msgpack.encode(message) == header
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_a_wounded_message_is_another_message_or_refused(data):
     message = data.draw(
