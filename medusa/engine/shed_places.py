@@ -2,7 +2,8 @@
 
 Dropping early saves most. So a place is best as far up as it can be without touching outputs that
 shall keep their rows (Tatbul et al., VLDB 2003, section 4): behind a source, and on each arc of a
-stream that several boxes read, and behind each port of a route.
+stream that several boxes read, behind each port of a route, and behind a connection point, which keeps
+all its rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 from medusa._native import crc32c
 from medusa.query.boxes import (
     Aggregate,
+    Apply,
     Box,
+    ConnectionPoint,
     Filter,
     Input,
     Join,
@@ -120,7 +123,7 @@ def find_places(checked: CheckedGraph) -> list[Place]:
             readers = checked.consumers.get(stream, ())
             if isinstance(box, Source) and port == "":
                 found.append(_place(checked, boxes, box.id, stream, None))
-            parts = len(readers) > 1 or (isinstance(box, Route) and bool(readers))
+            parts = len(readers) > 1 or (isinstance(box, Route | ConnectionPoint) and bool(readers))
             # A box that reads a stream twice takes it whole: a self join of thinned rows is another thing.
             if parts and len({id for id, _ in readers}) == len(readers):
                 found += [_place(checked, boxes, reader[0], stream, reader) for reader in readers]
@@ -162,9 +165,17 @@ def cut_off(checked: CheckedGraph, places: Sequence[Place], id: str) -> list[Pla
     return []
 
 
+def _row_by_row(box: Box) -> bool:
+    """Whether a box gives the same of a row whatever other rows come.
+
+    A function of users does, by contract; one that is awaited answers by place, which a log remembers.
+    """
+    return isinstance(box, ROW_BY_ROW) or (isinstance(box, Apply) and box.in_flight is None)
+
+
 def keeps_state(box: Box) -> bool:
     """Whether more rows may make a box hold more."""
-    return not isinstance(box, (*ROW_BY_ROW, Source, RandomDrop, WindowDrop))
+    return not (_row_by_row(box) or isinstance(box, Source | RandomDrop | WindowDrop))
 
 
 def unbounded(checked: CheckedGraph) -> list[Box]:
@@ -198,7 +209,7 @@ def _place(
         elif isinstance(each, Join):
             if each.how != "inner":
                 return None
-        elif not isinstance(each, ROW_BY_ROW):
+        elif not _row_by_row(each):
             return None
     if windows:
         if any(isinstance(boxes[id], Join) for id in below):

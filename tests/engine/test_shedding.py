@@ -28,6 +28,10 @@ LOSS = md.QoS(loss=[(100, 1), (0, 0)])
 VALUE = md.QoS(value=("v", [(0, 0), (100, 1)]))
 
 
+async def answered(batch: Any) -> Any:
+    return {"v": batch["v"]}
+
+
 def start(name: str = "q") -> tuple[md.Query, Any]:
     q = md.Query(name)
     return q, q.source("s", SCHEMA, time="ts", slack=3)
@@ -70,6 +74,16 @@ class TestPlaces:
             ("g", "random", ("b",)),
         ]
 
+    def test_a_function_of_rows_is_spared_by_what_is_dropped_above_it(self) -> None:
+        q, s = start()
+        q.sink("o", s.apply(lambda batch: {"w": batch["v"]}, {"w": "float64"}, name="slow"), qos=LOSS)
+        assert places(q) == [("s", "random", ("o",))]
+
+    def test_a_connection_point_keeps_all_its_rows(self) -> None:
+        q, s = start()
+        q.sink("o", q.connection_point("recent", s, keep="1h").filter("v > 1", name="f"), qos=LOSS)
+        assert places(q) == [("f", "random", ("o",))]
+
     def test_windows_go_by_what_fits_all_of_them(self) -> None:
         q, s = start()
         q.sink("a", s.window(10).aggregate(n=md.count()), qos=LOSS)
@@ -85,6 +99,7 @@ class TestPlaces:
             lambda s, t: s.group_by("k").running(n=md.count()),
             lambda s, t: s.join(t, on="k", within=5, how="left"),
             lambda s, t: s.bsort("v", slack=2),
+            lambda s, t: s.apply(answered, {"v": "float64"}, in_flight=2),
             lambda s, t: s.distinct("k", within=5),
             lambda s, t: s.union(t).window(10).aggregate(n=md.count()),  # half of a window
             lambda s, t: s.join(t, on="k", within=5).window(10).aggregate(n=md.count()),
