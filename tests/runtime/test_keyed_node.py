@@ -9,10 +9,23 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, LinkError
-from medusa.runtime.keys import CurveKey, ParticipantKey, read_public, write_key, write_new
+from medusa.runtime.keys import (
+    CurveKey,
+    ParticipantKey,
+    read_curve_key,
+    read_public,
+    write_key,
+    write_new,
+)
+from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
 from medusa.runtime.process import run_node
+from medusa.runtime.zeromq import Transport
+from medusa.wire import limits
+from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.messages import Hello, Refuse
 from medusa.wire.statement import Certificate, Revocation, sign, to_text
 from tests.runtime.test_process import InThread, query
+from tests.runtime.test_zeromq import until
 
 DEADLINE_S = 30.0
 CLIENTS = {
@@ -179,6 +192,27 @@ def test_a_key_that_others_can_read_is_not_used(place):
     with pytest.raises(ConfigError, match=rf"chmod 600 {place.folder}/a\.key"):
         run_node(place.folder / "a.toml")
     assert not (place.folder / "a").exists(), "it never listened"
+
+
+@pytest.mark.parametrize("claims", ["b", "c-00000000000000000000", "watcher"])
+def test_a_name_that_is_not_the_keys_is_refused_and_its_link_ends(place, node, claims):
+    """Row 2 of the threat table: the name in a message, with a routing id that nobody asks for."""
+    keys = {"a": (read_public(place.folder / "a.pub"),)}
+    own = read_curve_key(place.folder / "maker.key")
+    liar = Transport(listen=None, peers={"a": place.address}, key=own, server_keys=keys)
+    try:
+        until(lambda events: LinkUp("a") in events, liar)
+        hello = Hello(
+            version=limits.PROTOCOL_VERSION, node=claims, incarnation=1, answer=True, client=claims != "b"
+        )
+        liar.send("a", encode_frame(hello))
+        (events,) = until(lambda events: LinkDown("a") in events, liar)
+        said = [decode_frame(each.frames, peer="a")[0] for each in events if isinstance(each, Arrival)]
+        assert [(type(each), each.code) for each in said] == [(Refuse, "E_IDENTITY")]
+    finally:
+        liar.close()
+    with place.connect("watcher") as watcher:
+        assert watcher.status()["peers"] == {"b": "silent"}
 
 
 # --- revocation -----------------------------------------------------------------------------------
