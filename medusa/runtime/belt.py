@@ -8,7 +8,23 @@ from collections.abc import Mapping
 
 from medusa.engine.intake import Entry, InputQueue
 
-__all__ = ["Belt", "abandon", "note_left"]
+__all__ = ["LISTEN_AGAIN_S", "Belt", "Changed", "abandon", "note_left"]
+
+LISTEN_AGAIN_S = 0.25
+"""An interrupt (Ctrl-C) that comes in the moment before a lock is waited for wakes nobody: it is heard with
+the next wake, which is at most so much later."""
+
+
+class Changed(threading.Condition):
+    """A condition that is held again, once, when an interrupt ends a wait."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        try:
+            return super().wait(timeout)
+        except BaseException:  # maybe between letting go and waiting, where Python doesn't take it again
+            if not self._is_owned():  # type: ignore[attr-defined]
+                self.acquire()
+            raise
 
 
 class Belt:
@@ -25,7 +41,7 @@ class Belt:
 
     def __init__(self, queue: InputQueue) -> None:
         self.queue = queue
-        self.changed = threading.Condition()  # reentrant: a finaliser may run anywhere
+        self.changed = Changed()  # reentrant: a finaliser may run anywhere
         self.working: Entry | None = None
         self.error: BaseException | None = None
         self.stopping = False
@@ -38,6 +54,10 @@ class Belt:
     def stuck(self) -> bool:
         """The thread waits for output to be taken."""
         return self.full_at == self.takes and not self.calls
+
+    def wait(self) -> None:
+        """Let go of ``changed``, by a caller, until something has changed; or sooner, so look again."""
+        self.changed.wait(LISTEN_AGAIN_S)
 
     def next(self, look_again_s: float | None) -> Entry | None:
         """Wait for work, at most so long; None: there was none."""

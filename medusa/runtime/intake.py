@@ -141,7 +141,7 @@ class QueuedRun(WorkingRun):
                 if queue.has_room(entry.nbytes):
                     break
                 self._refuse_to_wait(wait)
-                belt.changed.wait()
+                belt.wait()
             entry.came_us = self._clock.monotonic_us()
             queue.put(entry)
             belt.changed.notify_all()
@@ -226,7 +226,7 @@ class QueuedRun(WorkingRun):
                 belt.changed.notify_all()
                 while not (entry.done or entry.left):
                     self._refuse_error()
-                    belt.changed.wait()
+                    belt.wait()
             finally:
                 belt.calls.discard(entry)
                 if not entry.done and belt.working is not entry:  # an error or an interrupt came first
@@ -322,7 +322,7 @@ class QueuedRun(WorkingRun):
                 belt.changed.notify_all()
                 while belt.error is not None or belt.queue.head is not None or belt.behind:
                     if belt.error is None:
-                        belt.changed.wait()
+                        belt.wait()
                         continue
                     errors.append(belt.error)
                     belt.error = None

@@ -12,7 +12,7 @@ from medusa.engine.intake import Entry, InputQueue
 from medusa.engine.logged import LoggedFragment
 from medusa.engine.shedder import Shedder, has_qos
 from medusa.errors import StateError
-from medusa.runtime.belt import Belt, abandon, note_left
+from medusa.runtime.belt import Belt, Changed, abandon, note_left
 from medusa.runtime.live import LOOK_AGAIN_S, LiveRun
 
 __all__ = ["WorkingRun"]
@@ -193,7 +193,7 @@ class WorkingRun(LiveRun):
     def _after_fork(self) -> None:
         """In the child nobody works on it."""
         self._leave_to_parent()
-        self._belt.changed = threading.Condition()
+        self._belt.changed = Changed()
         self._finalizer.detach()
 
 
