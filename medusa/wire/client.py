@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -223,6 +225,8 @@ class ClientMind:
             LinkError: it refuses to speak with us, and says why.
         """
         self._spread(now_us, self._session.receive(now_us, message))
+        if isinstance(message, Reply | Refuse):
+            message = _shown(message)
         match message:
             case Hello() | Heartbeat():
                 pass
@@ -306,3 +310,14 @@ class ClientMind:
         if event is not LinkEvent.PEER_DOWN:
             for message, payload in self._requests.values():
                 self.outbox.send(self.node, message, payload)
+
+
+def _shown(message: Reply | Refuse) -> Reply | Refuse:
+    """With its words as a terminal may print them: whoever runs the node may be a stranger."""
+    code, text, hint = (
+        "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in words)
+        for words in (message.code, message.text, message.hint)
+    )
+    if (code, text, hint) == (message.code, message.text, message.hint):
+        return message
+    return msgspec.structs.replace(message, code=code, text=text, hint=hint)
