@@ -177,7 +177,7 @@ class Brain:
         try:
             check_caller(hello, self.settings, self.clients)
             if self.guard is not None:
-                self.guard.caller(hello.node, key, client=hello.client)
+                self.guard.admit(hello.node, key, client=hello.client)
         except RemoteProtocolError as error:
             self._count(error.code)
             raise

@@ -18,6 +18,10 @@ from medusa.wire.statement import Certificate, Statement
 
 __all__ = ["Guard"]
 
+CLIENTS_PER_KEY = 100
+"""Programs that use one key at the same time: less than all clients that a node takes, so that one key
+can't shut out the others."""
+
 
 class Guard:
     """Keys and rules of a node, in its brain.
@@ -88,6 +92,21 @@ class Guard:
         caller = self.registry.caller(peer, key, client=client)
         self._bound[peer] = key
         return caller
+
+    def admit(self, peer: str, key: str, *, client: bool) -> None:
+        """Whether who calls so may come in.
+
+        Raises:
+            RemoteProtocolError: as ``caller``; or too many are here already with this key (``E_LIMIT``).
+        """
+        caller = self.registry.caller(peer, key, client=client)
+        if client and peer not in self._bound and list(self._bound.values()).count(key) >= CLIENTS_PER_KEY:
+            raise RemoteProtocolError(
+                f"{CLIENTS_PER_KEY} programs are here already with the key of client {caller.name!r}",
+                hint="close some of them, or give programs keys of their own",
+                code="E_LIMIT",
+            )
+        self._bound[peer] = key
 
     def refuses(self, peer: str, caller: Caller, message: Message) -> bool:
         """Whether the caller may not say that; then it was told so, and the message changes nothing."""

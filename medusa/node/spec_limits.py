@@ -39,9 +39,6 @@ from medusa.query.tree import DEPTH_MAX, children
 
 __all__ = ["check_limits"]
 
-ARCS_MAX = 10_000
-"""Arcs of a fragment."""
-
 READERS_MAX = 1_000
 """Boxes that read one stream."""
 
@@ -73,9 +70,6 @@ def check_limits(graph: Graph) -> None:
     Raises:
         QueryError: it doesn't (``E_SPEC``); says the place in the spec, the number and the limit.
     """
-    arcs = sum(len(box.inputs) for box in graph.boxes)
-    if arcs > ARCS_MAX:
-        raise _beyond("boxes", f"{arcs:,} arcs", ARCS_MAX)
     readers: dict[Input, int] = {}
     total = held = 0
     for index, box in enumerate(graph.boxes):

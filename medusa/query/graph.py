@@ -26,6 +26,7 @@ from medusa.query.shapes import shape_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = [
+    "ARCS_MAX",
     "BOXES_MAX",
     "UNTIMED_PORTS",
     "CheckedGraph",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 BOXES_MAX = 1_000
+ARCS_MAX = 10_000
 COLUMNS_TOTAL_MAX = 1_000_000
 
 
@@ -120,6 +122,9 @@ def check_graph(graph: Graph, *, require_sinks: bool = False) -> CheckedGraph:
         raise QueryError(
             f"query {graph.name!r}: has {len(graph.boxes):,} boxes, at most {BOXES_MAX:,}", code="query.limit"
         )
+    arcs = sum(len(box.inputs) for box in graph.boxes)
+    if arcs > ARCS_MAX:
+        raise QueryError(f"query {graph.name!r}: has {arcs:,} arcs, at most {ARCS_MAX:,}", code="query.limit")
     _check_ids(graph)
     _check_order(graph)
     shapes: dict[Input, Shape] = {}

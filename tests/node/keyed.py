@@ -110,7 +110,7 @@ class Keyed:
         called = client_name(curve(name), suffix) if client else name
         hello = Hello(version=1, node=called, incarnation=incarnation, client=client, answer=True)
         self.brain.admit(hello, key=curve(name))
-        self.say(name, hello)
+        self.say(name, hello, called=called)
         return called
 
     def say(self, name, message, payload=None, *, called=None, key=None, disk=True):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import START_US, Train
 from medusa.errors import RemoteProtocolError
+from medusa.node.guard import CLIENTS_PER_KEY
 from medusa.node.placement import cut
 from medusa.node.security import matches
 from medusa.node.spec import fragment_to
@@ -112,6 +113,22 @@ def test_a_hello_for_another_name_over_an_own_link_is_refused():
     with pytest.raises(RemoteProtocolError) as caught:
         node.say("near", Hello(version=1, node="core", incarnation=9))
     assert caught.value.code == "E_IDENTITY"
+
+
+def test_one_key_does_not_shut_out_the_others():
+    node = running()
+    for number in range(CLIENTS_PER_KEY - 1):
+        node.hello("nobody", suffix=f"n{number}")
+    with pytest.raises(RemoteProtocolError) as caught:
+        node.hello("nobody", suffix="one-more")
+    assert caught.value.code == "E_LIMIT"
+    node.hello("nobody", suffix="n7", incarnation=2)
+    node.hello("writer", suffix="2")
+    node.brain.lost(1, client_name(curve("nobody"), "n7"))
+    node.now_us = 60_000_000
+    node.brain.tick(node.now_us)
+    node.settle()
+    node.hello("nobody", suffix="one-more")
 
 
 def test_the_name_of_a_client_follows_from_its_key():

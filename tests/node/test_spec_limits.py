@@ -15,10 +15,11 @@ from medusa.errors import QueryError
 from medusa.node import spec_limits
 from medusa.node.placement import cut
 from medusa.node.spec import fragment_from, fragment_to
-from medusa.node.spec_limits import ARCS_MAX, check_limits
+from medusa.node.spec_limits import check_limits
 from medusa.query import registry
 from medusa.query.boxes import Graph, Input, Union
 from medusa.query.codec import graph_to_msgpack
+from medusa.query.graph import ARCS_MAX, check_graph
 from medusa.wire.messages import Deploy, Install, Reply
 from medusa.workloads import linear_road, netmon
 from tests.node.keyed import Keyed
@@ -149,7 +150,7 @@ def test_many_arcs_and_many_readers():
         check_limits(Graph(name="q", boxes=(*graph.boxes, union)))
     union = Union(id="u", inputs=(Input("flows"),) * (ARCS_MAX + 1))
     with pytest.raises(QueryError, match="10,001 arcs"):
-        check_limits(Graph(name="q", boxes=(*graph.boxes, union)))
+        check_graph(Graph(name="q", boxes=(*graph.boxes, union)))
 
 
 def test_limits_are_not_in_the_way_of_the_workloads():
