@@ -68,8 +68,9 @@ class CurveKey(_Secret):
             secret: 40 characters of Z85.
 
         Raises:
-            ConfigError: no such key.
+            ConfigError: no such key, or this libzmq has no CURVE.
         """
+        _check_curve()
         try:
             self.public = zmq.curve_public(secret.encode()).decode()
         except (ValueError, KeyError, zmq.ZMQError, UnicodeError):
@@ -78,8 +79,15 @@ class CurveKey(_Secret):
 
     @classmethod
     def new(cls) -> CurveKey:
-        """A new one, from the system's random numbers."""
-        return cls(zmq.curve_keypair()[1].decode())
+        """A new one, from the system's random numbers.
+
+        Raises:
+            ConfigError: this libzmq has no CURVE.
+        """
+        _check_curve()
+        while (made := cls(zmq.curve_keypair()[1].decode())).public.startswith("-"):
+            pass  # Commands would take it for an option.
+        return made
 
     def lock(self, socket: zmq.Socket[bytes], *, server_key: str | None) -> None:
         """Put the pair into a socket that is neither bound nor connected yet.
@@ -96,6 +104,20 @@ class CurveKey(_Secret):
 
     def __repr__(self) -> str:
         return f"<CurveKey {self.public}>"
+
+
+def _check_curve() -> None:
+    """Whether libzmq was built with CURVE.
+
+    Raises:
+        ConfigError: it wasn't.
+    """
+    if not zmq.has("curve"):
+        raise ConfigError(
+            "this libzmq was built without CURVE, so there can be no keys",
+            hint="pip install --force-reinstall pyzmq: its wheels have it",
+            code="config.key.curve",
+        )
 
 
 class ParticipantKey(_Secret):

@@ -10,6 +10,7 @@ import stat
 import sys
 
 import pytest
+import zmq
 
 from medusa.errors import ConfigError
 from medusa.runtime.keys import (
@@ -21,6 +22,10 @@ from medusa.runtime.keys import (
     verifier,
     write_key,
 )
+
+SECRET = "CX^Xy7E+qt!AU1eZV3dHfz%-95M<2!WHASN5G:UM"
+DASHED = "c=[P[MgUC&b9[Lt0FE8Xc^bog+b8/4{<xYR&Ty!F"
+"""Its public key begins with ``-``."""
 
 NEW = {"node": CurveKey.new, "client": CurveKey.new, "participant": ParticipantKey.new}
 
@@ -188,6 +193,21 @@ def test_halves_that_do_not_belong_together(made, tmp_path):
     path.write_text(path.read_text().replace(secret_in(path), secret_in(other)))
     with pytest.raises(ConfigError, match="not that of the secret one"):
         read(kind, path)
+
+
+def test_a_libzmq_without_curve_is_said(monkeypatch):
+    monkeypatch.setattr(zmq, "has", lambda what: what != "curve")
+    monkeypatch.setattr(zmq, "curve_keypair", None)
+    for call in (CurveKey.new, lambda: CurveKey(SECRET)):
+        with pytest.raises(ConfigError, match="without CURVE"):
+            call()
+
+
+def test_a_new_public_key_can_be_an_argument_of_a_command(monkeypatch):
+    pairs = iter([(b"", DASHED.encode()), (b"", SECRET.encode())])
+    assert zmq.curve_public(DASHED.encode()).startswith(b"-")
+    monkeypatch.setattr(zmq, "curve_keypair", lambda: next(pairs))
+    assert CurveKey.new().public == CurveKey(SECRET).public
 
 
 def test_signatures():
