@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -54,7 +55,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         config = type(value).__struct_config__
         made = {} if config.tag is None else {str(config.tag_field): config.tag}
-        for field in msgspec.structs.fields(value):
+        for field in _fields(type(value)):
             part = getattr(value, field.name)
             if (
                 field.default is msgspec.NODEFAULT
@@ -66,6 +67,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return msgspec.to_builtins(value)
+
+
+# Evaluating the annotations of a class takes a millisecond, and every checkpoint asks.
+_fields = lru_cache(maxsize=None)(msgspec.structs.fields)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -51,6 +51,11 @@ class Disk:
             self._groups[name] = torn(files)
         return True
 
+    @property
+    def writing(self) -> bool:
+        """A write has begun and isn't synced."""
+        return bool(self._unsynced)
+
     def _fails(self) -> bool:
         if self.fail_at:
             self.fail_at -= 1

@@ -91,7 +91,8 @@ class Host(Machine):
     def crash(self, unsynced: str = "lost") -> None:
         if self.mind is None:
             return
-        self.world.trace(self.name, "crashes")
+        told = f", a write is {unsynced}" if self.disk.writing and unsynced != "lost" else ""
+        self.world.trace(self.name, f"crashes{told}")
         self.mind = None
         self.disk.crash(unsynced)
         self.network.forget(self.name)

@@ -98,55 +98,6 @@ def test_without_faults():
     run.check()
 
 
-MANY = [pytest.param(seed, marks=[pytest.mark.full, pytest.mark.issue(2)]) for seed in range(20, 500)]
-
-
-@pytest.mark.parametrize("seed", [*range(20), *MANY])
-def test_crashes_cuts_and_a_bad_network(seed):
-    """Chaos: loss, repetition and reordering; each node crashes and comes back; links are cut one way
-    or both; a disk write fails now and then; disk and engine are slow.
-    At rest: the reader has the answer of one program, each row once."""
-    dice = Random(seed + 1000)
-    faults = Faults(
-        jitter_us=dice.choice([0, 3000, 30_000]),
-        tail_permille=dice.choice([0, 0, 5]),
-        loss_permille=dice.choice([0, 0, 5, 20]),
-        duplicate_permille=dice.choice([0, 0, 10]),
-        reorder_permille=dice.choice([0, 0, 10]),
-    )
-    # A slow disk and a slow engine leave much between deciding and having done.
-    run = Run(seed, sync_us=dice.choice([2000, 60_000]), job_us=dice.choice([50, 5000]))
-    federation, world = run.federation, run.federation.world
-    federation.network.faults = faults
-    duration_us = dice.choice([100_000, 4_000_000])
-    run.publish_over(duration_us)
-    hosts = [*federation.nodes, *federation.clients]
-    for _ in range(dice.randrange(1, 7)):
-        at_us = world.now_us + dice.randrange(duration_us + 500_000)
-        back_us = at_us + dice.choice([20_000, 400_000, 2_000_000])
-        kind = dice.choice(["crash", "crash", "cut", "one way", "disk"])
-        victim = dice.choice([*federation.nodes])
-        if kind == "crash":
-            world.at(at_us, federation.nodes[victim].crash)
-            world.at(back_us, lambda v=victim: federation.restart(v))
-        elif kind == "disk":
-            disk = federation.nodes[victim].disk
-            world.at(at_us, lambda d=disk: setattr(d, "fail_next", 1))
-        else:
-            other = dice.choice([host for host in hosts if host != victim])
-            ways = [(victim, other)] if kind == "one way" else [(victim, other), (other, victim)]
-            for way in ways:
-                world.at(at_us, lambda w=way: federation.network.cut(*w))
-                world.at(back_us, lambda w=way: federation.network.heal(*w))
-    federation.run(for_us=7_000_000)
-    federation.network.heal_all()
-    for name, node in federation.nodes.items():
-        node.disk.fail_next = 0
-        federation.restart(name)
-    assert federation.run(run.ended, for_us=30_000_000), federation.last()
-    run.check()
-
-
 def test_the_same_seed_gives_the_same_run():
     def trace_of(seed: int) -> str:
         run = Run(seed, faults=Faults(jitter_us=3000, loss_permille=10))

@@ -340,10 +340,10 @@ PLANTED = {
     "failed write believed": Plant("crash", 3, Parts(relay=FailedWriteBelieved)),
     "gap not reported": Plant("gap", 0, Parts(reader=GapHiddenReader)),
     "torn checkpoint loaded": Plant("crash", 11, patch=torn_checkpoint, shows="StateError: "),
-    "a node acks before sync": Plant("nodes", 0, patch=ack_before_sync),
-    "a node forgets its output": Plant("nodes", 0, patch=forget_output),
-    "a node notes what arrived": Plant("nodes", 0, patch=position_of_arrival),
-    "decisions leave early": Plant("union", 0, patch=decisions_leave_early),
-    "undone in silence": Plant("ruin", 1, patch=undone_in_silence),
+    "a node acks before sync": Plant("nodes", 41, patch=ack_before_sync),
+    "a node forgets its output": Plant("nodes", 15, patch=forget_output),
+    "a node notes what arrived": Plant("nodes", 71, patch=position_of_arrival),
+    "decisions leave early": Plant("union", 2, patch=decisions_leave_early),
+    "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
 }
 """Name: the mistake, with the scenario and the seed that must notice it."""

@@ -37,4 +37,4 @@ def test_a_sender_that_never_asks_is_noticed_where_the_last_frame_is_lost():
 
 
 def test_there_are_scenarios():
-    assert len(FILES) >= 8
+    assert len(FILES) >= 12
