@@ -439,10 +439,12 @@ class History:
             batch = decode(data, entry, self.full_schema, timed=self.timed)
         except ValueError as error:
             file = "index" if entry.sum is None else "rows"
+            before, after = (self.oldest_seq, entry.first), (entry.end, self.next_seq)
+            others = before if after[0] >= after[1] else after
             raise StateError(
                 f"{self.port.where(segment.first, file)}: rows {entry.first} to {entry.end - 1} are damaged:"
                 f" {error}",
-                hint="the other rows can be read",
+                hint=f"other rows can be read, by view and md.read_history: rows={others}",
                 code="state.corrupt",
             ) from None
         return unpack(batch, self.schema, timed=self.timed, first=entry.first)

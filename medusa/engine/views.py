@@ -41,8 +41,8 @@ def view_of_rows(history: History, first: int, end: int) -> pa.Table:
     first, end = max(first, history.oldest_seq), min(end, history.next_seq)
     found: list[pa.RecordBatch] = []
     for segment, entry in history.records():
-        if entry.first < end and entry.end > first:
+        low, high = max(first, entry.first), min(end, entry.end)
+        if low < high:
             train: Train = history.load(segment, entry)
-            low, high = max(first, entry.first) - entry.first, min(end, entry.end) - entry.first
-            found.append(part_of(train, low, high).batch)
+            found.append(part_of(train, low - entry.first, high - entry.first).batch)
     return pa.Table.from_batches(found, history.schema)

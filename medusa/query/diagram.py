@@ -124,8 +124,7 @@ class Diagram:
         """Write the drawing to a file: ``.svg``, or Mermaid text to ``.mmd``.
 
         Raises:
-            QueryError: another ending.
-            OSError: the file can't be written.
+            QueryError: another ending, or the file can't be written.
         """
         target = Path(path)
         forms = {".svg": lambda: self.svg, ".mmd": lambda: self.mermaid}
@@ -136,7 +135,15 @@ class Diagram:
                 hint="the name ends in .svg or .mmd",
                 code="query.diagram",
             )
-        target.write_text(form(), encoding="utf-8")
+        drawn = form()
+        try:
+            target.write_text(drawn, encoding="utf-8")
+        except OSError as error:
+            raise QueryError(
+                f"diagram: can't write {str(target)!r}: {error.strerror or error}",
+                hint="the folder must be there, and one that you may write to",
+                code="query.diagram",
+            ) from error
 
     def _repr_svg_(self) -> str:
         return self.svg

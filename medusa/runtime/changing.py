@@ -18,6 +18,7 @@ from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
 from medusa.runtime.given import graph_of
+from medusa.runtime.history import check_in_memory
 from medusa.runtime.recordings import write_recording
 from medusa.runtime.storage import check_sheds
 from medusa.runtime.tasks import LoopTasks
@@ -80,6 +81,7 @@ class ChangingRun(WatchedRun):
         if self._checkpoints is not None:
             refuse_unregistered(graph, "checkpoint=")
         check_sheds(self._settings, graph)
+        check_in_memory(graph, self._settings)
         return graph
 
     def _go_on_with(self, graph: Graph, functions: Mapping[str, object], reset: Sequence[str]) -> Change:

@@ -22,8 +22,9 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.collected import Collected
 from medusa.runtime.decided import begin_log, go_on_with_log
 from medusa.runtime.files import FolderStore
+from medusa.runtime.folders import check_folders
 from medusa.runtime.given import graph_of
-from medusa.runtime.history import keeps_history, place_of
+from medusa.runtime.history import check_in_memory, keeps_history, place_of
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.live import LiveRun
 from medusa.runtime.making import Parts, checkpoints_in, holding, workers_of
@@ -132,6 +133,8 @@ def start(
     )
     settings |= bounds.settings
     check_sheds(settings, graph)
+    check_in_memory(graph, settings)
+    check_folders(checkpoint=checkpoint, history=history, spill=spill)
     clock = clock or SystemClock()
     if checkpoint is not None:
         refuse_unregistered(graph, "checkpoint=")
@@ -139,7 +142,7 @@ def start(
     ordering = ordering_of(
         graph, clock, queued=queue is not None, durable=checkpoint is not None, bounded=bounded
     )
-    place = place_of(history, graph, checkpoint)
+    place = place_of(history, graph)
     with holding() as held:
         parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
         fragment = LoggedFragment(
@@ -228,6 +231,7 @@ def restore(
     changed = None if q is None else graph_of(q)
     if changed is not None:
         refuse_unregistered(changed, "checkpoint=")
+    check_folders(checkpoint=path, history=history, spill=spill)
     with holding() as held:
         store = held.enter_context(closing(FolderStore(path, create=False)))
         checkpoints, where = checkpoints_in(store), store.where("")
@@ -240,7 +244,8 @@ def restore(
             settings, spill, state_budget=state_budget, at_limit=at_limit, where=where
         )
         check_sheds(settings, graph)
-        place = place_of(history, graph, path)
+        check_in_memory(graph, settings)
+        place = place_of(history, graph)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)
         parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)

@@ -17,17 +17,22 @@ import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from medusa.engine.history import MEMORY_BYTES
 from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import ConnectionPoint, Graph
 from medusa.runtime.files import FILE_MODE, FOLDER_MODE, path_of, told, write_all
+from medusa.units import size_text
 
 __all__ = [
     "FolderSegments",
     "HistoryFolder",
     "HistoryMemory",
     "MemorySegments",
+    "check_in_memory",
     "keeps_history",
     "place_of",
     "segments_in",
@@ -287,25 +292,44 @@ def keeps_history(graph: Graph) -> bool:
     return any(isinstance(box, ConnectionPoint) for box in graph.boxes)
 
 
-def place_of(
-    path: str | os.PathLike[str] | None, graph: Graph, checkpoint: str | os.PathLike[str] | None = None
-) -> HistoryFolder | HistoryMemory:
+def check_in_memory(graph: Graph, settings: Mapping[str, Any]) -> None:
+    """Refuse histories in memory that may fill the whole budget of state.
+
+    They count against it, and nothing but age or ``keep_bytes`` takes rows out of them: a run that they have
+    filled would take no row any more, and only a boundary of long after would give it room.
+
+    Raises:
+        QueryError: together they may take as much as the budget: says which takes most.
+    """
+    budget = settings.get("state_budget_bytes")
+    if budget is None or settings.get("history"):
+        return
+    may = {
+        box.id: MEMORY_BYTES if box.keep_bytes is None else box.keep_bytes
+        for box in graph.boxes
+        if isinstance(box, ConnectionPoint)
+    }
+    if sum(may.values()) < budget:
+        return
+    most = max(may, key=lambda id: may[id])
+    raise QueryError(
+        f"connection_point {most!r} may keep {size_text(may[most])} in memory"
+        + (f", all together {size_text(sum(may.values()))}" if len(may) > 1 else "")
+        + f", and state_budget= is {size_text(budget)}",
+        hint='a smaller keep_bytes=, a larger state_budget=, or history="folder"',
+        code="query.history",
+    )
+
+
+def place_of(path: str | os.PathLike[str] | None, graph: Graph) -> HistoryFolder | HistoryMemory:
     """Where the histories of a run of this query lie; nothing is done there yet.
 
     Raises:
-        QueryError: there is a folder and nothing to keep in it, or it is that of the checkpoints.
+        QueryError: there is a folder and nothing to keep in it, or it is no path.
     """
     if path is None:
         return HistoryMemory()
     path_of(path, "history")
-    if checkpoint is not None and os.path.realpath(path) == os.path.realpath(
-        path_of(checkpoint, "checkpoint")
-    ):
-        raise QueryError(
-            f"history={os.fspath(path)!r} is the folder of the checkpoints",
-            hint="give each a folder of its own",
-            code="query.history",
-        )
     if not keeps_history(graph):
         raise QueryError(
             f"query {graph.name!r} has no connection point, so there is no history= to keep",

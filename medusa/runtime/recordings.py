@@ -100,7 +100,11 @@ def replay(
         QueryError: ``q`` doesn't hold or doesn't fit, ``on`` names no sink, or functions aren't registered.
     """
     if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
-        raise QueryError(f"speed={speed!r:.80}: a number above 0, or None", code="query.speed")
+        raise QueryError(
+            f"replay: speed: expected a number above 0, or None, got speed={speed!r:.80}",
+            hint="1.0: as fast as the rows came by their times; None: as fast as it goes",
+            code="query.speed",
+        )
     calls = _callbacks(on)
     recording = _read(path)
     graph = recording.graph if q is None else graph_of(q)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from medusa.elements import END_US, START_US
 from medusa.engine.arguments import boundary_time_us
+from medusa.engine.boxes.base import show_time
 from medusa.engine.history import History
 from medusa.engine.history_open import SCHEMA_BYTES_MAX
 from medusa.engine.history_open import read_history as read_segments
@@ -112,24 +113,7 @@ class ViewingRun(Run):
             if self._fragment.behind:
                 self._sync()
             history = self._history(name)
-            ranges = {"start or end": start is not None or end is not None, "last": last is not None}
-            given = [each for each, is_given in {**ranges, "rows": rows is not None}.items() if is_given]
-            if len(given) > 1:
-                raise _wrong(name, f"{' and '.join(given)} are different ranges", "give one of them")
-            if rows is not None:
-                return view_of_rows(history, *_numbers(name, rows, history.next_seq))
-            if given and not history.timed:
-                raise _wrong(name, "its stream has no time", "view(..., rows=100)")
-            if last is not None:
-                last_us = duration_us(last, what=f"view of {name!r}: last", minimum_us=1, error=DataError)
-                history.write()
-                return view_of_times(history, history.most_us - last_us + 1)
-            low, high = int(START_US), int(END_US)
-            if start is not None:
-                low = boundary_time_us(start, name, "the start of a view", kind="connection_point")
-            if end is not None:
-                high = boundary_time_us(end, name, "the end of a view", kind="connection_point")
-            return view_of_times(history, low, high)
+            return _viewed(history, name, start=start, end=end, last=last, rows=rows)
 
     def _history(self, name: str) -> History:
         found = self._fragment.connection(name).history
@@ -137,10 +121,45 @@ class ViewingRun(Run):
         return found
 
 
+def _viewed(
+    history: History,
+    name: str,
+    *,
+    start: int | str | datetime | None,
+    end: int | str | datetime | None,
+    last: Duration | None,
+    rows: int | tuple[int, int] | None,
+) -> pa.Table:
+    """The rows of a range, as ``ViewingRun.view`` has it."""
+    ranges = {"start or end": start is not None or end is not None, "last": last is not None}
+    given = [each for each, is_given in {**ranges, "rows": rows is not None}.items() if is_given]
+    if len(given) > 1:
+        raise _wrong(name, f"{' and '.join(given)} are different ranges", "give one of them")
+    if rows is not None:
+        return view_of_rows(history, *_numbers(name, rows, history.next_seq))
+    if given and not history.timed:
+        raise _wrong(name, "its stream has no time", "rows=100")
+    if last is not None:
+        last_us = duration_us(last, what=f"view of {name!r}: last", minimum_us=1, error=DataError)
+        history.write()
+        return view_of_times(history, history.most_us - last_us + 1)
+    low, high = int(START_US), int(END_US)
+    if start is not None:
+        low = boundary_time_us(start, name, "the start of a view", kind="connection_point")
+    if end is not None:
+        high = boundary_time_us(end, name, "the end of a view", kind="connection_point")
+    if high <= low:
+        said = f"end must be later than start, got {show_time(low)} to {show_time(high)}"
+        raise _wrong(name, said, "start <= time < end")
+    return view_of_times(history, low, high)
+
+
 def _numbers(name: str, rows: Any, next_seq: int) -> tuple[int, int]:
     if type(rows) is int and rows >= 0:
         return next_seq - rows, next_seq
     if isinstance(rows, tuple) and len(rows) == 2 and all(type(each) is int and each >= 0 for each in rows):
+        if rows[1] < rows[0]:
+            raise _wrong(name, f"rows={rows!r:.80} end before they begin", "rows=(first, end)")
         return rows
     raise _wrong(name, f"rows={rows!r:.80} are no rows", "rows=100, or rows=(first, end) with row numbers")
 
@@ -149,26 +168,37 @@ def _wrong(name: str, what: str, hint: str) -> DataError:
     return DataError(f"view of {name!r}: {what}", hint=hint, code="data.view")
 
 
-def read_history(folder: str | os.PathLike[str], name: str) -> pa.Table:
-    """All rows of a history on disk, without the run that wrote it; also after that was killed.
+def read_history(
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    start: int | str | datetime | None = None,
+    end: int | str | datetime | None = None,
+    last: Duration | None = None,
+    rows: int | tuple[int, int] | None = None,
+) -> pa.Table:
+    """Rows of a history on disk, without the run that wrote it; also after that was killed.
 
     Nothing is changed. Of the last segment it takes the records up to the last one that is whole.
 
     Args:
         folder: what ``md.start`` was given as ``history=``.
         name: of the connection point.
+        start, end, last, rows: a range, as of ``run.view``; by default all rows.
 
     Returns:
         The rows that are kept, in the order of their numbers.
 
     Raises:
-        StateError: there is no such history, or it is damaged; names the file.
+        DataError: no such range, or times of a stream without time.
+        StateError: there is no such history, or it is damaged: names the file and the rows; ranges without
+            them can be read.
     """
     segments = segments_in(folder, name)
     schema, timed = _schema(segments)
     history = History(segments, schema, timed=timed, keep_us=None, keep_bytes=None)
     read_segments(history)
-    return view_of_times(history)
+    return _viewed(history, name, start=start, end=end, last=last, rows=rows)
 
 
 def _schema(segments: FolderSegments) -> tuple[pa.Schema, bool]:

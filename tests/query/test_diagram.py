@@ -193,6 +193,9 @@ def test_saving(tmp_path: Path) -> None:
     assert (tmp_path / "q.mmd").read_text(encoding="utf-8") == diagram.mermaid
     with pytest.raises(QueryError, match=r"can't write 'q\.png' \(the name ends in \.svg or \.mmd\)"):
         diagram.save(tmp_path / "q.png")
+    with pytest.raises(md.QueryError, match=r"can't write '.*no.q\.svg': No such file or directory") as told:
+        diagram.save(tmp_path / "no" / "q.svg")
+    assert "folder must be there" in told.value.hint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["q.mmd", "q.svg"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,33 @@ def test_in_memory_it_counts_as_state_and_stays_within_its_bound() -> None:
         assert run.view("recent").equals(through(0, 20_000).slice(info.first))
 
 
+def test_histories_in_memory_leave_room_in_a_budget(tmp_path: Path) -> None:
+    budget: dict[str, Any] = {"state_budget": "1 MiB"}
+    words = "'recent' may keep 64 MiB in memory, and state_budget= is 1 MiB"
+    with pytest.raises(md.QueryError, match=words) as told:
+        md.start(query(keep="100000h"), **budget)
+    assert told.value.code == "query.history"
+    two = query(keep_bytes="512 KiB")
+    two.sink("more", two.connection_point("other", two.stream("cars"), keep_bytes="512 KiB"))
+    with pytest.raises(
+        md.QueryError, match="may keep 512 KiB in memory, all together 1 MiB, and state_budget="
+    ):
+        md.start(two, **budget)
+    with md.start(query(keep="100000h"), history=tmp_path / "h", **budget) as run:
+        push(run, 0, 100)
+    with md.start(query(keep_bytes="256 KiB"), checkpoint=tmp_path / "s", **budget) as run:
+        for first in range(0, 60_000, 1_000):  # nothing is refused, however much comes
+            push(run, first, first + 1_000, 1_000)
+            run.take("all")
+        assert run.history("recent").trimmed > 10_000
+        with pytest.raises(md.QueryError, match=words):
+            run.change(query(keep="100000h"))
+        run.change(query(keep_bytes="512 KiB"))
+    with pytest.raises(md.QueryError, match="may keep 512 KiB in memory, and state_budget= is 300 KiB"):
+        md.restore(tmp_path / "s", state_budget="300 KiB")
+    md.restore(tmp_path / "s").close()
+
+
 def test_rows_are_synced_when_a_second_has_passed(tmp_path: Path) -> None:
     clock = ManualClock()
     with md.start(query(), history=tmp_path / "history", clock=clock) as run:
@@ -157,6 +185,9 @@ def test_wrong_views_are_refused() -> None:
                 "connection_point 'recent': 'yesterday' is no time for the start of a view",
             ),
             ({"last": "0s"}, "longer than 0"),
+            ({"start": 20, "end": 20}, "end must be later than start, got 1970-01-01 00:00:00.00002 UTC to"),
+            ({"start": 20, "end": 10}, "end must be later than start"),
+            ({"rows": (7, 3)}, r"rows=\(7, 3\) end before they begin"),
         ):
             with pytest.raises(md.DataError, match=says):
                 run.view("recent", **given)
@@ -231,6 +262,16 @@ def test_folders_that_dont_fit(tmp_path: Path) -> None:
         md.start(none, history=tmp_path / "x")
     with pytest.raises(md.QueryError, match="is the folder of the checkpoints"):
         md.start(query(), checkpoint=tmp_path / "n", history=tmp_path / "s" / ".." / "n")
+    for folders, says in (
+        ({"checkpoint": "n", "spill": "n"}, "spill='.*' is the folder of the checkpoints"),
+        ({"history": "n", "spill": "n"}, "spill='.*' is the folder of the histories"),
+    ):
+        with pytest.raises(md.QueryError, match=says) as refused:
+            md.start(query(), **{name: tmp_path / place for name, place in folders.items()})
+        assert refused.value.code == "query.folder"
+    assert not (tmp_path / "n").exists()
+    with pytest.raises(md.QueryError, match="spill='.*' is the folder of the checkpoints"):
+        md.restore(tmp_path / "s", spill=tmp_path / "s")
     with pytest.raises(md.QueryError, match="is the folder of the checkpoints"):
         md.restore(tmp_path / "s", history=tmp_path / "s")
     with pytest.raises(md.StateError, match="can't be opened"):
@@ -409,9 +450,16 @@ def test_damage_is_named_and_other_rows_are_read(tmp_path: Path) -> None:
     files[0].write_bytes(content)
     with md.restore(tmp_path / "s", history=tmp_path / "h") as again:
         second = int(files[1].name.removesuffix(".arrows"))
-        with pytest.raises(md.StateError, match=f"{files[0]}: rows .* are damaged: the checksum is wrong"):
+        with pytest.raises(
+            md.StateError, match=f"{files[0]}: rows .* are damaged: the checksum is wrong"
+        ) as told:
             again.view("recent")
         end = through(0, 6_000).num_rows
+        [first, last] = re.findall(r"rows=\((\d+), (\d+)\)", told.value.hint)[0]
+        good = (int(first), int(last))
+        assert good[1] == end
+        assert again.view("recent", rows=good).equals(through(0, 6_000).slice(good[0]))
+        assert md.read_history(tmp_path / "h", "recent", rows=good).equals(through(0, 6_000).slice(good[0]))
         assert again.view("recent", rows=(second, end)).equals(through(0, 6_000).slice(second))
         push(again, 6_000, 6_100)
         assert again.view("recent", rows=50).num_rows == 50
@@ -442,6 +490,19 @@ def test_a_history_is_read_without_its_run(tmp_path: Path) -> None:
     push(run, 60, 70)
     run.close()
     assert md.read_history(tmp_path / "h", "recent").equals(through(0, 70))
+    with md.start(query()) as other:
+        push(other, 0, 70)
+        for given in (
+            {"start": 20 * SECOND, "end": 30 * SECOND},
+            {"last": "9s"},
+            {"rows": 5},
+            {"rows": (3, 9)},
+        ):
+            part = md.read_history(tmp_path / "h", "recent", **given)
+            assert 0 < part.num_rows < 70
+            assert part.equals(other.view("recent", **given))
+    with pytest.raises(md.DataError, match="end must be later than start"):
+        md.read_history(tmp_path / "h", "recent", start=2, end=1)
     file = tmp_path / "h" / "recent" / f"{0:018d}.index"
     os.truncate(
         file, file.stat().st_size - 80

@@ -76,7 +76,7 @@ def test_another_query_and_times_are_kept(tmp_path: Path) -> None:
     assert paced["counts"].equals(md.replay(folder)["counts"])
     with pytest.raises(md.DataError, match="no sink 'fsat'"):
         md.replay(folder, on={"fsat": print})
-    with pytest.raises(md.QueryError, match="speed=0"):
+    with pytest.raises(md.QueryError, match="expected a number above 0, or None, got speed=0"):
         md.replay(folder, speed=0)
     other = md.Query("other")
     other.sink("all", other.source("recent", {"ts": "int64"}, time="ts", unit="s"))
