@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from medusa.sim.faults import Fault, Scene, Stage, draw, inject
 from medusa.sim.world import SimulationError, World
 
-__all__ = ["Outcome", "Scenario", "Trial", "run_trial"]
+__all__ = ["Outcome", "Scenario", "Trial", "faults_of", "run_trial"]
 
 EVENTS_MAX = 300_000
 SAFETY_US = 3_000_000
@@ -157,9 +157,7 @@ def run_trial(
     """
     world = World(seed, name=name, keep_trace=keep_trace)
     trial = scenario.build(world, rows, parts)
-    dice = world.dice("faults")
-    count = dice.randrange(1, scenario.count + 1) if scenario.count else 0
-    faults = draw(dice, trial.scene, scenario.kinds, count, swarm=scenario.swarm)
+    faults = faults_of(world, scenario, trial)
     command = f"medusa sim {name} --seed {seed}"
     if only is not None:
         chosen = set(only)
@@ -182,6 +180,13 @@ def run_trial(
         last=tuple(world.lines),
         replay=command,
     )
+
+
+def faults_of(world: World, scenario: Scenario, trial: Trial) -> tuple[Fault, ...]:
+    """Everything that a seed lets go wrong."""
+    dice = world.dice("faults")
+    count = dice.randrange(1, scenario.count + 1) if scenario.count else 0
+    return draw(dice, trial.scene, scenario.kinds, count, swarm=scenario.swarm)
 
 
 def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]) -> str:
