@@ -235,7 +235,7 @@ class Brain:
             case Refuse():
                 self._refused(now_us, peer, message)
             case Offer():
-                self._offer(now_us, peer, message)
+                self._offer(now_us, peer, message, caller)
             case Declare():
                 self._declare(now_us, peer, message)
             case _:
@@ -398,14 +398,14 @@ class Brain:
             return
         hosted.outputs[sink].sender.receive(now_us, peer, message)
 
-    def _offer(self, now_us: int, peer: str, message: Offer) -> None:
+    def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
         if peer not in self.clients:
             raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
         try:
             fragment, source = self.catalog.entry(message.stream)
             hosted = self.fragments[fragment]
             if (source, peer) not in hosted.inputs:
-                self.commands.check_memory(1)
+                self.commands.check_memory(1, caller)
             hosted.offer(now_us, peer, source, message.schema)
         except (LinkError, RemoteProtocolError) as error:
             self._refuse(peer, error, message.stream, 0)

@@ -205,8 +205,12 @@ class Commands:
         self._saver.save()
         return Reply(request=request)
 
-    def check_memory(self, streams: int) -> None:
+    def check_memory(self, streams: int, caller: Caller | None = None) -> None:
         """Whether so many more incoming streams may be given credit.
+
+        Args:
+            caller: who has the key of the client that they come from: has at most half of the memory, so
+                that others can publish too.
 
         Raises:
             LinkError: no.
@@ -218,6 +222,16 @@ class Commands:
                 f"node {self._settings.name!r} has {used} incoming streams, each with "
                 f"{size_text(limits_.credit_bytes)} of credit; {streams} more go beyond its memory of "
                 f"{size_text(limits_.memory_bytes)}",
+                hint="raise limits.memory or lower limits.credit",
+                code="E_MEMORY",
+            )
+        if caller is None or caller.rules is None:
+            return
+        mine = sum(hosted.streams_of(caller.called) for hosted in self.fragments.values())
+        if mine and 2 * (mine + streams) * limits_.credit_bytes > limits_.memory_bytes:
+            raise LinkError(
+                f"client {caller.name!r} publishes {mine} streams into node {self._settings.name!r}; with more "
+                f"it would have over half of its memory of {size_text(limits_.memory_bytes)}",
                 hint="raise limits.memory or lower limits.credit",
                 code="E_MEMORY",
             )

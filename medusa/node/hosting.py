@@ -163,6 +163,11 @@ class Hosted:
         """Incoming streams that have credit."""
         return sum(input.judged or input.silent_since_us is None for input in self.inputs.values())
 
+    def streams_of(self, called: str) -> int:
+        """Of those, the ones of one client key."""
+        mine = (each for each in self.inputs.values() if f"{each.peer}-".startswith(f"{called}-"))
+        return sum(each.silent_since_us is None for each in mine)
+
     # --- messages ---------------------------------------------------------------------------
 
     def input_of(self, stream: str, peer: str) -> Input | None:

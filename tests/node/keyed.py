@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from medusa.node.brain import Brain
 from medusa.node.catalog import CATALOG, Catalog
-from medusa.node.settings import Settings
+from medusa.node.settings import Limits, Settings
 from medusa.node.settings_security import ClientRules, PeerKey, Security
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Declare, Deploy, Hello, Refuse, Reply
@@ -68,6 +68,7 @@ SECURITY = Security(
         "nobody": ClientRules(key=curve("nobody")),
         "maker": ClientRules(key=curve("maker"), deploy=("q*",), status=True),
         "writer": ClientRules(key=curve("writer"), publish=("q.*",)),
+        "second": ClientRules(key=curve("second"), publish=("q.flows",)),
         "reader": ClientRules(key=curve("reader"), subscribe=("q.out",)),
     },
 )
@@ -77,7 +78,7 @@ NODES = ("near", "core")
 class Keyed:
     """The brain of node ``n`` of alice; near is hers, core is bob's."""
 
-    def __init__(self, security=SECURITY, *, catalog=None, own=b"", wall_us=WALL_US):
+    def __init__(self, security=SECURITY, *, catalog=None, own=b"", wall_us=WALL_US, limits=None):
         settings = Settings(
             name="n",
             listen="tcp://*:1",
@@ -85,6 +86,7 @@ class Keyed:
             participant="alice",
             peers=dict.fromkeys(security.peers, "tcp://example.org:1"),
             security=security,
+            limits=limits or Limits(),
         )
         self.brain = Brain(settings, incarnation=1, catalog=catalog, verify=verify, certificate=own)
         self.effects = []

@@ -17,6 +17,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.node.guard import CLIENTS_PER_KEY
 from medusa.node.placement import cut
 from medusa.node.security import matches
+from medusa.node.settings import Limits
 from medusa.node.spec import fragment_to
 from medusa.wire.messages import (
     Ack,
@@ -57,10 +58,10 @@ ATTACH = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20,
 OFFER = Offer(stream="q.flows", schema=columns())
 
 
-def running():
+def running(**options):
     """A node with the query, its publisher and its reader."""
-    node = Keyed()
-    for name in ("maker", "writer", "reader", "nobody", "near", "core"):
+    node = Keyed(**options)
+    for name in ("maker", "writer", "second", "reader", "nobody", "near", "core"):
         node.hello(name)
     assert node.deploy("maker", query()) == ""
     assert "q/flows" in node.brain.fragments
@@ -129,6 +130,17 @@ def test_one_key_does_not_shut_out_the_others():
     node.brain.tick(node.now_us)
     node.settle()
     node.hello("nobody", suffix="one-more")
+
+
+def test_one_key_takes_at_most_half_of_the_memory():
+    """Credit is memory: who may publish leaves some for others."""
+    node = running(limits=Limits(memory_bytes=32 << 20))
+    names = [node.hello("writer", suffix=f"w{number}") for number in range(3)]
+    said = [node.say("writer", OFFER, called=name) for name in names]
+    assert [type(each[0]).__name__ for each in said] == ["Attach", "Attach", "Refuse"]
+    assert said[2][0].code == "E_MEMORY"
+    assert "client 'writer' publishes 2 streams" in said[2][0].text
+    assert [type(each).__name__ for each in node.say("second", OFFER)] == ["Attach"]
 
 
 def test_the_name_of_a_client_follows_from_its_key():
