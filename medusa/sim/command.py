@@ -69,6 +69,8 @@ def sim(
                 continue
             if trace:
                 click.echo("\n".join(outcome.last))
+            if seed is not None and outcome.ok:
+                click.echo(outcome.drawn)
             if seed is not None or not outcome.ok:
                 click.echo(str(outcome))
             if shrink and not outcome.ok:

@@ -106,9 +106,14 @@ class Outcome:
                 f"{head}ok, {self.delivered:,} rows delivered, {self.lost:,} reported lost, "
                 f"{self.events:,} events in {self.virtual_us / 1e6:.1f} virtual s, trace {self.trace_hash}"
             )
-        lines = [f"{head}VIOLATED {self.violation}", f"options: {self.options}"]
-        lines += ["faults:", *(f"  {fault}" for fault in self.faults)] if self.faults else ["faults: none"]
-        return "\n".join([*lines, *self.last, f"replay: {self.replay}"])
+        lines = [f"{head}VIOLATED {self.violation}", self.drawn, *self.last, f"replay: {self.replay}"]
+        return "\n".join(lines)
+
+    @property
+    def drawn(self) -> str:
+        """What the seed decided."""
+        faults = ["faults:", *(f"  {fault}" for fault in self.faults)] if self.faults else ["faults: none"]
+        return "\n".join([f"options: {self.options}", *faults])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
