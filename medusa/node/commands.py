@@ -230,8 +230,8 @@ class Commands:
         mine = sum(hosted.streams_of(caller.called) for hosted in self.fragments.values())
         if mine and 2 * (mine + streams) * limits_.credit_bytes > limits_.memory_bytes:
             raise LinkError(
-                f"client {caller.name!r} publishes {mine} streams into node {self._settings.name!r}; with more "
-                f"it would have over half of its memory of {size_text(limits_.memory_bytes)}",
+                f"client {caller.name!r} publishes {mine} streams into node {self._settings.name!r}; "
+                f"with more it would have over half of its memory of {size_text(limits_.memory_bytes)}",
                 hint="raise limits.memory or lower limits.credit",
                 code="E_MEMORY",
             )
