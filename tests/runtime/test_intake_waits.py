@@ -107,3 +107,48 @@ def test_numbered_rows_that_came_while_one_waited_for_room_come_once() -> None:
         run.flush()
         assert gate.seen == list(range(1, 22))
         assert run.positions() == {"s": 21}
+
+
+def test_rows_of_a_source_that_is_replaced_while_they_are_pushed_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were checked against what the source was, and numbered among its rows."""
+    with md.start(plain(), queue="1 MiB") as run:
+        run.push("s", rows(1))
+        fragment: Any = run._fragment
+        honest = fragment.check
+
+        def check(*given: Any) -> Any:
+            times = honest(*given)
+            monkeypatch.undo()
+            run.change(plain(), reset=["s", "f", "o"])
+            return times
+
+        run.flush()
+        run.take("o")
+        monkeypatch.setattr(fragment, "check", check)
+        with pytest.raises(md.StateError, match="source 's' was changed while this was being pushed") as told:
+            run.push("s", rows(11), first=10)
+        assert told.value.code == "run.changed"
+        assert run.positions() == {"s": 0}
+        run.push("s", rows(11), first=0)
+        run.flush()
+        assert run.take("o").column("x").to_pylist() == list(range(11, 21))
+
+
+def test_a_push_is_refused_when_the_state_is_larger_than_its_budget() -> None:
+    q = md.Query("q")
+    s = q.source("s", {"ts": "timestamp", "x": "int64"}, time="ts", slack=0)
+    q.sink("o", s.window("1h").group_by("x").aggregate(n=md.count()))
+    with md.start(q, queue="1 MiB", state_budget="256 KiB") as run:
+        pushed = 0
+        while run.memory().state <= 256 << 10:
+            run.push("s", rows(pushed, 5_000))
+            pushed += 5_000
+            run.flush()
+        with pytest.raises(md.StateError, match="the state holds .*, allowed are 256 KiB") as told:
+            run.push("s", rows(pushed))
+        assert told.value.code == "state.budget"
+        assert run.positions() == {"s": pushed}
+        run.finish()
+        assert run.take("o")["n"].to_pylist() == [1] * pushed
