@@ -109,7 +109,7 @@ def start(
         clock: tells for how long a source has been idle, when a checkpoint is due and how busy boxes
             are; None: that of the machine. ``md.testing.ManualClock`` stands until it is moved.
         history: a folder for the histories of connection points, which holds none yet; None: they are
-            kept in memory, each within its ``keep_bytes`` or 64 MiB.
+            kept in memory, each within its ``keep_bytes`` or 64 MiB, together less than ``state_budget=``.
         spill: a folder for what doesn't fit in memory while this run lasts; docs/storage.md.
         state_budget: what all state may take in memory; None: no bound.
         at_limit: beyond it, ``error``: ``push`` raises ``StateError``, and nothing enters, until a boundary
