@@ -228,8 +228,10 @@ class NodeLoop:
         self._transport.send(link, encode_frame(refusal))
 
     def _lost(self, link: str) -> None:
-        peer = link if self._transport.calls(link) else self._names.get(link, "")
-        if peer and self._links.get(peer, link) == link:
+        called = self._transport.calls(link)
+        peer = link if called else self._names.get(link, "")
+        # By the link that we called goes all that we say to a node, whether or not it has called us too.
+        if peer and (called or self._links.get(peer, link) == link):
             self._brain.lost(self._clock.monotonic_us(), peer)
 
     def _forget(self, link: str | None, *, shun: bool) -> None:

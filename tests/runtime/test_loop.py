@@ -1,0 +1,90 @@
+"""The driver of a node: which connection belongs to whom, and what the end of one means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from medusa.node.brain import Brain
+from medusa.node.settings import parse
+from medusa.ports import Buffer
+from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
+from medusa.runtime.loop import NodeLoop
+from medusa.testing import ManualClock
+from medusa.wire import limits
+from medusa.wire.codec import encode_frame
+from medusa.wire.messages import Hello
+
+CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
+
+
+class Links:
+    """One link that we called, to b; callers say who they are."""
+
+    def wait(self, timeout_ms: int) -> list[Any]:
+        raise AssertionError("a turn never waits")
+
+    def send(self, link: str, frames: Sequence[Buffer]) -> None:
+        pass
+
+    def cut(self, link: str, *, shun: bool = True) -> None:
+        pass
+
+    def calls(self, link: str) -> bool:
+        return link == "b"
+
+    def door(self) -> dict[str, int]:
+        return {}
+
+    def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
+        pass
+
+    def wake(self) -> None:
+        pass
+
+
+class Host:
+    """Runs nothing."""
+
+    def finished(self) -> list[Any]:
+        return []
+
+
+def said(link: str, message: Any) -> Arrival:
+    return Arrival(link, tuple(memoryview(part) for part in encode_frame(message)))
+
+
+HELLO = Hello(version=limits.PROTOCOL_VERSION, node="b", incarnation=3)
+
+
+@pytest.fixture
+def loop() -> NodeLoop:
+    made = NodeLoop(
+        Brain(parse(CONFIG), incarnation=1), Links(), Host(), ManualClock(), say=lambda report: None
+    )
+    made.begin()
+    made.turn([LinkUp("b"), said("b", HELLO), said("in-1", HELLO)])
+    assert state(made) == "up"
+    return made
+
+
+def state(loop: NodeLoop) -> str:
+    asked = loop.ask()
+    loop.turn([])
+    return asked.result(0)["peers"]["b"]
+
+
+@pytest.mark.parametrize("link", ["b", "in-1"])
+def test_a_peer_is_silent_at_once_when_either_of_its_links_ends(loop: NodeLoop, link: str) -> None:
+    """By the one go our words, by the other its own."""
+    loop.turn([LinkDown(link)])
+    assert state(loop) == "silent"
+    loop.turn([said("b", HELLO)])
+    assert state(loop) == "up"
+
+
+def test_a_link_that_a_newer_one_has_replaced_may_end(loop: NodeLoop) -> None:
+    loop.turn([said("in-2", HELLO), LinkDown("in-1")])
+    assert state(loop) == "up"
