@@ -19,8 +19,9 @@ def draw_options(dice: Random, rows: int | None) -> ChainOptions:
     window = dice.choice([600, 1200, 4000, 1 << 20])
     retained = dice.choice([1500, 6000, 1 << 20])
     drawn = dice.randrange(100, 600)
+    relays = dice.randrange(1, 4)
     return ChainOptions(
-        relays=dice.randrange(1, 4),
+        relays=relays,
         rows=drawn if rows is None else rows,
         train_rows_max=dice.choice([1, 8, 30]),
         gap_us=dice.choice([1000, 5000, 20_000, 60_000]),
@@ -29,7 +30,8 @@ def draw_options(dice: Random, rows: int | None) -> ChainOptions:
         sync_us=dice.choice([200, 5000, 60_000]),
         checkpoint_us=dice.choice([30_000, 200_000, 1_000_000]),
         bursts=dice.random() < 0.25,
-        twin=dice.random() < 0.25,
+        # Behind one relay the reader's oldest row would be what the twin has left of the stream.
+        twin=dice.random() < 0.4 and relays > 1,
         faults=Faults(delay_us=dice.choice([100, 2000, 20_000])),
         link=LinkSettings(
             window_bytes=window,
