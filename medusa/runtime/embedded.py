@@ -21,7 +21,7 @@ from medusa.query.registry import check_functions
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.collected import Collected
 from medusa.runtime.decided import begin_log, go_on_with_log
-from medusa.runtime.files import FolderStore
+from medusa.runtime.files import FolderStore, path_of
 from medusa.runtime.folders import check_folders
 from medusa.runtime.given import graph_of
 from medusa.runtime.history import check_in_memory, keeps_history, place_of
@@ -231,7 +231,7 @@ def restore(
     changed = None if q is None else graph_of(q)
     if changed is not None:
         refuse_unregistered(changed, "checkpoint=")
-    check_folders(checkpoint=path, history=history, spill=spill)
+    check_folders(checkpoint=path_of(path), history=history, spill=spill)
     with holding() as held:
         store = held.enter_context(closing(FolderStore(path, create=False)))
         checkpoints, where = checkpoints_in(store), store.where("")

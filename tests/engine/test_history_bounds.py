@@ -68,6 +68,17 @@ def test_a_row_with_a_large_time_keeps_its_segment_until_the_boundary_has_passed
     assert kept(made) == []
 
 
+def test_of_several_records_the_largest_time_counts() -> None:
+    made = history(keep_us=800)
+    record(made, 500)
+    record(made, 100)
+    assert len(made.segments) == 1
+    made.trim(1300)
+    assert kept(made) == [500, 100]
+    made.trim(1301)
+    assert kept(made) == []
+
+
 @pytest.mark.parametrize("segments", [Disk, MemorySegments])
 @pytest.mark.parametrize("rows", [1, 7, 40])
 def test_rows_that_wait_are_within_the_bytes_too(segments: Any, rows: int) -> None:

@@ -190,7 +190,11 @@ def _quick() -> md.Query:
         (lambda run: md.replay("x", on={"out": 1}), "replay: on: 'out': expected a function"),
         (lambda run: md.start(_quick(), history=5), "history: expected a folder as text or a path, got 5"),
         (lambda run: md.start(_quick(), spill=""), "spill: expected a folder as text or a path, got ''"),
-        (lambda run: md.start(_quick(), checkpoint=5), "path: expected a folder as text or a path, got 5"),
+        (
+            lambda run: md.start(_quick(), checkpoint=5),
+            "checkpoint: expected a folder as text or a path, got 5",
+        ),
+        (lambda run: md.restore(5), "path: expected a folder as text or a path, got 5"),
         (lambda run: md.start(_quick(), threads="2"), "threads='2': expected a whole number of 1 to 64"),
         (
             lambda run: md.start(_quick(), clock=min),
