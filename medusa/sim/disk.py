@@ -45,10 +45,11 @@ class Disk:
         if files is None or self._fails():
             return False
         self.changes += 1
-        if not self.tearing:
-            self._groups[name] = files
-        elif any(other.rpartition("-")[0] == name.rpartition("-")[0] for other in self._groups):
-            self._groups[name] = torn(files)
+        if self.tearing:  # whoever writes dies in the middle of it
+            if any(other.rpartition("-")[0] == name.rpartition("-")[0] for other in self._groups):
+                self._groups[name] = torn(files)
+            return False
+        self._groups[name] = files
         return True
 
     @property
