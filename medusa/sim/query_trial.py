@@ -215,8 +215,11 @@ class QueryTrial(Federation):
         name = self.q.graph.name
         return len([1 for source, _ in self.publishers.values() if f"{name}.{source}" == stream])
 
-    def _read(self, name: str, sink: str) -> None:
-        """Each sink is read at the node that has it; when that is dead, a little later."""
+    def _read(self, name: str, sink: str, tries: int = 20) -> None:
+        """Each sink is read at the node that has it; when that is dead, a little later.
+
+        When nobody has it any more, the node that was asked to deploy it shall say so.
+        """
         stream = f"{name}.{sink}"
         for at, node in self.nodes.items():
             if node.alive and stream in node.brain.catalog.stream_names():
@@ -226,7 +229,10 @@ class QueryTrial(Federation):
                 else:
                     (self.clients.get(other) or self.client(other, at)).read(stream)
                 return
-        self.world.after(AGAIN_US, lambda: self._read(name, sink))
+        if tries:
+            self.world.after(AGAIN_US, lambda: self._read(name, sink, tries - 1))
+        else:
+            self.reader.read(stream)
 
     # --- what must hold -------------------------------------------------------------------------
 

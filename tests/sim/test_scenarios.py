@@ -36,13 +36,15 @@ SEEDS = {
 EVER_FAILED = {
     # A node died half way through a deployment; its client asked again while the query was being
     # undone, and was never answered.
-    "ruin": [1],
-    # Trials that asked for what nobody promises (a source that ends before all its publishers are
-    # known; a request whose reply the network loses without a reconnection; a node that says that it
-    # can't start): they keep the checkers honest.
-    "union": [10],
+    "ruin": [1, 1054],
+    "nodes": [27, 39],
+    # Trials that asked for what nobody promises: a source that ends before all its publishers are
+    # known; a reply that the network loses without a reconnection; the oldest row of a stream that was
+    # trimmed for another; a node whose first write of all was torn, or that swept after its death.
+    "union": [10, 1002],
     "liar": [14, 21],
     "gap": [8, 10, 13],
+    "chaos": [1063],
 }
 """Scenario: seeds that found something once."""
 
