@@ -126,9 +126,9 @@ class AttachedRun(LiveRun):
                 another thread is at work with it; this is closed.
             What a failed row or a callback raised, also at each later call.
         """
-        before = self._next
+        before = self._place
         made = super().take(sink, changes=changes, at_most=at_most)
-        if len(made) or self._next != before:  # other sinks have rows now, or there is room to read on
+        if len(made) or self._place != before:  # other sinks may have rows now, or there is room to read on
             self.output.tell()
         return made
 
@@ -191,6 +191,12 @@ class AttachedRun(LiveRun):
         self._run._refuse_closed()
         if self._closed:
             raise StateError(f"{self!r} reads no more", hint="attach again", code="run.closed")
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        """How far it has read: the next row, and what was promised."""
+        [source] = self._fragment.sources.values()
+        return self._next, source.boundary_us
 
     def _pass_time(self) -> None:
         self._read_on()

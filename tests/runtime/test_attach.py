@@ -456,6 +456,28 @@ def test_streams_of_an_attached_run(options: dict[str, Any]) -> None:
     asyncio.run(work())
 
 
+def test_streams_of_one_attached_run_wake_each_other_where_nothing_is_pushed() -> None:
+    """Each fills the other's sink as it reads on, and waits for the room that the other makes."""
+    q = md.Query("look")
+    source = q.source("recent", CARS, time="ts", unit="s")
+    q.sink("all", source)
+    q.sink("again", source.filter("true"))
+
+    async def read(attached: md.AttachedRun, sink: str) -> int:
+        return sum([table.num_rows async for table in attached.stream(sink)])
+
+    async def work() -> None:
+        with md.start(cars(keep="100h")) as run:
+            for start in range(0, 60_000, 20_000):
+                run.push("cars", rows(start, 20_000))
+            run.finish()
+            attached = run.attach(q, at="recent", history="all", memory="64 KiB")
+            found = await asyncio.wait_for(asyncio.gather(*(read(attached, sink) for sink in q.sinks)), 20)
+            assert found == [run.history("recent").rows] * 2
+
+    asyncio.run(work())
+
+
 def test_a_stream_ends_when_the_attached_run_or_its_run_is_closed() -> None:
     async def read(attached: md.AttachedRun) -> int:
         return sum([table.num_rows async for table in attached.stream("fast")])
