@@ -11,10 +11,11 @@ import pytest
 import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.node.settings import Limits
+from medusa.sim.client import Client
+from medusa.sim.federation import Federation
 from medusa.sim.network import Faults
 from medusa.wire.messages import Attach, Hello
 from medusa.wire.outbox import Send
-from tests.node.federation import Client, Federation
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 EDGES = ("e1", "e2")
