@@ -1,6 +1,8 @@
 """A run that goes on: windows open and close, keys come and go, history is retained and trimmed.
 
-    python -m tests.system.soaked FOLDER SECONDS
+    python -m tests.system.soaked FOLDER SECONDS ROWS
+
+It goes on for at least so long and with at least so many rows.
 
 Prints a JSON line per round: seconds so far, rows pushed, resident bytes; at the end the rows that came out.
 """
@@ -42,13 +44,13 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def main(folder: str, seconds: float) -> None:
+def main(folder: str, seconds: float, rows_min: int) -> None:
     rng = np.random.default_rng(7)
     came = dict.fromkeys(("windows", "sessions", "many", "pairs"), 0)
     begin, pushed, told = time.monotonic(), 0, 0.0
     counted = 0
     with md.start(query(), history=folder) as run:
-        while (spent := time.monotonic() - begin) < seconds:
+        while (spent := time.monotonic() - begin) < seconds or pushed < rows_min:
             first = pushed // ROWS
             times = first * STEP_US + np.sort(rng.integers(0, STEP_US, ROWS))
             keys = first * 50 + rng.integers(0, 2_000, ROWS)  # old keys never come again
@@ -72,4 +74,4 @@ def main(folder: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -18,11 +18,11 @@ FLAT = 1.05
 
 def soak(folder: Path, seconds: float) -> None:
     made = subprocess.run(
-        [sys.executable, "-m", "tests.system.soaked", str(folder), str(seconds)],
+        [sys.executable, "-m", "tests.system.soaked", str(folder), str(seconds), str(4 * HISTORY_ROWS)],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=10 * seconds + 60,
+        timeout=10 * seconds + 300,
     )
     assert made.returncode == 0, made.stderr
     *rounds, end = map(json.loads, made.stdout.splitlines())
