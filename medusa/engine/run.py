@@ -411,6 +411,8 @@ class Run(RunAsked):
             self._pass_time()
         if self._fragment.has_calls:
             self._fragment.poll()
+        if self._fragment.storage is not None:
+            self._fragment.storage.settle()
         if self._callbacks:
             self._tell()
         if self._every_us is not None and self._checkpoints is not None:

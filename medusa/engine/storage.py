@@ -127,6 +127,12 @@ class Storage:
         """The disk took nothing: it stays in memory."""
         self.error = error
 
+    def settle(self) -> None:
+        """The query has come to rest: give back what closed windows took, if the state is over its budget."""
+        if self.budget_bytes is not None and sum(self._state().values()) > self.budget_bytes:
+            for box in self._boxes:
+                box.trim()
+
     def relieve(self) -> None:
         """Move to disk what is over the bounds, as far as it can."""
         if self.spool is None:
