@@ -133,8 +133,8 @@ class FragmentHost:
 
     # --- the loop's side ------------------------------------------------------------------------
 
-    def resume(self, name: str, fragment: Fragment, needed: Mapping[int, tuple[int, ...]]) -> None:
-        """Take over a restored fragment, before anything else is given."""
+    def resume(self, name: str, fragment: Fragment | None, needed: Mapping[int, tuple[int, ...]]) -> None:
+        """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         self._running[name] = _Running(fragment, self._new_life(name), needed=dict(needed))
 
     def open(self, name: str, graph: Graph) -> None:

@@ -67,8 +67,7 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
             log.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
         host = FragmentHost(store, clock, wake=transport.wake)
         stack.callback(host.stop)
-        for name, fragment in found.fragments.items():
-            host.resume(name, fragment, found.needed.get(name, {}))
+        found.resume(host)
         brain = Brain(
             settings,
             incarnation=found.incarnation,

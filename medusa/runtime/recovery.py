@@ -14,7 +14,7 @@ from medusa.node.hosting import Saved
 from medusa.node.record import LOG, RECORD, read_record
 from medusa.node.spec import Fragment as Spec
 from medusa.ports import Buffer, Clock, Store
-from medusa.runtime.host import group_name, group_token
+from medusa.runtime.host import FragmentHost, group_name, group_token
 
 __all__ = ["Found", "recover"]
 
@@ -31,7 +31,7 @@ class Found:
         catalog: empty where there was none.
         saved: per fragment with a whole checkpoint, what the mind needs.
         fragments: every installed fragment: restored, or from nothing.
-        needed: per fragment, the groups on which its checkpoint depends.
+        needed: per fragment, the groups on which its checkpoint depends; of the catalog, its own.
     """
 
     incarnation: int
@@ -40,6 +40,12 @@ class Found:
     saved: dict[str, Saved] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
     needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+
+    def resume(self, host: FragmentHost) -> None:
+        """Hand over what was found, before anything else is given to the host."""
+        host.resume("", None, self.needed.get("", {}))
+        for name, fragment in self.fragments.items():
+            host.resume(name, fragment, self.needed.get(name, {}))
 
 
 def recover(store: Store, clock: Clock, *, node: str, warn: Callable[[str], None]) -> Found:
@@ -51,11 +57,11 @@ def recover(store: Store, clock: Clock, *, node: str, warn: Callable[[str], None
     """
     names = store.names()
     tokens = [int(name[-12:]) for name in names if re.fullmatch(r"[a-z0-9]+-\d{12}", name)]
-    found = Found(
-        incarnation=_next_life(store, names, clock),
-        first_token=max(tokens, default=0) + 1,
-        catalog=_catalog(store, names, node, warn),
-    )
+    incarnation = _next_life(store, names, clock)
+    token, catalog = _catalog(store, names, node, warn)
+    found = Found(incarnation=incarnation, first_token=max(tokens, default=0) + 1, catalog=catalog)
+    if token is not None:
+        found.needed[""] = {token: ()}
     for spec in found.catalog.fragments.values():
         _fragment(store, names, clock, spec, found, warn)
     return found
@@ -84,12 +90,17 @@ def _read(store: Store, name: str, fragment: str) -> dict[str, Buffer]:
     return files
 
 
-def _catalog(store: Store, names: list[str], node: str, warn: Callable[[str], None]) -> Catalog:
+def _catalog(
+    store: Store, names: list[str], node: str, warn: Callable[[str], None]
+) -> tuple[int | None, Catalog]:
+    """The newest that is whole, and its token; None where there was none."""
     groups = [name for name in names if group_token("", name) is not None]
     for name in reversed(groups):
         try:
             data = _read(store, name, "").get(CATALOG, b"")
-            return Catalog.from_bytes(data, node=node, where=store.where(name, CATALOG))
+            return group_token("", name), Catalog.from_bytes(
+                data, node=node, where=store.where(name, CATALOG)
+            )
         except StateError as error:
             if error.code == "state.node":
                 raise
@@ -100,7 +111,7 @@ def _catalog(store: Store, names: list[str], node: str, warn: Callable[[str], No
             hint="move the folder away to start from nothing",
             code="state.catalog",
         )
-    return Catalog(node)
+    return None, Catalog(node)
 
 
 def _fragment(

@@ -80,8 +80,7 @@ class Node(Machine):
         self.lives += 1
         found = recover(self.disk, self.clock, node=self.name, warn=self._warn)
         host = FragmentHost(self.disk, self.clock, wake=self.soon, worker=self._worker)
-        for name, fragment in found.fragments.items():
-            host.resume(name, fragment, found.needed.get(name, {}))
+        found.resume(host)
         self.brain = Brain(
             self.settings,
             incarnation=found.incarnation,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.boxes.aggregate import CombineBox
+from medusa.engine.checkpoint import seal
+from medusa.node.catalog import CATALOG, Catalog
 from medusa.query.boxes import Graph
-from medusa.runtime.host import Failed, FragmentHost, Ran
+from medusa.runtime.clock import SystemClock
+from medusa.runtime.files import FolderStore
+from medusa.runtime.host import Failed, FragmentHost, Ran, group_name, group_token
+from medusa.runtime.recovery import recover
 from medusa.sim.disk import Disk
-from medusa.wire.outbox import RunFragment
+from medusa.wire.outbox import Persist, RunFragment
 from tests.engine.test_partials import altered, cut
 
 
@@ -92,3 +98,19 @@ def test_a_fragment_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch)
     assert run(host, "f", good) == []
     host.open("g", core)
     assert run(host, "g", good) == [Ran("g", [])]
+
+
+def test_the_catalog_of_the_life_before_stays_beside_the_first_new_one(tmp_path: Path) -> None:
+    """Where the new one turns out damaged there is one to fall back on."""
+    data = Catalog("a").to_bytes()
+    store = FolderStore(tmp_path / "data")
+    for token in (1, 2):
+        store.write(group_name("", token), seal({CATALOG: data}, {"fragment": "", "token": token}))
+    found = recover(store, SystemClock(), node="a", warn=pytest.fail)
+    host = FragmentHost(store, SystemClock(), wake=lambda: None, worker=AtOnce)
+    found.resume(host)
+    for token in (found.first_token, found.first_token + 1):
+        host.persist(Persist(token=token, fragment="", files={CATALOG: data}))
+        kept = [group_token("", name) for name in store.names() if group_token("", name) is not None]
+        assert kept == [token - 1, token]
+    store.close()

@@ -93,8 +93,7 @@ class Running:
         found = recover(disk, self.clock, node=settings.name, warn=lambda text: None)
         self.transport = Transport(listen=settings.listen, peers=settings.peers)
         self.host = FragmentHost(disk, self.clock, wake=self.transport.wake)
-        for name, fragment in found.fragments.items():
-            self.host.resume(name, fragment, found.needed.get(name, {}))
+        found.resume(self.host)
         self.brain = Brain(
             settings,
             incarnation=found.incarnation,
