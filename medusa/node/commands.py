@@ -154,6 +154,8 @@ class Commands:
         if query in self._catalog.deployments:
             self.coordinator.undeploy(now_us, client, message.request, query)
             return
+        if self.coordinator.answered(client, message.request):
+            return
         owner = self._catalog.owners.get(query)
         if owner is not None and owner != self._settings.name:
             text, hint = f"query {query!r} was deployed at node {owner!r}", "undeploy it there"

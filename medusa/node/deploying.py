@@ -31,6 +31,10 @@ REQUESTS_PER_LIFE = 1 << 20
 of an earlier life answers none of this one."""
 
 
+ANSWERED_MAX = 1000
+"""Removals whose client may ask again, since the answer was lost on its way."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Question:
     """A message to a node that needs an answer."""
@@ -86,6 +90,8 @@ class Coordinator:
         self._remove = remove
         self._attempts: dict[str, _Attempt] = {}
         self._questions: dict[int, _Question] = {}
+        self._answered: dict[tuple[str, int], int] = {}
+        """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
         self._request = incarnation * REQUESTS_PER_LIFE
 
     def resume(self, now_us: int) -> None:
@@ -181,6 +187,14 @@ class Coordinator:
         if deployment.state == RUNNING:
             self._begin_removal(now_us, deployment)
 
+    def answered(self, client: str, request: int) -> bool:
+        """Whether this very removal was asked for before and is done; then it is answered as it was."""
+        token = self._answered.get((client, request))
+        if token is None:
+            return False
+        self._answer(client, Reply(request=request), after=token)
+        return True
+
     # --- what nodes answer ----------------------------------------------------------------------
 
     def reply(self, now_us: int, node: str, reply: Reply) -> None:
@@ -239,6 +253,9 @@ class Coordinator:
         token = self._saver.save()
         attempt = self._attempts.pop(deployment.query, None)
         if attempt is not None:
+            self._answered[attempt.client, attempt.request] = token
+            if len(self._answered) > ANSWERED_MAX:
+                del self._answered[next(iter(self._answered))]
             self._answer(attempt.client, Reply(request=attempt.request), after=token)
 
     def _open(self, query: str) -> bool:

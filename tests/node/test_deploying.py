@@ -58,3 +58,27 @@ def test_who_asks_again_while_its_query_is_undone_is_answered():
     assert send.message.code == "E_DEPLOYED"
     assert "being removed" in send.message.text
     assert "again" in send.message.hint
+
+
+def test_who_asks_again_for_a_removal_that_is_done_hears_so_again():
+    """Its answer was lost on the way."""
+    made, catalog, outbox = coordinator(6)
+    made.undeploy(1, "x", 7, "q")
+    for send in asked(outbox):
+        made.reply(2, send.peer, Reply(request=send.message.request))
+    assert catalog.deployments == {}
+    (first,) = replies(outbox)
+    assert (first.peer, first.message) == ("x", Reply(request=7))
+    assert made.answered("x", 7)
+    assert replies(outbox) == [], "it waits for the disk already"
+    made._saver.written(3, first.after, True)
+    assert made.answered("x", 7)
+    (again,) = replies(outbox)
+    assert (again.peer, again.message) == ("x", Reply(request=7))
+    assert not made.answered("x", 8)
+    assert not made.answered("y", 7)
+
+
+def replies(outbox):
+    """Answers to clients, the durable and those that wait to be."""
+    return [e for e in outbox.take() if isinstance(e, Send) and isinstance(e.message, Reply)]
