@@ -213,6 +213,11 @@ class Chain:
         return self.delivered.rows
 
     @property
+    def input_us(self) -> int:
+        """When the last row comes: the waits between trains, of one row each."""
+        return self.options.rows * self.options.gap_us
+
+    @property
     def may_lose(self) -> bool:
         """Disks were damaged."""
         return self.options.damage

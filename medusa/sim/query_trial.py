@@ -139,6 +139,10 @@ class QueryTrial(Federation):
     def may_lose(self) -> bool:
         return self.options.damage
 
+    @property
+    def input_us(self) -> int:
+        return self.options.publish_us
+
     def start(self) -> None:
         super().start()
         if self.options.liar:

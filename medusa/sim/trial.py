@@ -52,6 +52,10 @@ class Trial(Stage, Protocol):
     def may_lose(self) -> bool:
         """Rows may never come, if somebody says so: ``check_end`` looks at that."""
 
+    @property
+    def input_us(self) -> int:
+        """When all input has come at the latest, if nothing holds it up."""
+
     def start(self) -> None:
         """Everybody comes to life."""
 
@@ -127,7 +131,7 @@ class Scenario:
         count: the most of them, the weather not counted.
         swarm: each seed lacks some kinds.
         safety_us: how long faults may last.
-        liveness_us: then everything must arrive within this.
+        liveness_us: then, and when the input has ended, everything must arrive within this.
     """
 
     about: str
@@ -203,12 +207,12 @@ def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]
         trial.start()
         world.run(until_us=scenario.safety_us, events_max=scenario.events_max)
         trial.heal()
-        deadline_us = world.now_us + scenario.liveness_us
+        deadline_us = max(world.now_us, trial.input_us) + scenario.liveness_us
         ended = world.run(until_us=deadline_us, events_max=scenario.events_max, done=lambda: trial.ended)
         if not ended and not trial.may_lose:
             raise SimulationError(
                 f"liveness: {trial.rows} rows delivered, not all is at rest "
-                f"{scenario.liveness_us // 1_000_000} s after the faults ended"
+                f"{scenario.liveness_us // 1_000_000} s after the faults and the input ended"
             )
         trial.check_end()
     except Exception as error:  # whatever a mind raises is a finding
