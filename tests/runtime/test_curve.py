@@ -121,12 +121,14 @@ def test_an_unknown_key_is_refused_and_counted_and_told(call, server):
 def test_a_wrong_server_key_is_no_endless_silence(call, server):
     client = call(ALICE, EVE.public)
     client.send("server", [b"hello"])
-    heard, got = until(lambda s, c: len(refusals(c)) >= 2, server, client)
+    # The door counts a connection when it has seen its end, which may be after the client has.
+    heard, got = until(
+        lambda s, c: len(refusals(c)) >= 2 and server.door().get("no handshake", 0) >= 2, server, client
+    )
     assert {each.code for each in refusals(got)} == {"link.server_key"}
     assert "another than the server key" in refusals(got)[0].hint
     assert LinkUp("server") not in got
     assert not payloads(heard)
-    assert server.door()["no handshake"] >= 2
 
 
 def test_who_has_no_key_is_told_that_one_is_needed(call, server):
