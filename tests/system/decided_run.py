@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import medusa as md
@@ -62,8 +63,8 @@ def die(ready: threading.Semaphore, pushes: int, after_s: float) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(state: str, out: str, total: int, kills: int, seed: int) -> None:
-    query()
+def live_and_die(live: Callable[..., None], state: str, out: str, total: int, kills: int, seed: int) -> None:
+    """Lives as forks, one after the other, until one comes to its end; prints how many were killed."""
     killed = 0
     for number in range(10 * kills):
         child = os.fork()
@@ -79,4 +80,5 @@ def main(state: str, out: str, total: int, kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    query()  # read once, before the first fork
+    live_and_die(live, sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]))

@@ -9,9 +9,7 @@ line ``sink number row``; the last writes what it counted, and ``done``.
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 import medusa as md
 import medusa.runtime.embedded  # read once, before the first fork
-from tests.system.decided_run import die
+from tests.system.decided_run import die, live_and_die
 from tests.system.restored_run import take
 from tests.system.shed_query import SINKS, query, rows_of
 
@@ -64,21 +62,6 @@ def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:
         lines.write(f"counted 0 {json.dumps([counted, places])}\ndone\n")
 
 
-def main(state: str, out: str, total: int, kills: int, seed: int) -> None:
-    query()
-    killed = 0
-    for number in range(10 * kills):
-        child = os.fork()
-        if child == 0:
-            live(state, out, total, seed * 1_000 + number, killed=killed < kills)
-            os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        if status == 0:
-            break
-        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, status
-        killed += 1
-    print(killed)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    query()  # read once, before the first fork
+    live_and_die(live, sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]))
