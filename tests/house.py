@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("wire",),
     ("recovery", "consistency", "market"),
-    ("node",),
+    ("mind",),
     ("runtime",),
     ("sim",),
     ("connectors", "testing"),
@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
 )
 GROUND = LAYERS[0]
-MINDS = ("wire", "recovery", "consistency", "market", "node")
+MINDS = ("wire", "recovery", "consistency", "market", "mind")
 IO_TEXT = "time random secrets uuid os pathlib socket zmq asyncio threading subprocess tempfile shutil"
 IO = frozenset(IO_TEXT.split())
 MINDS_BANNED = IO | {"logging", "multiprocessing", "concurrent", "select", "signal", "datetime"}

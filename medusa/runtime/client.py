@@ -14,8 +14,8 @@ import msgspec
 from medusa.elements import END_US, START_US
 from medusa.engine.arguments import boundary_time_us
 from medusa.errors import ConfigError, LinkError, QueryError
-from medusa.node.placement import cut
-from medusa.node.settings import check_address
+from medusa.mind.placement import cut
+from medusa.mind.settings import check_address
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys, first_use
 from medusa.runtime.client_loop import ClientLoop, now_us

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medusa.errors import ConfigError, LinkError
-from medusa.node.settings import check_address
+from medusa.mind.settings import check_address
 from medusa.runtime.introduction import ask, pinned
 from medusa.runtime.keys import CurveKey, read_curve_key, read_public
 from medusa.wire.statement import is_curve_key

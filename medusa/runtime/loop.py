@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from medusa.errors import ConfigError, RemoteProtocolError
-from medusa.node.brain import Brain
-from medusa.node.settings_security import Security
+from medusa.mind.brain import Brain
+from medusa.mind.settings_security import Security
 from medusa.ports import Buffer, Clock
 from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from medusa.errors import ConfigError, LinkError, MedusaError, QueryError
-from medusa.node.endpoint import check_endpoint
+from medusa.mind.endpoint import check_endpoint
 from medusa.runtime.families import families
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medusa.errors import ConfigError, MedusaError
-from medusa.node.settings import Settings
+from medusa.mind.settings import Settings
 from medusa.ports import Buffer, Verify
 from medusa.runtime.keys import CurveKey, read_curve_key, verifier
 from medusa.wire.statement import TEXT_CHARS_MAX, Certificate, from_text, opened

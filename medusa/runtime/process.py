@@ -15,8 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from medusa.errors import ConfigError, StateError
-from medusa.node.brain import Brain
-from medusa.node.settings import Settings, parse
+from medusa.mind.brain import Brain
+from medusa.mind.settings import Settings, parse
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.host import FragmentHost

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
 from medusa.errors import QueryError, StateError
-from medusa.node.catalog import CATALOG, Catalog
-from medusa.node.hosting import Saved
-from medusa.node.record import LOG, RECORD, read_record
-from medusa.node.spec import Fragment as Spec
+from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.hosting import Saved
+from medusa.mind.record import LOG, RECORD, read_record
+from medusa.mind.spec import Fragment as Spec
 from medusa.ports import Buffer, Clock, Store
 from medusa.runtime.host import FragmentHost, group_name, group_token
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import fields
 
 from medusa.errors import ConfigError
-from medusa.node.settings import Settings
-from medusa.node.settings_security import Security
+from medusa.mind.settings import Settings
+from medusa.mind.settings_security import Security
 
 __all__ = ["security_again"]
 

@@ -26,7 +26,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from medusa.errors import ConfigError, LinkError
-from medusa.node.settings import check_address
+from medusa.mind.settings import check_address
 from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkUp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from medusa.node.settings import Limits, Settings
+from medusa.mind.settings import Limits, Settings
 from medusa.ports import Buffer
 from medusa.sim.client import Client
 from medusa.sim.machine import Machine

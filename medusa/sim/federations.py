@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.node.settings import Limits
+from medusa.mind.settings import Limits
 from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect

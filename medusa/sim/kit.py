@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from medusa.engine.ingest import normalise
 from medusa.errors import QueryError
-from medusa.node.placement import cut
+from medusa.mind.placement import cut
 from medusa.query.boxes import Source
 from medusa.query.builder import Query
 from medusa.query.suggest import did_you_mean

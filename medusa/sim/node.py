@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from medusa.errors import StateError
-from medusa.node.brain import Brain
-from medusa.node.settings import Settings
+from medusa.mind.brain import Brain
+from medusa.mind.settings import Settings
 from medusa.ports import Buffer
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.node.catalog import RUNNING
-from medusa.node.settings import Limits
+from medusa.mind.catalog import RUNNING
+from medusa.mind.settings import Limits
 from medusa.query.boxes import Schema, Source
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect

@@ -11,7 +11,7 @@ import pytest
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.checkpoint import seal
-from medusa.node.catalog import CATALOG, Catalog
+from medusa.mind.catalog import CATALOG, Catalog
 from medusa.query.boxes import Graph
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore

@@ -9,7 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, LinkError
-from medusa.node.settings import parse
+from medusa.mind.settings import parse
 from medusa.runtime.introduction import Introduction, ask, pin, pinned
 from medusa.runtime.keys import CurveKey, read_public, write_key
 from tests.runtime.test_keyed_node import PEER, Place, fails

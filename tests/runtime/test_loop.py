@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from medusa.node.brain import Brain
-from medusa.node.settings import parse
+from medusa.mind.brain import Brain
+from medusa.mind.settings import parse
 from medusa.ports import Buffer
 from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
 from medusa.runtime.loop import NodeLoop

@@ -8,8 +8,8 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, StateError
-from medusa.node.catalog import Catalog
-from medusa.node.settings import Settings
+from medusa.mind.catalog import Catalog
+from medusa.mind.settings import Settings
 from medusa.query.registry import registered
 from medusa.runtime import process
 from medusa.runtime.clock import SystemClock

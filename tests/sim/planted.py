@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from medusa.node import hosting
-from medusa.node.catalog import REMOVING
-from medusa.node.deploying import Coordinator
-from medusa.node.hosting import Hosted
-from medusa.node.inputs import Input
-from medusa.node.outputs import Output
+from medusa.mind import hosting
+from medusa.mind.catalog import REMOVING
+from medusa.mind.deploying import Coordinator
+from medusa.mind.hosting import Hosted
+from medusa.mind.inputs import Input
+from medusa.mind.outputs import Output
 from medusa.sim import query_trial
 from medusa.sim import relay as relay_module
 from medusa.sim.actors import SubscriberActor

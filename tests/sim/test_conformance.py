@@ -9,8 +9,8 @@ import msgspec
 import pyarrow as pa
 
 import medusa as md
-from medusa.node.brain import Brain
-from medusa.node.settings import Limits, Settings
+from medusa.mind.brain import Brain
+from medusa.mind.settings import Limits, Settings
 from medusa.query.boxes import Source
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.host import FragmentHost

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from medusa.cli import main
-from medusa.node import hosting
+from medusa.mind import hosting
 from medusa.sim.faults import KINDS
 from medusa.sim.scenarios import SCENARIOS, run_scenario, smallest
 from medusa.sim.trial import faults_of

@@ -17,7 +17,7 @@ from medusa.query.codec import graph_from_json, graph_to_json
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, decode_header
 from medusa.wire.messages import Ack, Attached, Heartbeat, Offer, StatusRequest
-from tests.node.test_brain import query
+from tests.mind.test_brain import query
 
 OFFER = msgspec.msgpack.encode(Offer(stream="s", schema=(Field("a", "int64"),)))
 FIELD = msgspec.msgpack.encode(Field("a", "int64"))

@@ -12,7 +12,7 @@ import pytest
 from medusa._native import Window
 from medusa.engine.boxes import aggregate
 from medusa.engine.fragment import Fragment
-from medusa.node.placement import cut
+from medusa.mind.placement import cut
 from medusa.runtime.embedded import collect, start
 from medusa.workloads import netmon, netmon_check
 from medusa.workloads.netmon_check import Row

@@ -1,0 +1,427 @@
+"""One node's mind: who is there, what is asked, and which part of the mind it concerns. No IO.
+
+The brain decides nothing about a protocol. A ``Session`` knows whether a peer is there, a
+``Hosted`` runs a fragment and its links, the ``Commands`` install and remove fragments, the
+``Catalog`` knows names. The brain brings each message to the one it is for, and checks that its
+sender may say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from medusa.elements import Element
+from medusa.errors import LinkError, LocalProtocolError, MedusaError, RemoteProtocolError
+from medusa.mind.admission import check_caller
+from medusa.mind.catalog import Catalog
+from medusa.mind.commands import Commands
+from medusa.mind.guard import Guard
+from medusa.mind.hosting import Hosted, Saved
+from medusa.mind.saving import Saver
+from medusa.mind.security import Caller
+from medusa.mind.settings import Settings, link_settings
+from medusa.mind.settings_security import Security
+from medusa.mind.spec import Fragment
+from medusa.ports import Buffer, Verify
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import (
+    Ack,
+    Attach,
+    Attached,
+    Boundary,
+    Data,
+    Declare,
+    Detach,
+    Heartbeat,
+    Hello,
+    Message,
+    Offer,
+    Progress,
+    Refuse,
+)
+from medusa.wire.outbox import Cut, Outbox, WakeAt
+from medusa.wire.session import PeerState, Session, SessionSettings
+
+__all__ = ["Brain"]
+
+SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
+"""Longer than the transport's own heartbeats: those notice a cut, these a process that hangs."""
+
+
+class Brain:
+    """The mind of one node.
+
+    Args:
+        settings: its configuration.
+        incarnation: larger than in any earlier life of this node.
+        catalog: what was found on disk; None: nothing.
+        saved: the newest checkpoint of each fragment that has one.
+        first_token: larger than any token of an earlier life.
+        verify: checks signatures; needed where the settings have keys.
+        certificate: a signed statement about our own key, said to peers; empty: none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        incarnation: int,
+        catalog: Catalog | None = None,
+        saved: Mapping[str, Saved] | None = None,
+        first_token: int = 1,
+        verify: Verify | None = None,
+        certificate: bytes = b"",
+    ) -> None:
+        self.outbox = Outbox()
+        self.settings = settings
+        self.catalog = catalog or Catalog(settings.name)
+        self.incarnation = incarnation
+        self.refusals: dict[str, int] = {}
+        """Messages that broke a rule, or that their sender may not say, by code."""
+        self._link = link_settings(settings.limits)
+        self._token = first_token - 1
+        self._me = Hello(version=limits.PROTOCOL_VERSION, node=settings.name, incarnation=incarnation)
+        self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
+        self.clients: dict[str, int] = {}
+        """Clients we know -> since when they are silent (0: they are there)."""
+        self._stopping = False
+        self._now_us = 0
+        self._saver = Saver(self.catalog, outbox=self.outbox, next_token=self._next_token)
+        self.guard: Guard | None = None
+        """Keys and rules; None: who reaches us, on this machine alone, may do everything."""
+        if settings.security is not None:
+            self.guard = Guard(
+                settings,
+                self.catalog,
+                outbox=self.outbox,
+                saver=self._saver,
+                verify=verify,
+                certificate=certificate,
+                count=self._count,
+            )
+        self.commands = Commands(
+            settings,
+            self.catalog,
+            outbox=self.outbox,
+            host=self._host,
+            incarnation=incarnation,
+            saver=self._saver,
+            refusals=self.refusals,
+        )
+        self.fragments = self.commands.fragments
+        for spec in self.catalog.fragments.values():
+            self.fragments[spec.name] = self._host(spec, (saved or {}).get(spec.name))
+
+    def _session(self, peer: str, *, calls: bool) -> Session:
+        return Session(self._me, peer, outbox=self.outbox, settings=SESSION, calls=calls)
+
+    def _host(self, spec: Fragment, saved: Saved | None = None) -> Hosted:
+        hosted = Hosted(
+            spec,
+            incarnation=self.incarnation,
+            outbox=self.outbox,
+            link=self._link,
+            checkpoint_every_us=self.settings.limits.checkpoint_every_us,
+            next_token=self._next_token,
+            clean=self.guard is not None,  # With keys, who reads may be another owner.
+            saved=saved,
+        )
+        for peer in self.sessions:
+            if self._is_up(peer):
+                hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
+        return hosted
+
+    def _is_up(self, peer: str) -> bool:
+        return self.sessions[peer].state is PeerState.UP
+
+    def _next_token(self) -> int:
+        self._token += 1
+        return self._token
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """Begin: call the peers, go on with what was installed, undo what was half deployed."""
+        if self.guard is not None:
+            self.guard.start()
+        for hosted in self.fragments.values():
+            hosted.begin(now_us)
+        self.commands.coordinator.resume(now_us)
+        self.tick(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """Begin to end: take nothing new, write last checkpoints. ``stopped`` says when it is done."""
+        self._stopping = True
+        for hosted in self.fragments.values():
+            hosted.want_checkpoint(now_us)
+
+    @property
+    def stopped(self) -> bool:
+        """After ``stop``: all that happened is on disk."""
+        return self._stopping and all(hosted.at_rest for hosted in self.fragments.values())
+
+    # --- what the driver brings -------------------------------------------------------------------
+
+    def admit(self, hello: Hello, *, key: str = "") -> None:
+        """Whether who calls us so may do that; before its first message is received.
+
+        Args:
+            key: that the transport authenticated; empty: it knows none.
+
+        Raises:
+            RemoteProtocolError: not one of our peers, or a client under the name of a node, or not the
+                name that belongs to the key.
+        """
+        try:
+            check_caller(hello, self.settings, self.clients)
+            if self.guard is not None:
+                self.guard.admit(hello.node, key, client=hello.client)
+        except RemoteProtocolError as error:
+            self._count(error.code)
+            raise
+
+    def receive(
+        self, now_us: int, peer: str, message: Message, payload: Buffer | None = None, *, key: str = ""
+    ) -> None:
+        """Take one message of a peer that was admitted.
+
+        Args:
+            key: that the transport authenticated for this message; empty: it knows none.
+
+        Raises:
+            RemoteProtocolError: it broke a rule that concerns the whole link: end it.
+        """
+        caller: Caller | None = None
+        if self.guard is not None:
+            try:
+                caller = self.guard.caller(peer, key)
+            except RemoteProtocolError as error:
+                self._count(error.code)
+                raise
+        if peer not in self.sessions:
+            if not (isinstance(message, Hello) and message.client):
+                self._count("E_STALE")  # Left over from a client that we have forgotten.
+                return
+            self.sessions[peer] = self._session(peer, calls=False)
+            self.clients[peer] = 0
+        self._now_us = now_us
+        try:
+            self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
+            if caller is None or self.guard is None or not self.guard.refuses(peer, caller, message):
+                self._dispatch(now_us, peer, message, payload, caller)
+        except RemoteProtocolError as error:
+            self._count(error.code)
+            raise
+        finally:
+            self._wake(now_us)
+
+    def _count(self, code: str) -> None:
+        self.refusals[code] = self.refusals.get(code, 0) + 1
+
+    def _dispatch(
+        self, now_us: int, peer: str, message: Message, payload: Buffer | None, caller: Caller | None
+    ) -> None:
+        match message:
+            case Hello() | Heartbeat():
+                pass
+            case Attach() | Ack() | Detach():
+                self._to_output(now_us, peer, message)
+            case Attached() | Data() | Boundary() | Progress():
+                for hosted in self.fragments.values():
+                    if (input := hosted.input_of(message.stream, peer)) is not None:
+                        hosted.receive(now_us, input, message, payload)
+            case Refuse():
+                self._refused(now_us, peer, message)
+            case Offer():
+                self._offer(now_us, peer, message, caller)
+            case Declare():
+                self._declare(now_us, peer, message)
+            case _:
+                is_client = peer in self.clients
+                self.commands.receive(now_us, peer, message, payload, client=is_client, caller=caller)
+
+    def lost(self, now_us: int, peer: str) -> None:
+        """The connection to a peer broke."""
+        if peer in self.sessions:
+            self._spread(now_us, peer, self.sessions[peer].lost())
+            self._wake(now_us)
+
+    def _spread(self, now_us: int, peer: str, event: LinkEvent | None) -> None:
+        if event is None:
+            return
+        if peer in self.clients:
+            self.clients[peer] = now_us if event is LinkEvent.PEER_DOWN else 0
+        else:
+            self.commands.peers[peer] = "silent" if event is LinkEvent.PEER_DOWN else "up"
+            self.outbox.report("info", event.value, peer=peer)
+            if self.guard is not None and event is not LinkEvent.PEER_DOWN:
+                self.guard.came_up(peer)
+        for hosted in self.fragments.values():
+            hosted.peer_event(now_us, peer, event)
+
+    # --- keys ---------------------------------------------------------------------------------------
+
+    def clock_is(self, now_us: int, wall_us: int) -> None:
+        """What time it is, in microseconds since the Unix epoch: for what expires."""
+        if self.guard is not None:
+            self.guard.clock_is(now_us, wall_us)
+
+    def configure(self, now_us: int, security: Security) -> None:
+        """Keys and rules are these now: who counts no more is cut off, who may do other things begins anew.
+
+        Raises:
+            LocalProtocolError: this node has no keys.
+        """
+        if self.guard is None:
+            raise LocalProtocolError("a node gets keys when it starts, or never")
+        for peer in self.guard.configure(security):
+            self.outbox.append(Cut(peer=peer))
+            self.lost(now_us, peer)
+        self._cut_off(now_us)
+        self._wake(now_us)
+
+    def door_is(self, counts: Mapping[str, int]) -> None:
+        """What the transport counted of callers, for ``status``."""
+        self.commands.door = counts
+
+    def server_keys(self) -> dict[str, tuple[str, ...]]:
+        """Peer -> keys under which it is called now, the newest first; without keys empty."""
+        if self.guard is None:
+            return {}
+        return {peer: self.guard.registry.keys_of(peer) for peer in self.settings.peers}
+
+    def _declare(self, now_us: int, peer: str, message: Declare) -> None:
+        if self.guard is None:
+            text = f"node {self.settings.name!r} has no keys, so nobody's statements count here"
+            raise RemoteProtocolError(text, peer=peer, code="E_ROLE")
+        self.guard.declare(now_us, peer, message)
+        self._cut_off(now_us)
+
+    def _cut_off(self, now_us: int) -> None:
+        """End the links of callers whose keys count no more."""
+        for peer in self.guard.to_cut() if self.guard is not None else ():
+            self.lost(now_us, peer)
+            if peer in self.clients:
+                del self.sessions[peer], self.clients[peer]
+
+    # --- the engine ---------------------------------------------------------------------------------
+
+    def fragment_ran(
+        self, now_us: int, fragment: str, outputs: Iterable[tuple[str, Element]], refused: str = ""
+    ) -> None:
+        """The oldest ``RunFragment`` of this fragment was done; (sink, element) came out.
+
+        Args:
+            refused: why the engine took nothing of it; empty where it did.
+        """
+        if (hosted := self.fragments.get(fragment)) is not None:
+            hosted.ran(now_us, outputs, refused)
+            self._wake(now_us)
+
+    def fragment_stats(self, fragment: str, stats: Mapping[str, Any]) -> None:
+        """What the boxes of a fragment count, for status."""
+        if fragment in self.fragments:
+            self.commands.engine[fragment] = stats
+
+    def status(self, now_us: int) -> dict[str, Any]:
+        """What ``medusa status`` shows."""
+        return self.commands.status(now_us)
+
+    def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
+        """The engine can't run this fragment any more."""
+        if (hosted := self.fragments.get(fragment)) is not None:
+            hosted.fail(why)
+            self._wake(now_us)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
+        """A ``Persist`` is durable, or failed."""
+        if not self._saver.written(now_us, token, ok, why):
+            any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values())
+        elif self.guard is not None:
+            self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
+        self._wake(now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self._now_us = now_us
+        for peer, session in list(self.sessions.items()):
+            self._spread(now_us, peer, session.tick(now_us))
+        for peer, silent_us in list(self.clients.items()):
+            if silent_us and now_us - silent_us >= self._link.idle_us:
+                # Its positions stay with the fragments; should it come back it says Hello again.
+                del self.sessions[peer], self.clients[peer]
+                if self.guard is not None:
+                    self.guard.forget(peer)
+                self.outbox.append(Cut(peer=peer))
+        for hosted in self.fragments.values():
+            hosted.tick(now_us)
+        self._saver.tick(now_us)
+        if self.guard is not None:
+            self.guard.tick(now_us)
+            self._cut_off(now_us)
+        self.commands.coordinator.tick(now_us)
+        self.commands.rates.tick(now_us, self.fragments.values(), self.commands.engine)
+        self._wake(now_us)
+
+    def _wake(self, now_us: int) -> None:
+        times = [session.wake_at_us(now_us) for session in self.sessions.values()]
+        times += [hosted.wake_at_us() for hosted in self.fragments.values()]
+        times += [self._saver.wake_at_us(), self.commands.coordinator.wake_at_us()]
+        times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
+        self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
+
+    # --- streams ------------------------------------------------------------------------------------
+
+    def _to_output(self, now_us: int, peer: str, message: Attach | Ack | Detach) -> None:
+        try:
+            fragment, sink = self.catalog.sink(message.stream)
+        except LinkError as error:
+            if isinstance(message, Attach):
+                self._refuse(peer, error, message.stream, message.epoch)
+            return
+        hosted = self.fragments[fragment]
+        if (
+            isinstance(message, Attach)
+            and not message.plain
+            and peer not in hosted.spec.readers.get(sink, ())
+        ):
+            # Rows are kept for such a receiver for as long as it takes; only the plan may ask for that.
+            refusal = LinkError(
+                f"the plan of query {hosted.spec.query!r} doesn't name {peer!r} as a reader of stream "
+                f"{message.stream!r}, so no rows are kept back for it",
+                hint="attach as a plain receiver",
+                code="E_READER",
+            )
+            self._refuse(peer, refusal, message.stream, message.epoch)
+            return
+        hosted.outputs[sink].sender.receive(now_us, peer, message)
+
+    def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
+        if peer not in self.clients:
+            raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
+        try:
+            fragment, source = self.catalog.entry(message.stream)
+            hosted = self.fragments[fragment]
+            if (source, peer) not in hosted.inputs:
+                self.commands.check_memory(1, caller)
+            hosted.offer(now_us, peer, source, message.schema)
+        except (LinkError, RemoteProtocolError) as error:
+            self._refuse(peer, error, message.stream, 0)
+
+    def _refuse(self, peer: str, error: MedusaError, stream: str, epoch: int) -> None:
+        text, hint = error.message[: limits.TEXT_CHARS_MAX], error.hint[: limits.TEXT_CHARS_MAX]
+        self.outbox.send(peer, Refuse(code=error.code, text=text, hint=hint, stream=stream, epoch=epoch))
+
+    def _refused(self, now_us: int, peer: str, message: Refuse) -> None:
+        if not message.stream:
+            self.outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
+            self.outbox.append(Cut(peer=peer))
+            return
+        for hosted in self.fragments.values():
+            if (input := hosted.input_of(message.stream, peer)) is not None:
+                hosted.receive(now_us, input, message, None)
+            for output in hosted.outputs.values():
+                if output.stream == message.stream:
+                    output.sender.receive(now_us, peer, message)

@@ -1,0 +1,172 @@
+"""What a node has installed, what it coordinates, and where names lead. Kept as one small file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from medusa.errors import LinkError, StateError
+from medusa.mind.spec import Fragment
+from medusa.ports import Buffer
+from medusa.query.suggest import did_you_mean
+
+__all__ = ["CATALOG", "Catalog", "Deployment"]
+
+CATALOG = "catalog"
+VERSION = 1
+
+DEPLOYING, RUNNING, REMOVING = "deploying", "running", "removing"
+
+
+class Deployment(msgspec.Struct, kw_only=True):
+    """A query that this node took from a client and spread over nodes.
+
+    Attributes:
+        state: ``deploying`` until every node has it; ``removing`` until every node has forgotten it.
+        client, request: who asked, so that the same question is answered once.
+        streams: (stream, node) for each stream and each source that clients can use.
+    """
+
+    query: str
+    nodes: tuple[str, ...]
+    state: str
+    client: str
+    request: int
+    streams: tuple[tuple[str, str], ...]
+
+
+class _Saved(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    node: str
+    fragments: tuple[Fragment, ...]
+    owners: dict[str, str]
+    deployments: tuple[Deployment, ...]
+    statements: dict[str, tuple[bytes, ...]] = {}
+
+
+class Catalog:
+    """Names of one node.
+
+    Attributes:
+        fragments: installed here, by name.
+        owners: query -> the node that coordinates it.
+        deployments: coordinated here, by query.
+        statements: what participants have declared, by signer and subject; the registry keeps it.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.fragments: dict[str, Fragment] = {}
+        self.owners: dict[str, str] = {}
+        self.deployments: dict[str, Deployment] = {}
+        self.statements: dict[str, tuple[bytes, ...]] = {}
+
+    def add(self, fragment: Fragment, owner: str) -> None:
+        self.fragments[fragment.name] = fragment
+        self.owners[fragment.query] = owner
+
+    def remove(self, query: str) -> list[str]:
+        """Forget the fragments of a query; their names."""
+        gone = [name for name, fragment in self.fragments.items() if fragment.query == query]
+        for name in gone:
+            del self.fragments[name]
+        self.owners.pop(query, None)
+        return gone
+
+    # --- names --------------------------------------------------------------------------------
+
+    def entry(self, name: str) -> tuple[str, str]:
+        """(fragment, source) that publishers of ``name`` feed.
+
+        Raises:
+            LinkError: not here; with the node where it is, or the nearest name.
+        """
+        for fragment in self.fragments.values():
+            for source, published in fragment.entries.items():
+                if published == name:
+                    return fragment.name, source
+        raise self._unknown("source", name, self.entry_names())
+
+    def sink(self, name: str) -> tuple[str, str]:
+        """(fragment, sink) that feeds the stream ``name``.
+
+        Raises:
+            LinkError: as ``entry``.
+        """
+        for fragment in self.fragments.values():
+            for sink, stream in fragment.streams.items():
+                if stream == name:
+                    return fragment.name, sink
+        raise self._unknown("stream", name, self.stream_names())
+
+    def entry_names(self) -> list[str]:
+        """Sources here that publishers can feed."""
+        return [name for fragment in self.fragments.values() for name in fragment.entries.values()]
+
+    def stream_names(self) -> list[str]:
+        """Streams here that can be read."""
+        return [name for fragment in self.fragments.values() for name in fragment.streams.values()]
+
+    def elsewhere(self) -> dict[str, list[str]]:
+        """Streams and sources of queries that we coordinate, and the other nodes that have them."""
+        found: dict[str, dict[str, None]] = {}
+        for deployment in self.deployments.values():
+            for stream, node in deployment.streams:
+                if node != self.node:
+                    found.setdefault(stream, {})[node] = None
+        return {stream: list(nodes) for stream, nodes in found.items()}
+
+    def _unknown(self, what: str, name: str, here: Iterable[str]) -> LinkError:
+        elsewhere = self.elsewhere().get(name)
+        if elsewhere:
+            nodes = " and ".join(repr(node) for node in elsewhere)
+            return LinkError(
+                f"{what} {name[:100]!r} is not at node {self.node!r} but at {nodes}",
+                hint="connect to that node",
+                code="E_STREAM",
+            )
+        return LinkError(
+            f"node {self.node!r} has no {what} {name[:100]!r}",
+            hint=did_you_mean(name, here) or "nothing is deployed here",
+            code="E_STREAM",
+        )
+
+    # --- file ---------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        saved = _Saved(
+            version=VERSION,
+            node=self.node,
+            fragments=tuple(self.fragments.values()),
+            owners=dict(self.owners),
+            deployments=tuple(self.deployments.values()),
+            statements=dict(self.statements),
+        )
+        return msgspec.msgpack.encode(saved)
+
+    @classmethod
+    def from_bytes(cls, data: Buffer, *, node: str, where: str) -> Catalog:
+        """Read it back.
+
+        Raises:
+            StateError: damaged, of another version, or of another node.
+        """
+        try:
+            saved = msgspec.msgpack.decode(data, type=_Saved)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise StateError(f"{where} is damaged: {error}", code="state.catalog") from None
+        if saved.version != VERSION:
+            raise StateError(f"{where} has version {saved.version}, not {VERSION}", code="state.version")
+        if saved.node != node:
+            raise StateError(
+                f"{where} belongs to node {saved.node!r}, this is {node!r}",
+                hint="give each node a data folder of its own",
+                code="state.node",
+            )
+        made = cls(node)
+        made.fragments = {fragment.name: fragment for fragment in saved.fragments}
+        made.owners = saved.owners
+        made.deployments = {each.query: each for each in saved.deployments}
+        made.statements = saved.statements
+        return made

@@ -1,0 +1,295 @@
+"""Commands to a node: deploy, undeploy, install, remove, status. Each is answered once, or refused whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.mind.catalog import Catalog
+from medusa.mind.deploying import Coordinator
+from medusa.mind.hosting import Hosted
+from medusa.mind.placement import cut
+from medusa.mind.saving import Saver
+from medusa.mind.security import Caller, no_deploy, visible
+from medusa.mind.settings import Settings
+from medusa.mind.spec import Fragment, fragment_from
+from medusa.mind.spec_limits import check_limits
+from medusa.mind.status import Rates, encoded, fragment_status, totals
+from medusa.ports import Buffer
+from medusa.query.boxes import Source
+from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
+from medusa.query.suggest import did_you_mean
+from medusa.units import size_text
+from medusa.wire import limits
+from medusa.wire.messages import Deploy, Install, Message, Remove, Reply, StatusRequest
+from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+
+__all__ = ["Commands"]
+
+FRAGMENTS_MAX = 1000
+
+
+class Commands:
+    """Answers commands; keeps the fragments of the node.
+
+    Args:
+        host: makes the mind of a fragment.
+        incarnation: of this node.
+        saver: makes the catalog durable.
+        refusals: what the node refused so far, by code; the brain counts.
+
+    Attributes:
+        fragments: what runs here, by name.
+        engine: what the driver last said of each fragment's boxes.
+        peers: node that we know -> ``up`` or ``silent``; the brain keeps it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        host: Callable[[Fragment], Hosted],
+        incarnation: int,
+        saver: Saver,
+        refusals: Mapping[str, int],
+    ) -> None:
+        self.fragments: dict[str, Hosted] = {}
+        self.engine: dict[str, Mapping[str, Any]] = {}
+        self.rates = Rates()
+        self.peers = dict.fromkeys(settings.peers, "silent")
+        self.door: Mapping[str, int] = {}
+        self._settings = settings
+        self._catalog = catalog
+        self._outbox = outbox
+        self._host = host
+        self._saver = saver
+        self._refusals = refusals
+        self.coordinator = Coordinator(
+            catalog,
+            outbox=outbox,
+            timeout_us=settings.limits.deploy_timeout_us,
+            incarnation=incarnation,
+            saver=saver,
+            install=self._install,
+            remove=self._remove,
+        )
+
+    def receive(
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        *,
+        client: bool,
+        caller: Caller | None = None,
+    ) -> None:
+        """Take a command.
+
+        Args:
+            client: ``peer`` is a client, not a node.
+            caller: who has its key, where there are keys.
+
+        Raises:
+            RemoteProtocolError: who sent it may not say that.
+        """
+        match message:
+            case Reply() if not client:
+                self.coordinator.reply(now_us, peer, message)
+            case Install() if not client and payload is not None:
+                self._reply(peer, self._install_from(message, payload, peer))
+            case Remove() if not client:
+                self._reply(peer, self._remove(message.request, message.query))
+            case Remove():
+                self._undeploy(now_us, peer, message)
+            case Deploy() if client and payload is not None:
+                self._deploy(now_us, peer, message, payload, caller)
+            case StatusRequest():
+                status = self.status(now_us)
+                if caller is not None and caller.rules is not None and not caller.rules.status:
+                    status = visible(status, caller, peer)
+                self._outbox.send(peer, Reply(request=message.request), encoded(status))
+            case _:
+                what = type(message).__name__
+                raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
+
+    def _reply(self, peer: str, reply: Reply) -> None:
+        """After the catalog is durable, so that what was promised survives."""
+        if reply.code:
+            self._outbox.send(peer, reply)
+        else:
+            self._saver.send(peer, reply, after=self._saver.save())
+
+    # --- queries of clients -------------------------------------------------------------------
+
+    def _deploy(
+        self, now_us: int, client: str, message: Deploy, payload: Buffer, caller: Caller | None
+    ) -> None:
+        nodes = [self._settings.name, *self._settings.peers]
+        try:
+            at: dict[str, tuple[str, ...]] = {}
+            for node, boxes in message.at:
+                if node in at:
+                    raise QueryError(f"node {node!r} is named twice", code="query.placement")
+                at[node] = boxes
+            graph = graph_from_msgpack(bytes(payload))
+            if graph_to_msgpack(graph) != payload:
+                raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
+            if caller is not None and not caller.may("deploy", graph.name):
+                why = no_deploy(caller, graph.name)
+                raise QueryError(why.text, hint=why.hint, code=why.code)
+            plan = cut(graph, at, nodes=nodes)
+            for fragment in plan.fragments:
+                check_limits(fragment.graph)
+        except QueryError as error:
+            self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
+            return
+        self.coordinator.deploy(now_us, client, message.request, plan)
+
+    def _undeploy(self, now_us: int, client: str, message: Remove) -> None:
+        query = message.query
+        if query in self._catalog.deployments:
+            self.coordinator.undeploy(now_us, client, message.request, query)
+            return
+        if self.coordinator.answered(client, message.request):
+            return
+        owner = self._catalog.owners.get(query)
+        if owner is not None and owner != self._settings.name:
+            text, hint = f"query {query!r} was deployed at node {owner!r}", "undeploy it there"
+        else:
+            text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
+            hint = did_you_mean(query, self._catalog.deployments)
+        self._outbox.send(client, _refusal(message.request, "E_QUERY", text, hint))
+
+    # --- fragments ------------------------------------------------------------------------------
+
+    def _install_from(self, message: Install, payload: Buffer, owner: str) -> Reply:
+        try:
+            fragment = fragment_from(payload)
+            if (fragment.name, fragment.query) != (message.fragment, message.query):
+                raise QueryError(f"the spec is of {fragment.name!r}", code="query.placement")
+        except QueryError as error:
+            return _refusal(message.request, "E_SPEC", error.message, error.hint)
+        return self._install(message.request, fragment, owner)
+
+    def _install(self, request: int, fragment: Fragment, owner: str) -> Reply:
+        """Install a checked fragment; the same one twice is no error. Refused, nothing changed."""
+        me, known = self._settings.name, self._catalog.fragments.get(fragment.name)
+        if known is not None and known == fragment and self._catalog.owners[fragment.query] == owner:
+            return Reply(request=request)
+        others = [feed.node for feed in fragment.feeds]
+        others += [node for nodes in fragment.readers.values() for node in nodes]
+        stranger = next((node for node in others if node not in self._settings.peers), None)
+        if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
+            where = self._catalog.owners[fragment.query]
+            text, hint = (
+                f"query {fragment.query!r} is there already, from node {where!r}",
+                "undeploy it first",
+            )
+            return _refusal(request, "E_DEPLOYED", text, hint)
+        if fragment.node != me:
+            return _refusal(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
+        if stranger is not None:
+            text = f"{stranger!r}, which fragment {fragment.name!r} is linked with, is no peer of {me!r}"
+            return _refusal(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
+        if len(self.fragments) >= FRAGMENTS_MAX:
+            return _refusal(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
+        try:
+            self.check_memory(len(fragment.feeds))
+        except LinkError as error:
+            return _refusal(request, error.code, error.message, error.hint)
+        self.fragments[fragment.name] = self._host(fragment)
+        self._catalog.add(fragment, owner)
+        self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
+        self._saver.save()
+        return Reply(request=request)
+
+    def check_memory(self, streams: int, caller: Caller | None = None) -> None:
+        """Whether so many more incoming streams may be given credit.
+
+        Args:
+            caller: who has the key of the client that they come from: has at most half of the memory, so
+                that others can publish too.
+
+        Raises:
+            LinkError: no.
+        """
+        limits_ = self._settings.limits
+        used = sum(hosted.streams_in for hosted in self.fragments.values())
+        if (used + streams) * limits_.credit_bytes > limits_.memory_bytes:
+            raise LinkError(
+                f"node {self._settings.name!r} has {used} incoming streams, each with "
+                f"{size_text(limits_.credit_bytes)} of credit; {streams} more go beyond its memory of "
+                f"{size_text(limits_.memory_bytes)}",
+                hint="raise limits.memory or lower limits.credit",
+                code="E_MEMORY",
+            )
+        if caller is None or caller.rules is None:
+            return
+        mine = sum(hosted.streams_of(caller.called) for hosted in self.fragments.values())
+        if mine and 2 * (mine + streams) * limits_.credit_bytes > limits_.memory_bytes:
+            raise LinkError(
+                f"client {caller.name!r} publishes {mine} streams into node {self._settings.name!r}; "
+                f"with more it would have over half of its memory of {size_text(limits_.memory_bytes)}",
+                hint="raise limits.memory or lower limits.credit",
+                code="E_MEMORY",
+            )
+
+    def _remove(self, request: int, query: str) -> Reply:
+        """Forget a query's fragments here, if there are any."""
+        gone = self._catalog.remove(query)
+        for name in gone:
+            hosted = self.fragments.pop(name)
+            self.engine.pop(name, None)
+            hosted.close(f"query {query!r} was removed")
+            self._outbox.append(CloseFragment(fragment=name))
+        if gone:
+            self._saver.save()
+        return Reply(request=request)
+
+    # --- status ---------------------------------------------------------------------------------
+
+    def status(self, now_us: int) -> dict[str, Any]:
+        """What this node runs and how it goes: docs/nodes.md describes each field."""
+        fragments = [
+            fragment_status(hosted, self.rates, now_us, self.engine.get(name, {}))
+            for name, hosted in self.fragments.items()
+        ]
+        return {
+            "node": self._settings.name,
+            **totals(fragments),
+            "peers": dict(self.peers),
+            "refused": dict(self._refusals),
+            "door": dict(self.door),
+            "fragments": fragments,
+            "sources": self._sources(),
+            "streams": self._catalog.stream_names(),
+            "elsewhere": self._catalog.elsewhere(),
+            "queries": {
+                each.query: {"state": each.state, "nodes": each.nodes}
+                for each in self._catalog.deployments.values()
+            },
+        }
+
+    def _sources(self) -> dict[str, Any]:
+        """What clients can publish into: columns and the time."""
+        found: dict[str, Any] = {}
+        for fragment in self._catalog.fragments.values():
+            boxes = {box.id: box for box in fragment.graph.boxes if isinstance(box, Source)}
+            for source, name in fragment.entries.items():
+                box = boxes[source]
+                found[name] = {
+                    "columns": [[field.name, field.type] for field in box.schema],
+                    "time": box.time,
+                    "unit": box.unit,
+                    "slack_us": box.slack_us,
+                }
+        return found
+
+
+def _refusal(request: int, code: str, text: str, hint: str) -> Reply:
+    most = limits.TEXT_CHARS_MAX
+    return Reply(request=request, code=code, text=text[:most], hint=hint[:most])

@@ -1,0 +1,311 @@
+"""A deployment: all nodes take their fragments, or none keeps one.
+
+    deploying --every node said yes--> running --Remove--> removing --every node said so--> (gone)
+        |                                                     ^
+        +---------- one refused, or did not answer in time ---+
+
+The state is on disk before the first word goes out, so a coordinator that dies in between removes
+what it began when it comes back. Asking twice is harmless: installing what is installed, and
+removing what isn't there, succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
+from medusa.mind.placement import Plan
+from medusa.mind.saving import Saver
+from medusa.mind.spec import Fragment, fragment_from, fragment_to
+from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Coordinator"]
+
+ASK_AGAIN_US = 1_000_000
+"""An unanswered question is asked again after this."""
+
+REQUESTS_PER_LIFE = 1 << 20
+"""The numbers of our questions begin at this times our incarnation, so that an answer to a question
+of an earlier life answers none of this one."""
+
+
+ANSWERED_MAX = 1000
+"""Removals whose client may ask again, since the answer was lost on its way."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Question:
+    """A message to a node that needs an answer."""
+
+    query: str
+    node: str
+    message: Install | Remove
+    payload: bytes | None
+    after: int
+    asked_at_us: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """A deployment or removal whose outcome a client waits for."""
+
+    client: str
+    request: int
+    deadline_us: int
+    refusal: Reply | None = None
+    installs: dict[int, _Question] = field(default_factory=dict)
+
+
+class Coordinator:
+    """Deployments taken from clients of this node.
+
+    Args:
+        catalog: where deployments are written; ``saver`` makes it durable.
+        incarnation: of this node; larger than in any earlier life.
+        install, remove: do it on this node, as if asked by itself; give a Reply.
+
+    Attributes:
+        stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        timeout_us: int,
+        incarnation: int,
+        saver: Saver,
+        install: Callable[[int, Fragment, str], Reply],
+        remove: Callable[[int, str], Reply],
+    ) -> None:
+        self._catalog = catalog
+        self._outbox = outbox
+        self._timeout_us = timeout_us
+        self.stale = 0
+        self._saver = saver
+        self._install = install
+        self._remove = remove
+        self._attempts: dict[str, _Attempt] = {}
+        self._questions: dict[int, _Question] = {}
+        self._answered: dict[tuple[str, int], int] = {}
+        """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
+        self._request = incarnation * REQUESTS_PER_LIFE
+
+    def resume(self, now_us: int) -> None:
+        """After a start: undo what was not finished, finish what was being removed."""
+        for deployment in self._catalog.deployments.values():
+            if deployment.state != RUNNING:
+                self._begin_removal(now_us, deployment)
+
+    # --- what clients ask -----------------------------------------------------------------------
+
+    def deploy(self, now_us: int, client: str, request: int, plan: Plan) -> None:
+        """Spread a plan over its nodes; the client hears once, when it is done or undone."""
+        known = self._catalog.deployments.get(plan.query)
+        if known is not None:
+            same = (known.client, known.request) == (client, request)
+            if same and known.state == RUNNING:
+                self._answer(client, Reply(request=request))
+            elif not (same and known.state == DEPLOYING):
+                # The same question while it is undone: this node died in between, or its answer was lost.
+                what = "being removed" if known.state == REMOVING else "deployed already"
+                self._answer(
+                    client,
+                    Reply(
+                        request=request,
+                        code="E_DEPLOYED",
+                        text=f"query {plan.query!r} is {what}",
+                        hint="undeploy it first, or give the query another name"
+                        if known.state != REMOVING
+                        else "try again in a moment",
+                    ),
+                )
+            return
+        streams = tuple(
+            (name, fragment.node)
+            for fragment in plan.fragments
+            for name in (*fragment.entries.values(), *fragment.streams.values())
+        )
+        self._catalog.deployments[plan.query] = Deployment(
+            query=plan.query,
+            nodes=plan.nodes(),
+            state=DEPLOYING,
+            client=client,
+            request=request,
+            streams=streams,
+        )
+        token = self._saver.save()
+        attempt = _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        self._attempts[plan.query] = attempt
+        for fragment in plan.fragments:
+            self._request += 1
+            question = _Question(
+                query=plan.query,
+                node=fragment.node,
+                message=Install(request=self._request, query=plan.query, fragment=fragment.name),
+                payload=fragment_to(fragment),
+                after=token,
+                asked_at_us=now_us,
+            )
+            self._questions[self._request] = attempt.installs[self._request] = question
+            if fragment.node != self._catalog.node:
+                self._ask(question)
+        self._install_own(now_us, attempt)
+
+    def _install_own(self, now_us: int, attempt: _Attempt) -> None:
+        """Our own part comes last, when the streams it reads are there."""
+        me = self._catalog.node
+        if any(question.node != me for question in attempt.installs.values()):
+            return
+        for number, question in list(attempt.installs.items()):
+            if number in self._questions:
+                assert question.payload is not None
+                self.reply(now_us, me, self._install(number, fragment_from(question.payload), me))
+
+    def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
+        """Remove a query from all its nodes; the client hears when every node has forgotten it."""
+        deployment = self._catalog.deployments[query]
+        attempt = self._attempts.setdefault(
+            query, _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        )
+        if deployment.state == DEPLOYING:
+            self._answer(
+                client,
+                Reply(
+                    request=request,
+                    code="E_DEPLOYED",
+                    text=f"query {query!r} is being deployed",
+                    hint="try again in a moment",
+                ),
+            )
+            return
+        attempt.client, attempt.request = client, request
+        attempt.deadline_us = now_us + self._timeout_us
+        if deployment.state == RUNNING:
+            self._begin_removal(now_us, deployment)
+
+    def answered(self, client: str, request: int) -> bool:
+        """Whether this very removal was asked for before and is done; then it is answered as it was."""
+        token = self._answered.get((client, request))
+        if token is None:
+            return False
+        self._answer(client, Reply(request=request), after=token)
+        return True
+
+    # --- what nodes answer ----------------------------------------------------------------------
+
+    def reply(self, now_us: int, node: str, reply: Reply) -> None:
+        """A node answered one of our questions; other answers are dropped and counted."""
+        question = self._questions.get(reply.request)
+        if question is None or question.node != node:
+            self.stale += 1
+            return
+        del self._questions[reply.request]
+        deployment = self._catalog.deployments.get(question.query)
+        attempt = self._attempts.get(question.query)
+        if deployment is None:
+            return
+        if isinstance(question.message, Install):
+            if attempt is None or deployment.state != DEPLOYING:
+                return
+            attempt.installs.pop(reply.request, None)
+            if reply.code:
+                self._undo(now_us, deployment, attempt, _from_node(reply, node))
+            elif not attempt.installs:
+                deployment.state = RUNNING
+                del self._attempts[deployment.query]
+                self._answer(attempt.client, Reply(request=attempt.request), after=self._saver.save())
+            elif node != self._catalog.node:
+                self._install_own(now_us, attempt)
+        elif not self._open(deployment.query):
+            self._removed(deployment)
+
+    def _undo(self, now_us: int, deployment: Deployment, attempt: _Attempt, why: Reply) -> None:
+        """All or nothing: what was installed goes; the client hears why."""
+        attempt.refusal = Reply(request=attempt.request, code=why.code, text=why.text, hint=why.hint)
+        self._answer(attempt.client, attempt.refusal)
+        del self._attempts[deployment.query]
+        self._begin_removal(now_us, deployment)
+
+    def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
+        query = deployment.query
+        self._questions = {n: q for n, q in self._questions.items() if q.query != query}
+        deployment.state = REMOVING
+        token = self._saver.save()
+        for node in deployment.nodes:
+            self._request += 1
+            message = Remove(request=self._request, query=query)
+            question = _Question(
+                query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
+            )
+            self._questions[self._request] = question
+            if node != self._catalog.node:
+                self._ask(question)
+        for number, question in list(self._questions.items()):
+            if question.query == query and question.node == self._catalog.node:
+                self.reply(now_us, question.node, self._remove(number, query))
+
+    def _removed(self, deployment: Deployment) -> None:
+        self._catalog.deployments.pop(deployment.query)
+        token = self._saver.save()
+        attempt = self._attempts.pop(deployment.query, None)
+        if attempt is not None:
+            self._answered[attempt.client, attempt.request] = token
+            if len(self._answered) > ANSWERED_MAX:
+                del self._answered[next(iter(self._answered))]
+            self._answer(attempt.client, Reply(request=attempt.request), after=token)
+
+    def _open(self, query: str) -> bool:
+        return any(question.query == query for question in self._questions.values())
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask again; give up what took too long."""
+        for query, attempt in list(self._attempts.items()):
+            if now_us < attempt.deadline_us:
+                continue
+            deployment = self._catalog.deployments[query]
+            me = self._catalog.node
+            silent = [q.node for q in self._questions.values() if q.query == query and q.node != me]
+            nodes = ", ".join(repr(node) for node in dict.fromkeys(silent))
+            why = Reply(
+                request=attempt.request,
+                code="E_TIMEOUT",
+                text=f"no answer from {nodes} in {self._timeout_us / 1e6:g} s",
+                hint="check that the node runs and that both list each other in [peers]",
+            )
+            if deployment.state == DEPLOYING:
+                self._undo(now_us, deployment, attempt, why)
+            else:
+                # The removal goes on; only the client stops waiting.
+                del self._attempts[query]
+                self._answer(attempt.client, why)
+        for question in self._questions.values():
+            if now_us - question.asked_at_us >= ASK_AGAIN_US:
+                question.asked_at_us = now_us
+                self._ask(question)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [attempt.deadline_us for attempt in self._attempts.values()]
+        times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
+        return min(times, default=None)
+
+    def _ask(self, question: _Question) -> None:
+        self._saver.send(question.node, question.message, question.payload, after=question.after)
+
+    def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:
+        if after is None:
+            self._outbox.send(client, reply)
+        else:
+            self._saver.send(client, reply, after=after)
+
+
+def _from_node(reply: Reply, node: str) -> Reply:
+    return Reply(
+        request=reply.request, code=reply.code, text=f"node {node!r}: {reply.text}"[:2000], hint=reply.hint
+    )

@@ -1,0 +1,215 @@
+"""What a brain does about keys: it asks for each message, passes on what is declared, cuts who is revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.mind.catalog import Catalog
+from medusa.mind.saving import Saver
+from medusa.mind.security import Caller, Refusal, Registry, refusal
+from medusa.mind.settings import Settings
+from medusa.mind.settings_security import Security
+from medusa.ports import Verify
+from medusa.wire import limits
+from medusa.wire.messages import Declare, Message, Refuse, Reply
+from medusa.wire.outbox import Cut, Outbox, Trust
+from medusa.wire.statement import Certificate, Statement
+
+__all__ = ["Guard"]
+
+CLIENTS_PER_KEY = 100
+"""Programs that use one key at the same time: less than all clients that a node takes, so that one key
+can't shut out the others."""
+
+
+class Guard:
+    """Keys and rules of a node, in its brain.
+
+    Args:
+        settings: with ``security``.
+        catalog: where statements are kept; ``saver`` makes it durable.
+        verify: checks signatures.
+        certificate: of our own key, said to peers when they come up; empty: none.
+        count: told the code of each message that a known caller may not say.
+
+    Attributes:
+        registry: who is who.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        verify: Verify | None,
+        certificate: bytes = b"",
+        count: Callable[[str], None],
+    ) -> None:
+        if settings.security is None or verify is None:
+            raise LocalProtocolError("a guard needs [keys] and something that checks signatures")
+        self.registry = Registry(
+            settings.security,
+            node=settings.name,
+            participant=settings.participant,
+            verify=verify,
+            statements=catalog.statements,
+        )
+        self._count = count
+        self._outbox = outbox
+        self._saver = saver
+        self._certificate = certificate
+        self._bound: dict[str, str] = {}
+        """Who spoke with us -> the key it did that with."""
+        self._trusted: tuple[str, ...] | None = None
+        self._pending: list[tuple[int, str, bytes, Statement]] = []
+        """What was taken and isn't on disk yet: token, who brought it, as it came, what it says."""
+        self._token = 0
+        self._wall_us: tuple[int, int] | None = None
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def clock_is(self, now_us: int, wall_us: int) -> None:
+        """At ``now_us`` it was this time; from here on only ``now_us`` counts, until it is said again."""
+        self._wall_us = (now_us, wall_us)
+
+    def _at(self, now_us: int) -> int:
+        if self._wall_us is None:
+            raise RemoteProtocolError("nobody has told this node the time yet", code="E_EXPIRED")
+        then_us, wall_us = self._wall_us
+        return wall_us + now_us - then_us
+
+    # --- each message -----------------------------------------------------------------------------
+
+    def caller(self, peer: str, key: str, *, client: bool | None = None) -> Caller:
+        """Who speaks.
+
+        Raises:
+            RemoteProtocolError: as ``Registry.caller``.
+        """
+        caller = self.registry.caller(peer, key, client=client)
+        self._bound[peer] = key
+        return caller
+
+    def admit(self, peer: str, key: str, *, client: bool) -> None:
+        """Whether who calls so may come in.
+
+        Raises:
+            RemoteProtocolError: as ``caller``; or too many are here already with this key (``E_LIMIT``).
+        """
+        caller = self.registry.caller(peer, key, client=client)
+        if client and peer not in self._bound and list(self._bound.values()).count(key) >= CLIENTS_PER_KEY:
+            raise RemoteProtocolError(
+                f"{CLIENTS_PER_KEY} programs are here already with the key of client {caller.name!r}",
+                hint="close some of them, or give programs keys of their own",
+                code="E_LIMIT",
+            )
+        self._bound[peer] = key
+
+    def refuses(self, peer: str, caller: Caller, message: Message) -> bool:
+        """Whether the caller may not say that; then it was told so, and the message changes nothing."""
+        against = refusal(caller, message, self.registry.participant)
+        if against is None:
+            return False
+        self._count(against.code)
+        self._answer(peer, message, against)
+        return True
+
+    def _answer(self, peer: str, message: Message, why: Refusal) -> None:
+        text, hint = why.text[: limits.TEXT_CHARS_MAX], why.hint[: limits.TEXT_CHARS_MAX]
+        request = getattr(message, "request", 0)
+        if request:
+            self._outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
+        elif stream := getattr(message, "stream", ""):
+            epoch = getattr(message, "epoch", 0)
+            self._outbox.send(peer, Refuse(code=why.code, text=text, hint=hint, stream=stream, epoch=epoch))
+
+    def forget(self, peer: str) -> None:
+        """It is gone."""
+        self._bound.pop(peer, None)
+
+    # --- what is declared ---------------------------------------------------------------------------
+
+    def declare(self, now_us: int, peer: str, message: Declare) -> None:
+        """A statement came; who brought it hears when it is on disk."""
+        try:
+            statement = self.registry.take(message.statement, self._at(now_us))
+        except RemoteProtocolError as error:
+            self._count(error.code)
+            self._answer(peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
+            return
+        if statement is not None:
+            self._token = self._saver.save()
+            self._pending.append((self._token, peer, message.statement, statement))
+            self._outbox.report("info", "declared", by=statement.participant, about=statement.subject)
+            self._trust()
+        if message.request:
+            self._saver.send(peer, Reply(request=message.request), after=self._token)
+
+    def written(self, peers: Iterable[str]) -> None:
+        """The catalog may have become durable: what was declared counts, and is passed on.
+
+        Args:
+            peers: nodes that are there.
+        """
+        ready = [each for each in self._pending if each[0] <= self._saver.durable]
+        self._pending = [each for each in self._pending if each[0] > self._saver.durable]
+        for _, bringer, data, statement in ready:
+            if isinstance(statement, Certificate):
+                self.registry.count(statement)
+            for peer in peers:
+                if peer != bringer and not statement.recipient:
+                    self._outbox.send(peer, Declare(request=0, statement=data))
+        if ready:
+            self._trust()
+
+    def came_up(self, peer: str) -> None:
+        """A node is there: it hears what it may have missed, and who we are."""
+        own = [self._certificate] if self._certificate else []
+        for data in (*own, *self.registry.to_pass_on()):
+            self._outbox.send(peer, Declare(request=0, statement=data))
+
+    def tick(self, now_us: int) -> None:
+        """Let certificates expire."""
+        if self._wall_us is not None and self.registry.expire(self._at(now_us)):
+            self._trust()
+
+    # --- who is let in --------------------------------------------------------------------------------
+
+    def configure(self, security: Security) -> list[str]:
+        """The configuration says this now; callers that may do other things than before are returned."""
+        before = {peer: self._known(peer, key) for peer, key in self._bound.items()}
+        self.registry.configure(security, pending=[data for _, _, data, _ in self._pending])
+        self._trust()
+        after = {peer: self._known(peer, key) for peer, key in self._bound.items()}
+        return [peer for peer, caller in after.items() if caller is not None and caller != before[peer]]
+
+    def _known(self, peer: str, key: str) -> Caller | None:
+        try:
+            return self.registry.caller(peer, key)
+        except RemoteProtocolError:
+            return None
+
+    def start(self) -> None:
+        """Say who is let in."""
+        self._trust()
+
+    def _trust(self) -> None:
+        keys = self.registry.keys()
+        if keys != self._trusted:
+            self._trusted = keys
+            self._outbox.append(Trust(keys=keys))
+
+    def to_cut(self) -> list[str]:
+        """Callers whose key counts no more: they are told, and their links end."""
+        trusted = dict.fromkeys(self._trusted or ())
+        gone = [peer for peer, key in self._bound.items() if key not in trusted]
+        for peer in gone:
+            del self._bound[peer]
+            text = "the key of this caller was revoked, or its certificate has expired"
+            self._outbox.send(peer, Refuse(code="E_REVOKED", text=text, hint="get a new key"))
+            self._outbox.append(Cut(peer=peer, shun=True))
+            self._outbox.report("warning", "key counts no more", peer=peer)
+        return gone

@@ -1,0 +1,402 @@
+"""One fragment on its node: what comes in is fed in order, what comes out is kept and sent on,
+and checkpoints say how far both are durable.
+
+    peers ── Input ──> waiting ──> RunFragment ──> ran ──> Output ──> peers
+                          │                          │
+                          └── rests while a checkpoint is due, and while an output is full
+
+A checkpoint is taken when nothing runs, so the state, the positions of the inputs and the output
+belong together. Receivers say *durable* only once it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from medusa.elements import Boundary, Element, Train
+from medusa.errors import RemoteProtocolError
+from medusa.mind.entries import Entries
+from medusa.mind.inputs import Input, Work
+from medusa.mind.outputs import Output
+from medusa.mind.record import LOG, RECORD, FragmentRecord, InputRecord
+from medusa.mind.spec import Fragment, check_fragment
+from medusa.ports import Buffer
+from medusa.query.boxes import Input as Arc
+from medusa.query.boxes import Schema, Sink, Source, Union
+from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.messages import Refuse
+from medusa.wire.outbox import Outbox, Persist, RunFragment
+from medusa.wire.receiver import ReceiverMessage
+
+__all__ = ["Hosted", "Saved"]
+
+RUNNING_MAX = 64
+"""Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
+
+LOGS_MAX = 8
+"""Checkpoints in which kept output may lie before it is written together again."""
+
+RETRY_US = 500_000
+"""A stream that its node doesn't have (yet) is asked for again after this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What was found on disk: the newest whole checkpoint, and the logs it needs by token."""
+
+    record: FragmentRecord
+    logs: Mapping[int, Buffer]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Writing:
+    """A checkpoint under way: what becomes true once it is durable."""
+
+    token: int
+    positions: list[tuple[Input, int, int]]
+    held: list[tuple[Output, int]]
+    places: list[tuple[Output, dict[int, tuple[int, int]]]]
+    mixed: bool
+
+
+_RESTING = (ReceiverState.IDLE, ReceiverState.REFUSED)
+
+
+class Hosted:
+    """One installed fragment.
+
+    Attributes:
+        spec: what was installed.
+        failed: why it stopped for good; empty while it runs.
+        mixed: its output depends on how its inputs interleave, so it leaves only once a checkpoint
+            holds it.
+        rows_in: fed since the process started.
+    """
+
+    def __init__(
+        self,
+        spec: Fragment,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        link: LinkSettings,
+        checkpoint_every_us: int,
+        next_token: Callable[[], int],
+        clean: bool = False,
+        saved: Saved | None = None,
+    ) -> None:
+        checked = check_fragment(spec)
+        record = saved.record if saved else None
+        self.spec = spec
+        self.failed = ""
+        self.checkpoints = self.checkpoint_failures = 0
+        self._incarnation = incarnation
+        self._outbox = outbox
+        self._link = link
+        self._every_us = checkpoint_every_us
+        self._next_token = next_token
+        self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
+        self.mixed = any(isinstance(b, Union) for b in spec.graph.boxes) or bool(record and record.mixed)
+        self._mixed_durable = bool(record and record.mixed)
+        self._newcomers: list[Input] = []
+        positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
+        self.inputs: dict[tuple[str, str], Input] = {}
+        self._entries = Entries(
+            self._sources,
+            spec.entries,
+            self.inputs,
+            fed_us=record.fed_us if record else {},
+            grace_us=link.idle_us,
+        )
+        for feed in spec.feeds:
+            self._add_input(
+                feed.source, feed.stream, feed.node, positions.pop((feed.source, feed.node), None)
+            )
+        for (source, peer), position in positions.items():
+            self._add_input(source, spec.entries[source], peer, position)
+        outputs = {each.sink: each for each in record.outputs} if record else {}
+        self.outputs = {
+            box.id: Output(
+                box.id,
+                spec.streams[box.id],
+                checked.shapes[Arc(box.id)],
+                readers=spec.readers.get(box.id, ()),
+                outbox=outbox,
+                settings=link,
+                clean=clean,
+                record=outputs.get(box.id),
+                logs=saved.logs if saved else None,
+            )
+            for box in spec.graph.boxes
+            if isinstance(box, Sink)
+        }
+        self._waiting: deque[Work] = deque()
+        self._running: deque[Work] = deque()
+        self._writing: _Writing | None = None
+        self._dirty = record is None
+        self._checkpoint_at_us: int | None = None
+        self._wanted = False
+        self._retry: dict[tuple[str, str], int] = {}
+        self.rows_in = 0
+
+    def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
+        made = Input(
+            self._sources[source],
+            stream,
+            peer,
+            incarnation=self._incarnation,
+            outbox=self._outbox,
+            settings=self._link,
+            record=record,
+        )
+        self.inputs[source, peer] = made
+        return made
+
+    def begin(self, now_us: int) -> None:
+        """The node starts: publishers known from before have some time to come back."""
+        self._entries.begin(now_us)
+
+    @property
+    def streams_in(self) -> int:
+        """Incoming streams that have credit."""
+        return sum(input.judged or input.silent_since_us is None for input in self.inputs.values())
+
+    def streams_of(self, called: str) -> int:
+        """Of those, the ones of one client key."""
+        mine = (each for each in self.inputs.values() if f"{each.peer}-".startswith(f"{called}-"))
+        return sum(each.silent_since_us is None for each in mine)
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def input_of(self, stream: str, peer: str) -> Input | None:
+        """The input that reads this stream of this peer."""
+        return next((i for i in self.inputs.values() if i.peer == peer and i.stream == stream), None)
+
+    def receive(self, now_us: int, input: Input, message: ReceiverMessage, payload: Buffer | None) -> None:
+        """Take a message for one of our inputs."""
+        works = input.receive(now_us, message, payload)
+        if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
+            self._retry[input.source, input.peer] = now_us + RETRY_US
+        self._waiting.extend(works)
+        self._wanted = self._wanted or (input.receiver.pressed and self._dirty)
+        self._pump(now_us)
+
+    def offer(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
+        """A publisher has rows for a source.
+
+        Raises:
+            RemoteProtocolError: other columns than the source's, or the source has ended.
+        """
+        known = self.inputs.get((source, peer))
+        if known is not None:
+            known.repeat_not_taken()
+            if known not in self._newcomers and known.receiver.state in _RESTING:
+                known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
+            return
+        others = self._entries.check_offer(peer, source, schema)
+        made = self._add_input(source, self.spec.entries[source], peer)
+        if others and not self._mixed_durable:
+            # Which publisher's row came first is a decision. From the next checkpoint on output
+            # waits for the checkpoint that holds the decisions it depends on.
+            self.mixed = self._wanted = True
+            self._newcomers.append(made)
+            self._pump(now_us)
+        else:
+            made.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node or client came, went or restarted."""
+        for input in self.inputs.values():
+            if input.peer != peer:
+                continue
+            input.silent_since_us = now_us if event is LinkEvent.PEER_DOWN else None
+            input.gone = False
+            if input not in self._newcomers:
+                input.receiver.peer_event(now_us, event)
+        for output in self.outputs.values():
+            output.sender.peer(now_us, peer, event)
+
+    # --- the engine -------------------------------------------------------------------------
+
+    def _pump(self, now_us: int) -> None:
+        """Feed what may be fed; take the checkpoint that is due."""
+        if self._wanted and not self._running and self._writing is None:
+            self._checkpoint(now_us)
+        due = self._wanted and self._writing is None
+        resting = self.failed or due or any(output.sender.full for output in self.outputs.values())
+        while self._waiting and not resting and len(self._running) < RUNNING_MAX:
+            work = self._waiting.popleft()
+            element = self._element(work)
+            self._dirty = True
+            if element is None:
+                work.input.receiver.consumed(now_us, work.cost)
+                continue
+            self._running.append(work)
+            self._outbox.append(
+                RunFragment(fragment=self.spec.name, stream=work.input.source, element=element)
+            )
+
+    def _element(self, work: Work) -> Element | None:
+        """What to feed for it."""
+        work.input.issued(work)
+        if isinstance(work.element, Train):
+            self.rows_in += len(work.element)
+        if isinstance(work.element, Boundary) and not work.input.judged:
+            return self._entries.advance(work.input.source)
+        return work.element
+
+    def ran(self, now_us: int, outputs: Iterable[tuple[str, Element]], refused: str = "") -> None:
+        """The oldest element under way was fed; this came out.
+
+        Args:
+            refused: why the engine took nothing of it.
+        """
+        work = self._running.popleft()
+        work.input.receiver.consumed(now_us, work.cost)
+        if refused:
+            rows = len(work.element) if isinstance(work.element, Train) else 0
+            work.input.refused_rows += rows
+            self._outbox.report(
+                "error",
+                "input refused",
+                fragment=self.spec.name,
+                stream=work.input.stream,
+                rows=rows,
+                why=refused,
+            )
+            if rows and not work.input.judged:
+                work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
+        for sink, element in outputs:
+            self.outputs[sink].take(now_us, element, hold=self.mixed)
+        self._pump(now_us)
+
+    def fail(self, why: str) -> None:
+        """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
+        self.failed = why
+        self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
+
+    def close(self, why: str) -> None:
+        """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
+        self.failed = why
+        for input in self.inputs.values():
+            if input.judged:
+                input.receiver.detach(0)
+            elif input.receiver.state not in _RESTING:
+                gone = RemoteProtocolError(why, code="E_REMOVED")
+                input.receiver.refuse(gone)
+        for output in self.outputs.values():
+            for view in output.sender.receivers.values():
+                refusal = Refuse(code="E_REMOVED", text=why, stream=output.stream, epoch=view.epoch)
+                self._outbox.send(view.peer, refusal)
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def want_checkpoint(self, now_us: int) -> None:
+        """Take one as soon as nothing runs, if there is anything new."""
+        self._wanted = self._wanted or self._dirty
+        self._pump(now_us)
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing runs, and everything that happened is on disk."""
+        return bool(self.failed) or not (self._dirty or self._running or self._writing or self._wanted)
+
+    def _checkpoint(self, now_us: int) -> None:
+        token = self._next_token()
+        compact = len({t for output in self.outputs.values() for t in output.tokens()}) >= LOGS_MAX
+        log: list[Buffer] = []
+        offset = 0
+        outputs, places = [], []
+        for output in self.outputs.values():
+            kept, payloads, where = output.record(token, offset, compact=compact)
+            offset += sum(memoryview(payload).nbytes for payload in payloads)
+            log += payloads
+            outputs.append(kept)
+            places.append((output, where))
+        inputs = tuple(input.record() for input in self.inputs.values())
+        record = FragmentRecord(
+            token=token,
+            fragment=self.spec.name,
+            mixed=self.mixed,
+            inputs=inputs,
+            outputs=tuple(outputs),
+            fed_us=dict(self._entries.fed_us),
+        )
+        self._writing = _Writing(
+            token=token,
+            positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
+            held=[(output, output.held) for output in self.outputs.values()],
+            places=places,
+            mixed=self.mixed,
+        )
+        self._wanted = self._dirty = False
+        self._checkpoint_at_us = now_us + self._every_us
+        self._outbox.append(
+            Persist(
+                token=token,
+                fragment=self.spec.name,
+                files={RECORD: record.to_bytes(), LOG: b"".join(log)},
+                keep=record.tokens(),
+            )
+        )
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
+        """A checkpoint is durable, or failed; whether it was ours."""
+        writing = self._writing
+        if writing is None or writing.token != token:
+            return False
+        self._writing = None
+        if not ok:
+            self.checkpoint_failures += 1
+            self._dirty = True
+            self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
+        else:
+            self.checkpoints += 1
+            for output, where in writing.places:
+                output.stored(where)
+            for output, count in writing.held:
+                output.release(now_us, count)
+            for input, seq, boundary_us in writing.positions:
+                input.receiver.durable(now_us, seq)
+                input.durable_us = boundary_us
+            if writing.mixed:
+                self._mixed_durable = True
+                self._admit_newcomers(now_us)
+        self._pump(now_us)
+        return True
+
+    def _admit_newcomers(self, now_us: int) -> None:
+        newcomers, self._newcomers = self._newcomers, []
+        for input in newcomers:
+            if input.silent_since_us is None:
+                input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    # --- time -------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due: checkpoints, acks, retries."""
+        for key, at_us in list(self._retry.items()):
+            if now_us >= at_us:
+                del self._retry[key]
+                self.inputs[key].receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
+        for input in self.inputs.values():
+            input.receiver.tick(now_us)
+        for output in self.outputs.values():
+            output.sender.tick(now_us)
+        self._waiting.extend(self._entries.tick(now_us))
+        if self._checkpoint_at_us is None:
+            self._checkpoint_at_us = now_us + self._every_us
+        if now_us >= self._checkpoint_at_us:
+            self._checkpoint_at_us = now_us + self._every_us
+            self._wanted = self._wanted or self._dirty
+        self._pump(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [self._checkpoint_at_us if self._dirty else None, *self._retry.values()]
+        times.append(self._entries.wake_at_us())
+        times += [input.receiver.wake_at_us() for input in self.inputs.values()]
+        times += [output.sender.wake_at_us() for output in self.outputs.values()]
+        return min((time for time in times if time is not None), default=None)

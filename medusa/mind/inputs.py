@@ -1,0 +1,175 @@
+"""One input of a fragment: a stream of another node, or what one client publishes into a source."""
+
+from __future__ import annotations
+
+from medusa.elements import START_US, Boundary, Train
+from medusa.errors import RemoteProtocolError
+from medusa.mind.record import InputRecord
+from medusa.ports import Buffer
+from medusa.query.boxes import Source
+from medusa.wire import limits
+from medusa.wire.codec import TrainCodec
+from medusa.wire.link import LinkSettings
+from medusa.wire.messages import Refuse
+from medusa.wire.outbox import Outbox
+from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
+
+__all__ = ["Input", "Work"]
+
+
+class Work:
+    """Something to feed, and what follows once it is fed.
+
+    Attributes:
+        input: where it came from.
+        element: what to feed; None: it only moves the position.
+        next_seq, boundary_us: where ``input`` stands after it.
+        cost: bytes of credit it holds.
+    """
+
+    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq")
+
+    def __init__(
+        self, input: Input, element: Train | Boundary | None, *, next_seq: int, boundary_us: int, cost: int
+    ) -> None:
+        self.input = input
+        self.element = element
+        self.next_seq = next_seq
+        self.boundary_us = boundary_us
+        self.cost = cost
+
+
+class Input:
+    """A receiver and how far what it brought was fed.
+
+    Attributes:
+        source: id of the source box.
+        judged: the rows come from another node of ours, else from a publisher.
+        fed_seq, fed_us: where the fragment stands: the next row, the last promise.
+        durable_us: the last promise that a checkpoint holds.
+        rows: fed since the process started.
+        refused_rows: rows that could not be taken.
+        silent_since_us: since when the peer is silent; None: it is there.
+        gone: nobody waits for it any more.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        stream: str,
+        peer: str,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        settings: LinkSettings,
+        record: InputRecord | None = None,
+    ) -> None:
+        self.source = source.id
+        self.judged = source.judged
+        self.peer = peer
+        self.fed_seq = record.next_seq if record else 0
+        self.fed_us = record.boundary_us if record else int(START_US)
+        self.durable_us = self.fed_us
+        self.rows = self.refused_rows = 0
+        self.silent_since_us: int | None = None
+        self.gone = False
+        timed = source.judged and source.timed
+        self._outbox = outbox
+        self._not_taken: Refuse | None = None
+        self._time = None if source.judged else source.time
+        self._codec = TrainCodec(source.schema, timed=timed)
+        self.receiver = Receiver(
+            stream,
+            peer,
+            incarnation=incarnation,
+            outbox=outbox,
+            settings=settings,
+            schema=source.schema,
+            timed=timed,
+            next_seq=self.fed_seq,
+            boundary_us=self.fed_us,
+        )
+
+    @property
+    def stream(self) -> str:
+        return self.receiver.stream
+
+    @property
+    def settled(self) -> bool:
+        """Everything that came is durable, promises too."""
+        receiver = self.receiver
+        return receiver.durable_seq >= receiver.next_seq and self.durable_us >= receiver.boundary_us
+
+    def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> list[Work]:
+        """Take one message; what it brings to feed, in order. Broken rules are answered here."""
+        before_us = self.receiver.boundary_us
+        try:
+            deliveries = self.receiver.receive(now_us, message, payload)
+        except RemoteProtocolError as error:
+            self.receiver.refuse(error)
+            return []
+        works: list[Work] = []
+        for delivery in deliveries:
+            try:
+                works.append(self._work(delivery, before_us))
+            except RemoteProtocolError as error:
+                assert isinstance(delivery, Rows)
+                self.refused_rows += delivery.message.rows
+                self.receiver.refuse(error)
+                self.receiver.consumed(now_us, delivery.cost)
+                break
+        return works
+
+    def _work(self, delivery: Delivery, boundary_us: int) -> Work:
+        match delivery:
+            case Rows():
+                train = self._decode(delivery, boundary_us)
+                end = delivery.message.seq + delivery.message.rows
+                return Work(self, train, next_seq=end, boundary_us=boundary_us, cost=delivery.cost)
+            case Promise():
+                return Work(
+                    self,
+                    Boundary(delivery.time_us),
+                    next_seq=self.receiver.next_seq,
+                    boundary_us=delivery.time_us,
+                    cost=delivery.cost,
+                )
+            case Lost():
+                return Work(self, None, next_seq=delivery.to_seq, boundary_us=boundary_us, cost=0)
+
+    def _decode(self, rows: Rows, boundary_us: int) -> Train:
+        train = self._codec.decode(
+            rows.message,
+            rows.payload,
+            peer=self.peer,
+            skip=rows.skip,
+            boundary_us=boundary_us if self.judged else None,
+        )
+        if self._time is not None and train.batch.column(self._time).null_count:
+            raise RemoteProtocolError(
+                f"stream {self.stream!r}: a null in the time column {self._time!r}",
+                peer=self.peer,
+                code="E_DATA",
+            )
+        return train
+
+    def tell_not_taken(self, from_seq: int, to_seq: int, why: str) -> None:
+        """Tell the publisher that the engine refused its rows; the stream goes on behind them."""
+        text = f"rows {from_seq} to {to_seq - 1} were not taken: {why}"[: limits.TEXT_CHARS_MAX]
+        self._not_taken = Refuse(code="E_ROWS", text=text, stream=self.stream)
+        self.repeat_not_taken()
+
+    def repeat_not_taken(self) -> None:
+        """The publisher is back and may have missed the last such word; it knows a repeated one."""
+        if self._not_taken is not None:
+            self._outbox.send(self.peer, self._not_taken)
+
+    def issued(self, work: Work) -> None:
+        """The driver was told to feed it: it is part of the next checkpoint."""
+        self.fed_seq = max(self.fed_seq, work.next_seq)
+        self.fed_us = max(self.fed_us, work.boundary_us)
+        if isinstance(work.element, Train):
+            self.rows += len(work.element)
+
+    def record(self) -> InputRecord:
+        return InputRecord(source=self.source, peer=self.peer, next_seq=self.fed_seq, boundary_us=self.fed_us)

@@ -1,0 +1,197 @@
+"""One output of a fragment: encoded, numbered, kept until durable, part of each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from medusa.elements import Boundary, Element, Kind, Train
+from medusa.mind.record import EntryRecord, OutputRecord, entries_from
+from medusa.ports import Buffer
+from medusa.query.shape import Shape
+from medusa.wire.codec import TrainCodec
+from medusa.wire.link import LinkSettings
+from medusa.wire.outbox import Outbox
+from medusa.wire.sender import Sender
+
+__all__ = ["Output"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """Output that may leave only when a checkpoint covers it."""
+
+    payload: Buffer | None
+    rows: int = 0
+    late: bool = False
+    tentative: bool = False
+    time_us: int = 0
+
+
+class Output:
+    """A sink of the fragment and the stream it feeds.
+
+    Attributes:
+        sender: its links.
+        rows: taken from the fragment since the stream began.
+    """
+
+    def __init__(
+        self,
+        sink: str,
+        stream: str,
+        shape: Shape,
+        *,
+        readers: Iterable[str],
+        outbox: Outbox,
+        settings: LinkSettings,
+        clean: bool = False,
+        record: OutputRecord | None = None,
+        logs: Mapping[int, Buffer] | None = None,
+    ) -> None:
+        self.sink = sink
+        self.stream = stream
+        self._codec = TrainCodec(shape.schema, timed=shape.timed, clean=clean)
+        start = (
+            {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
+        )
+        self.sender = Sender(
+            stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
+        )
+        self._held: list[_Held] = []
+        self._stored: dict[int, tuple[int, int]] = {}
+        """Index in the log -> (token, offset) of its payload on disk."""
+        if record is not None:
+            self.sender.load(entries_from(record, logs or {}, where=stream), record.receivers)
+            # Boundaries may have merged on the way; trains stand in the same order.
+            places = [(e.token, e.offset) for e in record.entries if e.time_us is None]
+            log = self.sender.log
+            trains = [i for i, e in enumerate(log.entries(), start=log.base) if e.payload is not None]
+            self._stored = dict(zip(trains, places, strict=True))
+        for reader in readers:
+            self.sender.expect(reader)
+        self.rows = self.sender.log.next_seq
+        self.boundary_us = self.sender.log.boundary_us
+
+    @property
+    def schema_names(self) -> list[str]:
+        return list(self._codec.schema.names)
+
+    def take(self, now_us: int, element: Element, *, hold: bool) -> None:
+        """Append what came out of the fragment.
+
+        Args:
+            hold: keep it back until ``release``.
+        """
+        if isinstance(element, Boundary):
+            self.boundary_us = max(self.boundary_us, element.time_us)
+            pieces = [_Held(payload=None, time_us=element.time_us)]
+        else:
+            assert isinstance(element, Train), "only trains and boundaries leave a fragment"
+            assert element.first_seq == self.rows, "rows of a sink are numbered without gaps"
+            self.rows += len(element)
+            tentative = element.kind is Kind.TENTATIVE
+            pieces = [
+                _Held(payload=memoryview(payload), rows=rows, late=late, tentative=tentative)
+                for payload, rows, late in self._codec.encode(element)
+            ]
+        if hold:
+            self._held += pieces
+        else:
+            self._send(now_us, pieces)
+
+    def _send(self, now_us: int, pieces: Iterable[_Held]) -> None:
+        for piece in pieces:
+            if piece.payload is None:
+                self.sender.boundary(now_us, piece.time_us)
+            else:
+                self.sender.train(
+                    now_us, piece.payload, piece.rows, late=piece.late, tentative=piece.tentative
+                )
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """How many pieces wait for a checkpoint; give it to ``release`` once that is durable."""
+        return len(self._held)
+
+    def release(self, now_us: int, count: int) -> None:
+        """The first ``count`` held pieces are durable: they may leave."""
+        pieces, self._held = self._held[:count], self._held[count:]
+        self._send(now_us, pieces)
+
+    def tokens(self) -> set[int]:
+        """The checkpoints on disk in which kept output lies."""
+        self._forget_trimmed()
+        return {token for token, _ in self._stored.values()}
+
+    def _forget_trimmed(self) -> None:
+        base = self.sender.log.base
+        for index in [index for index in self._stored if index < base]:
+            del self._stored[index]
+
+    def record(
+        self, token: int, offset: int, *, compact: bool
+    ) -> tuple[OutputRecord, list[Buffer], dict[int, tuple[int, int]]]:
+        """What a checkpoint stores of this stream; nothing is changed.
+
+        Args:
+            token: of the checkpoint.
+            offset: where in its ``log`` our payloads begin.
+            compact: store all payloads again, so that older checkpoints can go.
+
+        Returns:
+            The record; the payloads for ``log``, in order; and where payloads then lie, for
+            ``stored`` once the checkpoint is durable.
+        """
+        log = self.sender.log
+        payloads: list[Buffer] = []
+        places: dict[int, tuple[int, int]] = {}
+        entries: list[EntryRecord] = []
+
+        def put(payload: Buffer, index: int | None) -> tuple[int, int]:
+            nonlocal offset
+            if index is not None and not compact and index in self._stored:
+                place = self._stored[index]
+            else:
+                place = (token, offset)
+                payloads.append(payload)
+                offset += memoryview(payload).nbytes
+            if index is not None:
+                places[index] = place
+            return place
+
+        for index, entry in enumerate(log.entries(), start=log.base):
+            if entry.payload is None:
+                entries.append(EntryRecord(entry.seq, entry.end, entry.time_us))
+            else:
+                place = put(entry.payload, index)
+                nbytes = memoryview(entry.payload).nbytes
+                entries.append(
+                    EntryRecord(entry.seq, entry.end, None, entry.late, entry.tentative, *place, nbytes)
+                )
+        seq = log.next_seq
+        for held in self._held:
+            if held.payload is None:
+                entries.append(EntryRecord(seq, seq, held.time_us))
+            else:
+                place = put(held.payload, None)
+                nbytes = memoryview(held.payload).nbytes
+                entries.append(
+                    EntryRecord(seq, seq + held.rows, None, held.late, held.tentative, *place, nbytes)
+                )
+                seq += held.rows
+        made = OutputRecord(
+            sink=self.sink,
+            first_seq=log.start_seq,
+            first_boundary_us=log.promise(log.base),
+            entries=tuple(entries),
+            receivers=self.sender.durable_positions(),
+        )
+        return made, payloads, places
+
+    def stored(self, places: dict[int, tuple[int, int]]) -> None:
+        """A checkpoint with these places is durable."""
+        self._stored = places
+        self._forget_trimmed()

@@ -1,0 +1,305 @@
+"""The configuration of a node: text in, checked settings out. Reads no file.
+
+name = "edge-1"
+listen = "tcp://127.0.0.1:5555"      # or tcp://127.0.0.1:* for a free port, or ipc:///path
+data = "state/edge-1"
+
+[peers]
+core = "tcp://127.0.0.1:5557"
+
+[limits]
+retention = "64 MiB"
+checkpoint_every = "1s"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from medusa.errors import ConfigError
+from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
+from medusa.mind.endpoint import check_endpoint, is_loopback
+from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
+from medusa.mind.settings_security import Security, address_of, read_security
+from medusa.units import byte_count, duration_text, duration_us, size_text
+from medusa.wire.link import LinkSettings
+
+__all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "parse"]
+
+IPC_PATH_MAX = 107
+"""Bytes of a path that a Unix socket can have."""
+
+MIB, GIB = 1 << 20, 1 << 30
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a node; each has a range, checked when the settings are read."""
+
+    credit_bytes: int = 8 * MIB
+    """Bytes a peer may have in flight to us per stream. In [5 MiB, 1 GiB].
+
+    Too small: a link of r seconds round trip carries at most credit/r bytes per second (8 MiB at
+    100 ms: 84 MB/s). Too large: that much memory per stream, and control messages wait behind it.
+    """
+
+    retention_bytes: int = 64 * MIB
+    """Bytes kept per outgoing stream until its receivers hold them durably. In [1 MiB, 64 GiB].
+
+    Too small: the fragment waits for its receivers' checkpoints (a rate of at most
+    retention/checkpoint_every). Too large: that much memory, and as much in each checkpoint.
+    """
+
+    checkpoint_every_us: int = SECOND_US
+    """Stream output becomes durable this often. In [50 ms, 10 min].
+
+    Too small: the disk is busy with checkpoints. Too large: upstream keeps, and after a crash
+    resends, what came since the last one.
+    """
+
+    memory_bytes: int = 1 * GIB
+    """Bytes that all incoming streams together may have in flight to us. In [16 MiB, 1 TiB].
+
+    A fragment or publisher whose credit would go beyond it is refused.
+    """
+
+    subscriber_timeout_us: int = 10 * SECOND_US
+    """A plain subscriber that doesn't read for so long is cut off. In [100 ms, 1 d]."""
+
+    deploy_timeout_us: int = 5 * SECOND_US
+    """A deployment that not all nodes have answered by then is undone. In [100 ms, 10 min]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a node needs to know about itself and its peers."""
+
+    name: str
+    listen: str
+    data: str
+    peers: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    participant: str = "local"
+    metrics: tuple[str, int] | None = None
+    """Host and port where figures are served over HTTP; None: nowhere."""
+    functions: tuple[str, ...] = ()
+    """Modules that register functions, imported when the node starts."""
+    security: Security | None = None
+    """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
+
+
+def link_settings(limits: Limits) -> LinkSettings:
+    """The knobs of the links of a node."""
+    return LinkSettings(
+        window_bytes=limits.credit_bytes,
+        retained_bytes_max=limits.retention_bytes,
+        keep_bytes=limits.retention_bytes,
+        idle_us=limits.subscriber_timeout_us,
+    )
+
+
+# Field in the file -> (attribute, least, most); bytes below the line, microseconds above it.
+_DURATIONS = {
+    "checkpoint_every": ("checkpoint_every_us", 50_000, 600 * SECOND_US),
+    "subscriber_timeout": ("subscriber_timeout_us", 100_000, 86_400 * SECOND_US),
+    "deploy_timeout": ("deploy_timeout_us", 100_000, 600 * SECOND_US),
+}
+_SIZES = {
+    "credit": ("credit_bytes", 5 * MIB, GIB),
+    "retention": ("retention_bytes", MIB, 64 * GIB),
+    "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
+}
+_FIELDS = (
+    "name",
+    "listen",
+    "data",
+    "store",
+    "participant",
+    "functions",
+    "metrics",
+    "metrics_public",
+    "peers",
+    "limits",
+    *SECURITY_FIELDS,
+)
+
+
+def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
+    """Read the configuration of a node.
+
+    Args:
+        text: TOML.
+        where: what to call it in messages.
+        folder: what a relative ``data`` is relative to.
+
+    Raises:
+        ConfigError: no TOML, an unknown field, a missing one, or a value that is not allowed; the
+            message begins with ``where`` and the line.
+    """
+    return _Reader(text, where, folder).settings()
+
+
+class _Reader(ConfigFile):
+    """One reading of one text."""
+
+    def __init__(self, text: str, where: str, folder: str) -> None:
+        super().__init__(text, where)
+        self._folder = folder
+
+    def settings(self) -> Settings:
+        self.known("", self.root, _FIELDS)
+        name = self.name("name")
+        self._store()
+        data = self.text("data")
+        if not data.strip() or "\0" in data:
+            raise self.error("data", "data is empty", hint='a folder: data = "state/edge-1"')
+        if self._folder and not data.startswith("/"):
+            data = f"{self._folder}/{data}"
+        listen = self._address("", "listen", self.text("listen"), bind=True)
+        participant = self.name("participant") if "participant" in self.root else "local"
+        peers = self._peers(name)
+        return Settings(
+            name=name,
+            listen=listen,
+            data=data,
+            peers=peers,
+            limits=self._limits(),
+            participant=participant,
+            functions=self._functions(),
+            metrics=self._metrics(),
+            security=read_security(self, participant=participant, folder=self._folder),
+        )
+
+    def _peers(self, own: str) -> dict[str, str]:
+        table = self.table("peers")
+        peers: dict[str, str] = {}
+        for peer, given in table.items():
+            if not NAME.fullmatch(peer):
+                raise self.error("peers", f"peer name {peer!r}", hint=NAME_RULE, within=peer)
+            if peer == own:
+                raise self.error("peers", f"{peer!r} is this node itself", hint="remove it", within=peer)
+            address = address_of(self, peer, given)
+            if not isinstance(address, str):
+                raise self.error(
+                    "peers", f"expected an address, got {address!r}", hint=_ADDRESS_RULE, within=peer
+                )
+            peers[peer] = self._address("peers", peer, address, bind=False)
+        return peers
+
+    def _limits(self) -> Limits:
+        table = self.table("limits")
+        self.known("limits", table, (*_SIZES, *_DURATIONS))
+        values: dict[str, int] = {}
+        for key, value in table.items():
+            attribute, least, most = _SIZES.get(key) or _DURATIONS[key]
+            what = f"{self.at('limits', key)}: limits.{key}"
+            if key in _SIZES:
+                number = byte_count(value, what=what, error=ConfigError)
+                shown = f"{size_text(least)} to {size_text(most)}"
+            else:
+                if isinstance(value, int):
+                    raise self.error(
+                        "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
+                    )
+                number = duration_us(value, what=what, error=ConfigError)
+                shown = f"{duration_text(least)} to {duration_text(most)}"
+            if not least <= number <= most:
+                raise self.error("limits", f"{value!r} is out of range", hint=f"allowed: {shown}", within=key)
+            values[attribute] = number
+        limits = Limits(**values)
+        if limits.credit_bytes > limits.memory_bytes:
+            raise self.error("limits", "credit is larger than memory", hint="lower credit", within="credit")
+        return limits
+
+    def _store(self) -> None:
+        store = self.root.get("store", "disk")
+        if store == "memory":
+            raise self.error(
+                "store",
+                "store = 'memory' is not supported in this version",
+                hint="leave it out: a node keeps its state on disk, in the folder `data`",
+            )
+        if store != "disk":
+            raise self.error("store", f"{store!r} is no store", hint='allowed: "disk"')
+
+    def _metrics(self) -> tuple[str, int] | None:
+        public = self.root.get("metrics_public", False)
+        if not isinstance(public, bool):
+            raise self.error("metrics_public", f"expected true or false, got {public!r}", hint="")
+        if "metrics" not in self.root:
+            return None
+        try:
+            return check_endpoint(self.text("metrics"), public=public, allow="metrics_public = true")
+        except ConfigError as error:
+            raise self.error(
+                "metrics", error.message.removeprefix("metrics: "), hint=error.hint, code=error.code
+            ) from None
+
+    def _functions(self) -> tuple[str, ...]:
+        modules = self.root.get("functions", [])
+        if not isinstance(modules, list) or not all(
+            isinstance(each, str) and all(part.isidentifier() for part in each.split(".")) for each in modules
+        ):
+            raise self.error(
+                "functions", f"{modules!r} are no names of modules", hint='functions = ["my_module"]'
+            )
+        return tuple(modules)
+
+    def _address(self, table: str, key: str, address: str, *, bind: bool) -> str:
+        try:
+            return check_address(address, bind=bind, keyed="keys" in self.root)
+        except ConfigError as error:
+            raise self.error(
+                table or key, error.message, hint=error.hint, within=key, code=error.code
+            ) from None
+
+
+_ADDRESS_RULE = (
+    'write "tcp://127.0.0.1:5555", "tcp://127.0.0.1:*" (to listen at a free port) or "ipc:///path"'
+)
+
+
+def check_address(address: str, *, bind: bool, keyed: bool = False) -> str:
+    """An address that a node may use, in the form ZeroMQ takes.
+
+    Args:
+        address: ``tcp://host:port`` with a loopback host, or ``ipc:///path``.
+        bind: for listening, where port 0 or ``*`` means a free one.
+        keyed: keys say who is there, so any host will do.
+
+    Raises:
+        ConfigError: no address, or not on this machine.
+    """
+    if address.startswith("ipc://"):
+        path = address.removeprefix("ipc://")
+        if not path or path.startswith("@") or "\0" in path:
+            raise ConfigError(f"{address!r} has no path", hint=_ADDRESS_RULE, code="config.address")
+        if len(path.encode()) > IPC_PATH_MAX:
+            raise ConfigError(
+                f"the path of {address!r} has {len(path.encode())} bytes",
+                hint=f"a socket's path has at most {IPC_PATH_MAX}; use a shorter folder",
+                code="config.address",
+            )
+        return address
+    found = re.fullmatch(r"tcp://(\[[0-9a-fA-F:.]+\]|[^:/\[\]\s]+):(\d{1,5}|\*)", address)
+    if found is None:
+        raise ConfigError(f"{address[:120]!r} is no address", hint=_ADDRESS_RULE, code="config.address")
+    host, port = found[1], found[2]
+    if not keyed and not is_loopback(host):
+        raise ConfigError(
+            f"{host!r} is not an address of this machine alone",
+            hint="without keys anyone who reaches a node could command it: use 127.0.0.1 or ipc, or add keys",
+            code="config.address.public",
+        )
+    if port in ("*", "0"):
+        if not bind:
+            raise ConfigError(f"{address!r} names no port", hint=_ADDRESS_RULE, code="config.address")
+        return f"tcp://{host}:*"
+    if not 1 <= int(port) <= 65535:
+        raise ConfigError(
+            f"port {port} is not between 1 and 65535", hint=_ADDRESS_RULE, code="config.address"
+        )
+    return address

@@ -1,0 +1,138 @@
+"""The spec of a fragment: what one node installs, keeps on disk and gets from another node."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from medusa.errors import QueryError
+from medusa.mind.spec_limits import check_limits
+from medusa.ports import Buffer
+from medusa.query.boxes import Aggregate, Graph, Sink, Source
+from medusa.query.graph import CheckedGraph, check_graph, label_of
+from medusa.query.registry import check_functions
+
+__all__ = ["Feed", "Fragment", "check_fragment", "fragment_from", "fragment_to", "refuse_undecided"]
+
+_STREAM = re.compile(r"[A-Za-z0-9_.-]+")
+SPEC_BYTES_MAX = 4 << 20
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An arc that comes from another node: ``source`` of the fragment reads ``stream`` of ``node``."""
+
+    source: Name
+    node: Name
+    stream: Name
+
+
+class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one node runs as one unit.
+
+    Attributes:
+        node: where.
+        name: ``query/first-box``; unique on its node.
+        graph: its boxes; valid by itself.
+        feeds: its judged sources and where they read, in the order of the graph.
+        entries: its other sources, which publishers feed: source id to published name.
+        streams: sink id to the name under which other nodes and clients read it.
+        readers: of those, the ones that other nodes read: sink id to the nodes.
+    """
+
+    node: Name
+    name: Name
+    graph: Graph
+    feeds: tuple[Feed, ...]
+    entries: dict[str, str]
+    streams: dict[str, str]
+    readers: dict[str, tuple[str, ...]]
+
+    @property
+    def query(self) -> str:
+        return self.graph.name
+
+
+def fragment_to(fragment: Fragment) -> bytes:
+    """As msgpack."""
+    return msgspec.msgpack.encode(fragment)
+
+
+def fragment_from(data: Buffer) -> Fragment:
+    """Read and check a spec in full, before anything of it is used.
+
+    Raises:
+        QueryError: too large, malformed, a graph that doesn't hold or asks too much, or names that don't
+            fit it.
+    """
+    if memoryview(data).nbytes > SPEC_BYTES_MAX:
+        raise QueryError(f"a fragment of more than {SPEC_BYTES_MAX:,} bytes", code="query.limit")
+    try:
+        fragment = msgspec.msgpack.decode(data, type=Fragment)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
+    check_fragment(fragment)
+    check_limits(fragment.graph)
+    if fragment_to(fragment) != data:
+        raise QueryError("a spec not in canonical form: a field twice, or spelled longer", code="E_SPEC")
+    return fragment
+
+
+def check_fragment(fragment: Fragment) -> CheckedGraph:
+    """Whether the graph holds and each of its ends is spoken for, once.
+
+    Raises:
+        QueryError: names what doesn't fit.
+    """
+    checked = check_graph(fragment.graph, require_sinks=True)
+    refuse_undecided(fragment.graph)
+    check_functions({label_of(box): box.functions for box in fragment.graph.boxes})
+    label = f"fragment {fragment.name!r}"
+    if fragment.name not in [f"{fragment.query}/{box.id}" for box in fragment.graph.boxes]:
+        raise QueryError(f"{label}: is not called {fragment.query}/ and a box", code="query.placement")
+    judged = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and box.judged)
+    open_ = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and not box.judged)
+    sinks = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Sink))
+    if sorted(feed.source for feed in fragment.feeds) != judged:
+        raise QueryError(f"{label}: feeds don't name its judged sources", code="query.placement")
+    if sorted(fragment.entries) != open_:
+        raise QueryError(f"{label}: entries don't name its open sources", code="query.placement")
+    if sorted(fragment.streams) != sinks or not set(fragment.readers) <= set(sinks):
+        raise QueryError(f"{label}: streams don't name its sinks", code="query.placement")
+    for names in (list(fragment.entries.values()), list(fragment.streams.values())):
+        if len(set(names)) != len(names) or not all(
+            name.startswith(f"{fragment.query}.") and len(name) <= 255 and _STREAM.fullmatch(name)
+            for name in names
+        ):
+            raise QueryError(
+                f"{label}: its streams are not called {fragment.query}.something, each once",
+                code="query.placement",
+            )
+    if len({(feed.node, feed.stream) for feed in fragment.feeds}) != len(fragment.feeds):
+        raise QueryError(f"{label}: reads one stream twice", code="query.placement")
+    if any(feed.node == fragment.node for feed in fragment.feeds):
+        raise QueryError(f"{label}: reads a stream of its own node", code="query.placement")
+    return checked
+
+
+def refuse_undecided(graph: Graph) -> None:
+    """Refuse what a node would decide by its clock, and couldn't repeat, and what it can't send on.
+
+    Raises:
+        QueryError: names the box and what it has.
+    """
+    for box in graph.boxes:
+        if isinstance(box, Source) and box.idle_us is not None:
+            wrong, hint = "idle=", "publish boundaries where a stream is known to be silent"
+        elif isinstance(box, Source) and box.ahead_us is not None and box.arrival is None:
+            wrong, hint = "ahead= without arrival=", "a column that says when a row arrived"
+        elif isinstance(box, Aggregate) and box.early_us is not None:
+            wrong, hint = "early=", "early results stay inside a program (md.start) in this version"
+        else:
+            continue
+        raise QueryError(
+            f"{label_of(box)} has {wrong}, which nodes don't do yet", hint=hint, code="query.later"
+        )

@@ -1,0 +1,212 @@
+"""What a node says of itself: numbers per fragment and stream, as plain data for JSON."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from medusa.elements import END_US, START_US
+from medusa.engine.meter import Meter
+from medusa.mind.hosting import Hosted
+from medusa.mind.inputs import Input
+from medusa.mind.outputs import Output
+from medusa.wire import limits
+
+__all__ = ["Rates", "encoded", "fragment_status", "totals"]
+
+RATE_OVER_US = 2_000_000
+SAMPLE_US = 100_000
+
+
+class Rates:
+    """Rows per second of each fragment, over the last two seconds; of each box over the last five."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, deque[tuple[int, int, int]]] = {}
+        self._meters: dict[str, tuple[list[str], Meter]] = {}
+
+    def tick(self, now_us: int, fragments: Iterable[Hosted], engine: Mapping[str, Mapping[str, Any]]) -> None:
+        """Note where the counts stand.
+
+        Args:
+            engine: what the driver last said of the boxes of each fragment.
+        """
+        current: dict[str, deque[tuple[int, int, int]]] = {}
+        for hosted in fragments:
+            name = hosted.spec.name
+            samples = current[name] = self._samples.get(name, deque())
+            if not samples or now_us - samples[-1][0] >= SAMPLE_US:
+                samples.append((now_us, hosted.rows_in, rows_out(hosted)))
+            while len(samples) > 1 and now_us - samples[1][0] >= RATE_OVER_US:
+                samples.popleft()
+        self._samples = current
+        self._meters = {name: self._noted(now_us, name, known["boxes"]) for name, known in engine.items()}
+
+    def _noted(
+        self, now_us: int, fragment: str, boxes: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[list[str], Meter]:
+        ids = list(boxes)
+        known, meter = self._meters.get(fragment, ([], Meter()))
+        if known != ids:  # another query of that name
+            meter = Meter()
+        if now_us >= meter.due_us:
+            meter.note(now_us, _counts(boxes))
+        return ids, meter
+
+    def of_boxes(
+        self, now_us: int, fragment: str, boxes: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
+        """What is known of each box, with its rates, unless they are new here."""
+        ids, meter = self._meters.get(fragment, ([], None))
+        rates = meter.rates(now_us, _counts(boxes)) if meter is not None and ids == list(boxes) else None
+        found = {id: dict(figures) for id, figures in boxes.items()}
+        if rates is not None:
+            for place, figures in enumerate(found.values()):
+                came, left, busy = rates[3 * place : 3 * place + 3]
+                figures |= {"rows_in_per_s": came, "rows_out_per_s": left, "load": busy / 1e6}
+        return found
+
+    def of(self, now_us: int, hosted: Hosted) -> tuple[int, int]:
+        """Rows in and out per second."""
+        samples = self._samples.get(hosted.spec.name)
+        if not samples or now_us <= samples[0][0]:
+            return 0, 0
+        since_us, came, left = samples[0]
+        span = now_us - since_us
+        return (hosted.rows_in - came) * 1_000_000 // span, (rows_out(hosted) - left) * 1_000_000 // span
+
+
+def _counts(boxes: Mapping[str, Mapping[str, Any]]) -> list[int]:
+    return [each[name] for each in boxes.values() for name in ("rows_in", "rows_out", "busy_us")]
+
+
+def rows_out(hosted: Hosted) -> int:
+    return sum(output.rows for output in hosted.outputs.values())
+
+
+def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[str, Any]) -> dict[str, Any]:
+    """One fragment.
+
+    Args:
+        engine: what the driver knows of the boxes, e.g. rows late and dead.
+
+    Returns:
+        ``rows_in``, ``rows_out`` (since the stream began for outputs, since the process started for
+        inputs), both per second, ``queue_bytes`` (arrived and not yet through), ``kept_bytes``
+        (output not yet durable downstream), ``boundary_us`` (null before anything, and at the end),
+        ``finished``, ``lag_us`` (how far the output's boundary is behind the input's), ``lost_rows``
+        and the inputs and outputs one by one.
+    """
+    # Publishers that went and left nothing open are only remembered.
+    shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
+    inputs = [_input_status(each) for each in shown]
+    outputs = [_output_status(each) for each in hosted.outputs.values()]
+    came_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
+    boundary_us = min((each.boundary_us for each in hosted.outputs.values()), default=START_US)
+    per_second_in, per_second_out = rates.of(now_us, hosted)
+    return {
+        "fragment": hosted.spec.name,
+        "query": hosted.spec.query,
+        "state": "failed" if hosted.failed else "finished" if boundary_us >= END_US else "running",
+        "failed": hosted.failed,
+        "rows_in": hosted.rows_in,
+        "rows_out": rows_out(hosted),
+        "rows_in_per_s": per_second_in,
+        "rows_out_per_s": per_second_out,
+        "queue_bytes": sum(each["queue_bytes"] for each in inputs),
+        "kept_bytes": sum(each["kept_bytes"] for each in outputs),
+        "lag_us": came_us - boundary_us if START_US < boundary_us <= came_us < END_US else 0,
+        "boundary_us": _point(boundary_us),
+        "finished": boundary_us >= END_US,
+        "lost_rows": sum(each["lost_rows"] for each in inputs),
+        "refused_rows": sum(each["refused_rows"] for each in inputs),
+        "checkpoints": hosted.checkpoints,
+        "checkpoint_failures": hosted.checkpoint_failures,
+        **engine,
+        "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
+        "inputs": inputs,
+        "outputs": outputs,
+    }
+
+
+def encoded(status: dict[str, Any], most: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
+    """A status as JSON; without the boxes one by one where it would be too long for a message."""
+    content = msgspec.json.encode(status)
+    if len(content) > most:
+        fragments = [{**each, "boxes": {}} for each in status["fragments"]]
+        content = msgspec.json.encode({**status, "fragments": fragments})
+    return content
+
+
+def totals(fragments: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The same counts for a node: sums, the least boundary, the largest lag."""
+    each = list(fragments)
+    sums = (
+        "rows_in",
+        "rows_out",
+        "rows_in_per_s",
+        "rows_out_per_s",
+        "queue_bytes",
+        "kept_bytes",
+        "lost_rows",
+    )
+    boundaries = [one["boundary_us"] for one in each if one["boundary_us"] is not None]
+    return {
+        **{name: sum(one[name] for one in each) for name in sums},
+        "late": sum(one.get("late", 0) for one in each),
+        "dead": sum(one.get("dead", 0) for one in each),
+        "lag_us": max((one["lag_us"] for one in each), default=0),
+        "boundary_us": min(boundaries, default=None),
+    }
+
+
+def _input_status(input: Input) -> dict[str, Any]:
+    receiver = input.receiver
+    refusal = receiver.refusal
+    return {
+        "source": input.source,
+        "stream": input.stream,
+        "from": input.peer,
+        "state": receiver.state.value,
+        "refusal": f"{refusal.text} ({refusal.code})" if refusal else "",
+        "rows": input.rows,
+        "next_row": receiver.next_seq,
+        "durable_row": receiver.durable_seq,
+        "lost_rows": receiver.lost_rows,
+        "refused_rows": input.refused_rows,
+        "queue_bytes": receiver.held_bytes,
+        "boundary_us": _point(input.fed_us),
+        "durable_boundary_us": input.durable_us,
+        "attachments": receiver.attachments,
+        "duplicates": receiver.duplicates,
+    }
+
+
+def _output_status(output: Output) -> dict[str, Any]:
+    log = output.sender.log
+    return {
+        "sink": output.sink,
+        "stream": output.stream,
+        "rows": output.rows,
+        "oldest_row": log.start_seq,
+        "kept_bytes": log.nbytes,
+        "boundary_us": _point(output.boundary_us),
+        "receivers": [
+            {
+                "to": view.peer,
+                "state": view.state.value,
+                "plain": view.plain,
+                "sent_row": view.sent_seq,
+                "received_row": view.acked,
+                "durable_row": view.durable,
+            }
+            for view in output.sender.receivers.values()
+        ],
+    }
+
+
+def _point(time_us: int) -> int | None:
+    return time_us if START_US < time_us < END_US else None
