@@ -91,9 +91,11 @@ class ConfigFile:
     def at(self, table: str, key: str) -> str:
         """``node.toml line 3``, or only the file where the line can't be told.
 
-        A field of an inline table stands in the line of that table.
+        A field of an inline table stands in the line of that table, whose name may have dots.
         """
-        for outer, inner in ((table, key), tuple(table.rpartition(".")[::2])):
+        dots = [index for index, char in enumerate(table) if char == "."]
+        outers = [(table[:dot], table[dot + 1 :]) for dot in reversed(dots)] or [("", table)]
+        for outer, inner in ((table, key), *outers):
             found = self._line(outer, inner) if inner else None
             if found is not None:
                 return f"{self.where} line {found}"
@@ -108,7 +110,7 @@ class ConfigFile:
         for number, line in enumerate(self._lines, start=1):
             header = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
             if header:
-                current = header[1].strip("\"'")
+                current = header[1].replace('"', "").replace("'", "")
                 if current == whole:
                     return number
                 if within is None and current.startswith(f"{whole}."):

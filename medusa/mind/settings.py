@@ -23,6 +23,7 @@ from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.mind.endpoint import check_endpoint, is_loopback
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.mind.settings_security import Security, address_of, read_security
+from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams
 from medusa.units import byte_count, duration_text, duration_us, size_text
 from medusa.wire.link import LinkSettings
 
@@ -87,6 +88,8 @@ class Settings:
     """Host and port where figures are served over HTTP; None: nowhere."""
     functions: tuple[str, ...] = ()
     """Modules that register functions, imported when the node starts."""
+    streams: tuple[StreamRule, ...] = ()
+    """What is said of single streams; see ``settings_streams.stream_settings``."""
     security: Security | None = None
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
 
@@ -109,7 +112,7 @@ _DURATIONS = {
 }
 _SIZES = {
     "credit": ("credit_bytes", 5 * MIB, GIB),
-    "retention": ("retention_bytes", MIB, 64 * GIB),
+    "retention": ("retention_bytes", *RETENTION),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
 }
 _FIELDS = (
@@ -123,6 +126,7 @@ _FIELDS = (
     "metrics_public",
     "peers",
     "limits",
+    "streams",
     *SECURITY_FIELDS,
 )
 
@@ -170,6 +174,7 @@ class _Reader(ConfigFile):
             participant=participant,
             functions=self._functions(),
             metrics=self._metrics(),
+            streams=read_streams(self),
             security=read_security(self, participant=participant, folder=self._folder),
         )
 
