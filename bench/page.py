@@ -82,6 +82,7 @@ def main() -> None:
         ("latency", "latency"),
         ("footprint", "footprint"),
         ("metrics", "metrics"),
+        ("links", "links"),
     ):
         path = RESULTS / f"{stem}.md"
         if path.exists():
