@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 DEADLINE_S = 60.0
+ROOT = Path(__file__).resolve().parents[2]
 
 RUN = "import sys; from medusa.cli import main; sys.argv[0] = 'medusa'; main()"
 
@@ -63,8 +65,11 @@ class Nodes:
         for name in names or self.names:
             self._launch(name)
         for name in names or self.names:
-            line = first_line(self.processes[name])
+            line = self._first_line(name)
             assert line == f"node {name} listening on {self.addresses[name]}", (line, self.log(name))
+
+    def _first_line(self, name: str) -> str:
+        return first_line(self.processes[name])
 
     def kill(self, name: str) -> None:
         """``kill -9``."""
@@ -86,6 +91,69 @@ class Nodes:
             process.kill()
             process.wait(DEADLINE_S)
             process.stdout.close()
+
+
+class Forked:
+    """A node out of the nursery, with what ``Nodes`` asks of a process."""
+
+    def __init__(self, nursery: Nursery, config: Path, log: Path) -> None:
+        self._nursery = nursery
+        self._out = config.with_suffix(".out")
+        self._out.write_text("")
+        self.stdout = self._out.open()
+        self.pid = nursery.ask(config=str(config), out=str(self._out), log=str(log))
+
+    def said(self) -> str:
+        """Its first line, once it is whole."""
+        line, end, _ = self._out.read_text().partition("\n")
+        return line if end else ""
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = DEADLINE_S) -> int:
+        return self._nursery.ask(wait=self.pid)
+
+
+class Nursery:
+    """See ``tests/system/nursery.py``."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.system.nursery"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, **order: str | int) -> int:
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(first_line(self._process))
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(DEADLINE_S)
+        self._process.stdout.close()
+
+
+class ForkedNodes(Nodes):
+    """The same nodes, started by fork: what is tested is not how long Python takes to import."""
+
+    def __init__(self, folder: Path, names: list[str], *, limits: str = "") -> None:
+        super().__init__(folder, names, limits=limits)
+        self._nursery = Nursery()
+
+    def _launch(self, name: str) -> None:
+        self.processes[name] = Forked(self._nursery, self.config(name), self.folder / f"{name}.log")
+
+    def _first_line(self, name: str) -> str:
+        return until(lambda: self.processes[name].said(), what=f"{name} listens")
+
+    def close(self) -> None:
+        super().close()
+        self._nursery.close()
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
