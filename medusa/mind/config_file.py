@@ -20,18 +20,22 @@ class ConfigFile:
     """One reading of one text.
 
     Args:
-        text: TOML.
+        given: TOML, or the fields that were read from one.
         where: what to call it in messages.
 
     Raises:
         ConfigError: no TOML.
     """
 
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, given: str | Mapping[str, Any], where: str) -> None:
         self.where = where
-        self._lines = text.splitlines()
+        self.root: dict[str, Any]
+        self._lines = given.splitlines() if isinstance(given, str) else []
+        if not isinstance(given, str):
+            self.root = dict(given)
+            return
         try:
-            self.root: dict[str, Any] = tomllib.loads(text)
+            self.root = tomllib.loads(given)
         except tomllib.TOMLDecodeError as error:
             reason, _, place = str(error).partition(" (at line ")
             at = f"{where} line {place.split(',')[0]}" if place else where

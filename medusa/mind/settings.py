@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from medusa.errors import ConfigError
 from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
@@ -131,11 +132,11 @@ _FIELDS = (
 )
 
 
-def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
+def parse(given: str | Mapping[str, Any], *, where: str = "node.toml", folder: str = "") -> Settings:
     """Read the configuration of a node.
 
     Args:
-        text: TOML.
+        given: TOML, or its fields.
         where: what to call it in messages.
         folder: what a relative ``data`` is relative to.
 
@@ -143,14 +144,14 @@ def parse(text: str, *, where: str = "node.toml", folder: str = "") -> Settings:
         ConfigError: no TOML, an unknown field, a missing one, or a value that is not allowed; the
             message begins with ``where`` and the line.
     """
-    return _Reader(text, where, folder).settings()
+    return _Reader(given, where, folder).settings()
 
 
 class _Reader(ConfigFile):
     """One reading of one text."""
 
-    def __init__(self, text: str, where: str, folder: str) -> None:
-        super().__init__(text, where)
+    def __init__(self, given: str | Mapping[str, Any], where: str, folder: str) -> None:
+        super().__init__(given, where)
         self._folder = folder
 
     def settings(self) -> Settings:

@@ -74,8 +74,8 @@ class Worker(Protocol):
     def give(self, job: Callable[[], None]) -> None:
         """Do this after everything given before."""
 
-    def stop(self) -> None:
-        """Do what was given, then end."""
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
+        """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
 Done: TypeAlias = Ran | Stats | Failed | Persisted
@@ -165,10 +165,18 @@ class FragmentHost:
                 out.append(done)
         return out
 
-    def stop(self) -> None:
-        """Finish what was given, then end the threads."""
-        self._engine.stop()
-        self._disk.stop()
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
+        """Finish what was given, then end the threads.
+
+        Args:
+            timeout_s: how long to wait for each; after that they end by themselves, when they can.
+            last: closes the store, once nothing writes there any more.
+
+        Returns:
+            whether both have ended.
+        """
+        ended = self._engine.stop(timeout_s)
+        return self._disk.stop(timeout_s, last=last) and ended
 
     # --- the engine's thread ----------------------------------------------------------------------
 
@@ -281,9 +289,12 @@ class _Thread:
     def give(self, job: Callable[[], None]) -> None:
         self._jobs.put(job)
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
+        if last is not None:
+            self._jobs.put(last)
         self._jobs.put(None)
-        self._thread.join()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

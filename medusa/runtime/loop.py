@@ -92,7 +92,7 @@ class NodeLoop:
         self._held: list[Send] = []
         self._wake_at_us = 0
         self._stopping = False
-        self._asked: deque[Future[dict[str, Any]]] = deque()
+        self._asked: deque[Callable[[dict[str, Any]], None]] = deque()
         self.refused = 0
 
     def stop(self) -> None:
@@ -108,9 +108,13 @@ class NodeLoop:
     def ask(self) -> Future[dict[str, Any]]:
         """Status of the node, from any thread; the loop's own thread answers between two turns."""
         future: Future[dict[str, Any]] = Future()
-        self._asked.append(future)
-        self._transport.wake()
+        self.tell(future.set_result)
         return future
+
+    def tell(self, status: Callable[[dict[str, Any]], None]) -> None:
+        """Call this with the status of the node, in the loop's own thread."""
+        self._asked.append(status)
+        self._transport.wake()
 
     def run(self, *, stop_timeout_us: int) -> bool:
         """Until ``stop``; whether everything was on disk in time."""
@@ -161,7 +165,7 @@ class NodeLoop:
             self._reloads = False
             self._configure(now_us)
         while self._asked:
-            self._asked.popleft().set_result(self._brain.status(now_us))
+            self._asked.popleft()(self._brain.status(now_us))
         if now_us >= self._wake_at_us:
             self._inform()
             self._brain.tick(now_us)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import fields
 
 from medusa.errors import ConfigError
 from medusa.mind.settings import Settings
 from medusa.mind.settings_security import Security
+from medusa.runtime.node_config import NodeConfig, load_settings, shown
 
 __all__ = ["security_again"]
 
 HINT = "only [participants], [clients] and the keys of [peers] are read again: restart the node for the rest"
 
 
-def security_again(
-    config: str | os.PathLike[str],
-    before: Settings,
-    load: Callable[[str | os.PathLike[str]], Settings],
-) -> Security:
+def security_again(config: NodeConfig, before: Settings) -> Security:
     """The keys and rules that the configuration says now.
 
     Args:
@@ -29,13 +24,14 @@ def security_again(
         ConfigError: something is wrong in it, or something else than keys and rules was changed; the
             node goes on with what it had.
     """
-    after = load(config)
+    after = load_settings(config)
+    where = shown(config)
     if after.security is None or before.security is None:
-        raise ConfigError(f"{config}: [keys] came or went", hint=HINT, code="config.reload")
+        raise ConfigError(f"{where}: [keys] came or went", hint=HINT, code="config.reload")
     own = ("node_key", "certificate", "introduce", "federation")
     changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
     settings = [each.name for each in fields(Settings) if each.name != "security"]
     changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
     if changed:
-        raise ConfigError(f"{config}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
+        raise ConfigError(f"{where}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
     return after.security

@@ -190,8 +190,9 @@ class _Worker:
         for _ in range(len(self._jobs) if most is None else min(most, len(self._jobs))):
             self._do()
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
         """Nothing runs beside us."""
+        return True
 
 
 class _Links:

@@ -11,11 +11,13 @@ from medusa.errors import ConfigError, StateError
 from medusa.mind.catalog import Catalog
 from medusa.mind.settings import Settings
 from medusa.query.registry import registered
-from medusa.runtime import process
+from medusa.runtime import loop, process
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
-from medusa.runtime.process import load_settings, run_node
+from medusa.runtime.node_config import import_functions, load_settings
+from medusa.runtime.process import run_node
 from medusa.runtime.recovery import recover
+from medusa.runtime.reports import Reports
 
 SCHEMA = {"ts": "int64", "v": "int64"}
 
@@ -39,14 +41,14 @@ class InThread:
         self.error: BaseException | None = None
         self._loops: list = []
         listening = threading.Event()
-        honest = process.NodeLoop.begin
+        honest = loop.NodeLoop.begin
 
-        def begin(loop):
-            self._loops.append(loop)
-            honest(loop)
+        def begin(made):
+            self._loops.append(made)
+            honest(made)
             listening.set()
 
-        monkeypatch.setattr(process.NodeLoop, "begin", begin)
+        monkeypatch.setattr(loop.NodeLoop, "begin", begin)
         # Signals belong to the main thread.
         monkeypatch.setattr(process, "_signals", lambda loop, reload: __import__("contextlib").nullcontext())
         self._thread = threading.Thread(target=self._run, args=(config,), daemon=True)
@@ -61,12 +63,12 @@ class InThread:
 
     def reload(self) -> None:
         """What SIGHUP does."""
-        for loop in self._loops:
-            loop.reload()
+        for each in self._loops:
+            each.reload()
 
     def stop(self) -> None:
-        for loop in self._loops:
-            loop.stop()
+        for each in self._loops:
+            each.stop()
         self._thread.join(30)
         assert not self._thread.is_alive()
         if self.error is not None:
@@ -142,10 +144,10 @@ def test_modules_of_functions_are_imported(tmp_path, monkeypatch):
         "import medusa as md\n\n\n@md.register('process.imported')\ndef same(batch):\n    return batch\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    process.import_functions(settings_with("node_functions_of_a_test"))
+    import_functions(settings_with("node_functions_of_a_test"))
     assert registered("process.imported") is not None
     with pytest.raises(ConfigError, match="module 'no_such_module' can't be imported"):
-        process.import_functions(settings_with("no_such_module"))
+        import_functions(settings_with("no_such_module"))
 
 
 def settings_with(module: str) -> Settings:
@@ -195,15 +197,15 @@ def test_lives_only_grow(folder):
     store.close()
 
 
-def test_text_of_peers_is_escaped_and_repetition_counted(capsys):
+def test_text_of_peers_is_escaped_and_repetition_counted():
     from medusa.wire.outbox import Report
 
-    log = process._Log("a")
+    lines: list[str] = []
+    log = Reports(lambda level, line: lines.append(f"{level} {line}"))
     report = Report(level="error", what="x", fields={"text": "evil\x1b[2J\n" + "y" * 1000})
     for _ in range(3):
         log.report(report)
     log.report(Report(level="debug", what="quiet"))
-    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert "\x1b" not in lines[0]
     assert "\\x1b[2J\\n" in lines[0]

@@ -1,0 +1,123 @@
+"""A node put together from its configuration: the same one as a process and inside a program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from medusa.errors import StateError
+from medusa.mind.brain import Brain
+from medusa.mind.settings import Settings
+from medusa.runtime.clock import SystemClock
+from medusa.runtime.files import FolderStore
+from medusa.runtime.host import FragmentHost
+from medusa.runtime.introduction import Introduction
+from medusa.runtime.loop import NodeLoop
+from medusa.runtime.metrics import MetricsServer, node_rows
+from medusa.runtime.node_config import NodeConfig
+from medusa.runtime.node_keys import load_keys
+from medusa.runtime.recovery import recover
+from medusa.runtime.reloading import security_again
+from medusa.runtime.reports import Reports
+from medusa.runtime.zeromq import Transport
+from medusa.wire.outbox import Report
+
+__all__ = ["Assembled", "assembled"]
+
+STOP_TIMEOUT_US = 10_000_000
+"""The last checkpoint has so long. Too short: a slow disk costs what came since the one before."""
+
+ENDING_S = 1.0
+"""What the engine and the disk still have under way then has so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A node that listens, and doesn't run yet.
+
+    Attributes:
+        address: where it listens.
+        server_key: the public half of its key; empty: it has none.
+    """
+
+    name: str
+    address: str
+    server_key: str
+    loop: NodeLoop
+
+    def run(self) -> None:
+        """Until ``loop.stop()``; then the last checkpoint is on disk.
+
+        Raises:
+            StateError: it couldn't be written in time.
+        """
+        if not self.loop.run(stop_timeout_us=STOP_TIMEOUT_US):
+            raise StateError(
+                f"node {self.name!r}: the last checkpoint could not be written",
+                hint="peers and publishers keep what it didn't cover and resend it at the next start",
+                code="state.last",
+            )
+
+
+@contextlib.contextmanager
+def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> Iterator[Assembled]:
+    """Everything of a node, closed again in the end, however that comes.
+
+    Args:
+        config: what ``settings`` were read from, to read keys and rules again.
+
+    Raises:
+        ConfigError: a key can't be used, or figures can't be served.
+        StateError: the data folder can't be used.
+        LinkError: it can't listen at its address.
+    """
+    keys = load_keys(settings)
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        store = _open_store(settings)
+        unused = stack.enter_context(contextlib.ExitStack())
+        unused.callback(store.close)
+        found = recover(store, clock, node=settings.name, warn=reports.warn)
+        transport = Transport(listen=settings.listen, peers=settings.peers, key=keys.own)
+        stack.callback(transport.close)
+        if settings.security is not None and settings.security.introduce and keys.own is not None:
+            introduction = Introduction(settings.security.introduce, keys.own.public)
+            stack.callback(introduction.close)
+            reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
+        host = FragmentHost(store, clock, wake=transport.wake)
+        unused.pop_all()
+        stack.callback(host.stop, timeout_s=ENDING_S, last=store.close)
+        found.resume(host)
+        brain = Brain(
+            settings,
+            incarnation=found.incarnation,
+            catalog=found.catalog,
+            saved=found.saved,
+            first_token=found.first_token,
+            verify=keys.verify,
+            certificate=keys.certificate,
+        )
+        reload = partial(security_again, config, settings)
+        loop = NodeLoop(brain, transport, host, clock, say=reports.report, reload=reload)
+        if settings.metrics is not None:
+            server = MetricsServer(*settings.metrics)
+            stack.callback(server.close)
+            server.serve(partial(node_rows, loop))
+            reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
+        server_key = "" if keys.own is None else keys.own.public
+        yield Assembled(settings.name, transport.endpoint, server_key, loop)
+
+
+def _open_store(settings: Settings) -> FolderStore:
+    try:
+        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"the data folder {settings.data} can't be made: {error.strerror}",
+            hint="give `data` a folder that this user may write",
+            code="state.io",
+        ) from None
+    return FolderStore(settings.data)
