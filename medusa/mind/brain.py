@@ -9,6 +9,7 @@ sender may say it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from medusa.elements import Element
@@ -20,7 +21,7 @@ from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted, Saved
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
-from medusa.mind.settings import Settings, link_settings
+from medusa.mind.settings import Settings, link_settings, stream_link
 from medusa.mind.settings_security import Security
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer, Verify
@@ -123,6 +124,7 @@ class Brain:
             incarnation=self.incarnation,
             outbox=self.outbox,
             link=self._link,
+            link_of=partial(stream_link, self.settings),
             checkpoint_every_us=self.settings.limits.checkpoint_every_us,
             next_token=self._next_token,
             clean=self.guard is not None,  # With keys, who reads may be another owner.

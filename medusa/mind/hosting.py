@@ -68,7 +68,7 @@ class Hosted:
     """One installed fragment.
 
     Attributes:
-        spec: what was installed.
+        spec: what was installed; ``link_of`` says what holds for a stream that leaves it.
         failed: why it stopped for good; empty while it runs.
         mixed: its output depends on how its inputs interleave, so it leaves only once a checkpoint
             holds it.
@@ -82,6 +82,7 @@ class Hosted:
         incarnation: int,
         outbox: Outbox,
         link: LinkSettings,
+        link_of: Callable[[str], LinkSettings] | None = None,
         checkpoint_every_us: int,
         next_token: Callable[[], int],
         clean: bool = False,
@@ -124,7 +125,7 @@ class Hosted:
                 checked.shapes[Arc(box.id)],
                 readers=spec.readers.get(box.id, ()),
                 outbox=outbox,
-                settings=link,
+                settings=link if link_of is None else link_of(spec.streams[box.id]),
                 clean=clean,
                 record=outputs.get(box.id),
                 logs=saved.logs if saved else None,
@@ -134,6 +135,7 @@ class Hosted:
         }
         self._waiting: deque[Work] = deque()
         self._running: deque[Work] = deque()
+        self._running_bytes = 0
         self._writing: _Writing | None = None
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
@@ -224,9 +226,10 @@ class Hosted:
         """Feed what may be fed; take the checkpoint that is due."""
         if self._wanted and not self._running and self._writing is None:
             self._checkpoint(now_us)
-        due = self._wanted and self._writing is None
-        resting = self.failed or due or any(output.sender.full for output in self.outputs.values())
+        resting = self.failed or (self._wanted and self._writing is None)
         while self._waiting and not resting and len(self._running) < RUNNING_MAX:
+            if any(output.full(self._running_bytes) for output in self.outputs.values()):
+                break
             work = self._waiting.popleft()
             element = self._element(work)
             self._dirty = True
@@ -234,6 +237,7 @@ class Hosted:
                 work.input.receiver.consumed(now_us, work.cost)
                 continue
             self._running.append(work)
+            self._running_bytes += work.cost
             self._outbox.append(
                 RunFragment(fragment=self.spec.name, stream=work.input.source, element=element)
             )
@@ -254,6 +258,7 @@ class Hosted:
             refused: why the engine took nothing of it.
         """
         work = self._running.popleft()
+        self._running_bytes -= work.cost
         work.input.receiver.consumed(now_us, work.cost)
         if refused:
             rows = len(work.element) if isinstance(work.element, Train) else 0
@@ -270,6 +275,7 @@ class Hosted:
                 work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
         for sink, element in outputs:
             self.outputs[sink].take(now_us, element, hold=self.mixed)
+            self._wanted = self._wanted or self.outputs[sink].pressed
         self._pump(now_us)
 
     def fail(self, why: str) -> None:

@@ -59,6 +59,7 @@ class Output:
             stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
         )
         self._held: list[_Held] = []
+        self._held_bytes = 0
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
         if record is not None:
@@ -97,6 +98,7 @@ class Output:
             ]
         if hold:
             self._held += pieces
+            self._held_bytes += sum(memoryview(piece.payload or b"").nbytes for piece in pieces)
         else:
             self._send(now_us, pieces)
 
@@ -109,6 +111,22 @@ class Output:
                     now_us, piece.payload, piece.rows, late=piece.late, tentative=piece.tentative
                 )
 
+    # --- the bound ----------------------------------------------------------------------------
+
+    def full(self, coming: int) -> bool:
+        """Whether the fragment has to wait, since so much is kept, or held back, which nothing can shed.
+
+        Args:
+            coming: bytes under way to the engine, taken for as many bytes of output.
+        """
+        held = self._held_bytes + coming
+        return self.sender.full_with(held) or held >= self.sender.settings.retained_bytes_max
+
+    @property
+    def pressed(self) -> bool:
+        """Half of the bound is held back: a checkpoint soon would release it."""
+        return 2 * self._held_bytes >= self.sender.settings.retained_bytes_max
+
     # --- checkpoints ------------------------------------------------------------------------
 
     @property
@@ -119,6 +137,7 @@ class Output:
     def release(self, now_us: int, count: int) -> None:
         """The first ``count`` held pieces are durable: they may leave."""
         pieces, self._held = self._held[:count], self._held[count:]
+        self._held_bytes -= sum(memoryview(piece.payload or b"").nbytes for piece in pieces)
         self._send(now_us, pieces)
 
     def tokens(self) -> set[int]:

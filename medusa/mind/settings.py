@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medusa.errors import ConfigError
@@ -24,11 +24,11 @@ from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.mind.endpoint import check_endpoint, is_loopback
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.mind.settings_security import Security, address_of, read_security
-from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams
+from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams, stream_settings
 from medusa.units import byte_count, duration_text, duration_us, size_text
 from medusa.wire.link import LinkSettings
 
-__all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "parse"]
+__all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "parse", "stream_link"]
 
 IPC_PATH_MAX = 107
 """Bytes of a path that a Unix socket can have."""
@@ -102,6 +102,17 @@ def link_settings(limits: Limits) -> LinkSettings:
         retained_bytes_max=limits.retention_bytes,
         keep_bytes=limits.retention_bytes,
         idle_us=limits.subscriber_timeout_us,
+    )
+
+
+def stream_link(settings: Settings, stream: str) -> LinkSettings:
+    """Those of a stream that leaves the node."""
+    of = stream_settings(settings, stream)
+    return replace(
+        link_settings(settings.limits),
+        retained_bytes_max=of.retention_bytes,
+        keep_bytes=of.retention_bytes,
+        at_limit=of.at_limit,
     )
 
 

@@ -16,15 +16,12 @@ from medusa.mind.config_file import ConfigFile
 from medusa.mind.security import matches
 from medusa.query.suggest import did_you_mean
 from medusa.units import byte_count, size_text
+from medusa.wire.link import AT_LIMIT
 
 if TYPE_CHECKING:
     from medusa.mind.settings import Settings
 
-__all__ = ["AT_LIMIT", "RETENTION", "StreamRule", "StreamSettings", "read_streams", "stream_settings"]
-
-AT_LIMIT = ("slow", "spill", "shed")
-"""What may happen to a stream that keeps ``retention`` bytes: its fragment waits, payloads leave memory
-for the disk, or the oldest rows are forgotten and counted."""
+__all__ = ["RETENTION", "StreamRule", "StreamSettings", "read_streams", "stream_settings"]
 
 WEIGHT_MAX = 1000
 RETENTION = (1 << 20, 1 << 36)
@@ -48,7 +45,7 @@ class StreamSettings:
     """Bytes kept until its receivers hold them durably. In [1 MiB, 64 GiB]; see ``Limits``."""
 
     at_limit: str = "slow"
-    """One of ``AT_LIMIT``."""
+    """One of ``medusa.wire.link.AT_LIMIT``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,6 +118,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "rows_out_per_s": per_second_out,
         "queue_bytes": sum(each["queue_bytes"] for each in inputs),
         "kept_bytes": sum(each["kept_bytes"] for each in outputs),
+        "shed_rows": sum(each["shed_rows"] for each in outputs),
         "lag_us": came_us - boundary_us if START_US < boundary_us <= came_us < END_US else 0,
         "boundary_us": _point(boundary_us),
         "finished": boundary_us >= END_US,
@@ -152,6 +153,7 @@ def totals(fragments: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "queue_bytes",
         "kept_bytes",
         "lost_rows",
+        "shed_rows",
     )
     boundaries = [one["boundary_us"] for one in each if one["boundary_us"] is not None]
     return {
@@ -193,6 +195,7 @@ def _output_status(output: Output) -> dict[str, Any]:
         "rows": output.rows,
         "oldest_row": log.start_seq,
         "kept_bytes": log.nbytes,
+        "shed_rows": output.sender.retention.shed_rows,
         "boundary_us": _point(output.boundary_us),
         "receivers": [
             {
@@ -202,6 +205,7 @@ def _output_status(output: Output) -> dict[str, Any]:
                 "sent_row": view.sent_seq,
                 "received_row": view.acked,
                 "durable_row": view.durable,
+                "lost_rows": view.lost_rows,
             }
             for view in output.sender.receivers.values()
         ],

@@ -25,7 +25,16 @@ from enum import Enum
 from medusa.errors import LocalProtocolError
 from medusa.wire import limits
 
-__all__ = ["PEER_EVENTS", "RECEIVER", "SENDER", "LinkEvent", "LinkSettings", "ReceiverState", "SenderState"]
+__all__ = [
+    "AT_LIMIT",
+    "PEER_EVENTS",
+    "RECEIVER",
+    "SENDER",
+    "LinkEvent",
+    "LinkSettings",
+    "ReceiverState",
+    "SenderState",
+]
 
 
 class ReceiverState(Enum):
@@ -140,6 +149,11 @@ SENDER: dict[SenderState, dict[LinkEvent, SenderState]] = {
 }
 
 
+AT_LIMIT = ("slow", "shed")
+"""``slow``: the fragment takes no more input. ``shed``: the oldest rows are forgotten and counted; a
+receiver that still wanted some of them attaches anew, and counts the same rows as lost."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """Knobs of every link of a node. Checked at construction."""
@@ -153,9 +167,12 @@ class LinkSettings:
     """The largest cost of one frame. Smaller only in tests, which want small windows."""
 
     retained_bytes_max: int = 64 << 20
-    """Output kept until durable, per stream. When it is reached the fragment takes no more input.
+    """Output kept until durable, per stream; ``at_limit`` says what happens then.
     Too small: fragments wait for their receivers' checkpoints; too large: memory, and a long
     resend after a crash."""
+
+    at_limit: str = "slow"
+    """What happens when so much is kept, one of ``AT_LIMIT``."""
 
     keep_bytes: int = 64 << 20
     """What a stream without receivers keeps of its end."""
@@ -183,6 +200,8 @@ class LinkSettings:
                 f"window_bytes is {self.window_bytes:,}",
                 hint=f"from {self.frame_bytes_max:,} (the largest frame) to {limits.CREDIT_BYTES_MAX:,}",
             )
+        if self.at_limit not in AT_LIMIT:
+            raise LocalProtocolError(f"at_limit is {self.at_limit!r}", hint=" or ".join(AT_LIMIT))
         for name in self.__slots__:
-            if getattr(self, name) < 1:
+            if name != "at_limit" and getattr(self, name) < 1:
                 raise LocalProtocolError(f"{name} is {getattr(self, name)}", hint="at least 1")

@@ -153,10 +153,10 @@ class OutputLog:
         if count > 0:
             self._forget(count)
 
-    def trim_to(self, nbytes: int) -> None:
-        """Forget the oldest entries until at most ``nbytes`` are held."""
+    def trim_to(self, nbytes: int, *, least: int = 0) -> None:
+        """Forget the oldest entries until at most ``nbytes`` are held, or only ``least`` entries."""
         count, held = 0, self.nbytes
-        while held > nbytes:
+        while held > nbytes and count + least < len(self._entries):
             held -= self._entries[count].cost
             count += 1
         if count > 0:

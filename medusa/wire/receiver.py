@@ -75,7 +75,8 @@ class Receiver:
 
     Attributes:
         state: where the automaton stands.
-        next_seq: the next row wanted; ``OLDEST`` or ``NOW`` until a plain receiver is attached.
+        name: of a named subscription; empty: it goes by the name of its node or client.
+        next_seq: the next row wanted; ``OLDEST`` or ``NOW`` until a plain or named receiver is attached.
         durable_seq: rows below it survive our crash.
         boundary_us: the highest promise so far.
         schema, timed: expected; a plain receiver takes what ``Attached`` says (None until then).
@@ -101,12 +102,16 @@ class Receiver:
         next_seq: int = 0,
         boundary_us: int = START_US,
         plain: bool = False,
+        name: str = "",
     ) -> None:
-        if next_seq < 0 and not plain:
-            raise LocalProtocolError(f"stream {stream!r}: only a plain receiver starts at {next_seq}")
+        if next_seq < 0 and not (plain or name):
+            raise LocalProtocolError(
+                f"stream {stream!r}: only a plain or named receiver starts at {next_seq}"
+            )
         self.stream = stream
         self.peer = peer
         self.plain = plain
+        self.name = name
         self.settings = settings or LinkSettings()
         self.schema = schema
         self.timed = timed
@@ -164,6 +169,7 @@ class Receiver:
                 granted=self._granted(),
                 plain=self.plain,
                 resumed=self._was_attached,
+                name=self.name,
             ),
         )
 
@@ -207,7 +213,7 @@ class Receiver:
         if self._frames:
             self.duplicates += 1
             return []
-        if 0 <= message.next_seq < self.next_seq:
+        if message.next_seq < max(self.next_seq, message.lost):
             raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
         self._check_schema(message)
         self.schema, self.timed = message.schema, message.timed
@@ -218,8 +224,9 @@ class Receiver:
         self.refusal = self._missing_since_us = None
         self._missing_told = False
         out: list[Delivery] = []
-        if self.next_seq >= 0 and message.next_seq > self.next_seq:
-            lost = Lost(from_seq=self.next_seq, to_seq=message.next_seq)
+        wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
+        if message.next_seq > wanted:
+            lost = Lost(from_seq=wanted, to_seq=message.next_seq)
             self.lost_rows += lost.to_seq - lost.from_seq
             self._outbox.report(
                 "error",
@@ -231,7 +238,7 @@ class Receiver:
             )
             out.append(lost)
         if self.next_seq < 0:
-            self.durable_seq = message.next_seq
+            self.durable_seq = wanted
         self.next_seq = message.next_seq
         self._epoch_boundary_us = message.boundary_us
         out += self._promise(message.boundary_us, 0)
@@ -321,7 +328,10 @@ class Receiver:
         self._attach(now_us)
 
     def _refused(self, now_us: int, message: Refuse) -> None:
-        if message.code in _FORGOTTEN and self.state is ReceiverState.FLOWING:
+        if (message.code in _FORGOTTEN and self.state is ReceiverState.FLOWING) or (
+            # Shed before its ``Attached`` came, or overtaking it.
+            message.code == "E_DETACHED" and self.state is ReceiverState.ATTACHING
+        ):
             if message.epoch == self._epoch:
                 self._again(now_us, LinkEvent.FORGOTTEN)
             return

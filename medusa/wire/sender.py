@@ -1,7 +1,8 @@
 """The sending end of a stream: one output log, any number of receivers. Pure: no IO, no clock.
 
 The fragment appends; receivers attach, get what they want from where they want it as far as their
-credit goes, and acknowledge. What every receiver holds durably is trimmed. Nothing else is.
+credit goes, and acknowledge. What every receiver holds durably is trimmed. Nothing else is, unless the
+stream is one that sheds at its bound (``retention.Retention``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from medusa.wire.messages import (
     Refuse,
 )
 from medusa.wire.outbox import Outbox
+from medusa.wire.retention import Retention
 
 __all__ = ["ReceiverView", "Sender"]
 
@@ -41,6 +43,9 @@ class ReceiverView:
 
     Invariants: ``durable <= acked <= next row to send``; ``sent_bytes <= granted``;
     ``acked_frames <= frames``.
+
+    Attributes:
+        lost_rows: it asked for so many that weren't kept any more; it counts the same.
     """
 
     peer: str
@@ -59,6 +64,8 @@ class ReceiverView:
     asked_at_us: int = 0
     moved_at_us: int = 0
     stale: int = 0
+    lost_rows: int = 0
+    lost_below: int = 0
 
 
 class Sender:
@@ -67,6 +74,7 @@ class Sender:
     Attributes:
         log: what is kept.
         receivers: by peer name, in the order in which they became known.
+        retention: what happens when too much is kept.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class Sender:
         self.settings = settings or LinkSettings()
         self.log = OutputLog(first_seq=first_seq, boundary_us=boundary_us)
         self.receivers: dict[str, ReceiverView] = {}
+        self.retention = Retention(stream, self.settings, outbox)
         self._outbox = outbox
 
     # --- from the fragment ------------------------------------------------------------------
@@ -96,12 +105,16 @@ class Sender:
 
         Output of what was fed before is still taken, so that the bound is overrun by at most that.
         """
-        return bool(self.receivers) and self.log.nbytes >= self.settings.retained_bytes_max
+        return self.full_with(0)
+
+    def full_with(self, nbytes: int) -> bool:
+        """The same if so many bytes more were kept."""
+        return bool(self.receivers) and self.retention.full(self.log.nbytes + nbytes)
 
     @property
     def pressed(self) -> bool:
         """Half of the bound is reached."""
-        return bool(self.receivers) and 2 * self.log.nbytes >= self.settings.retained_bytes_max
+        return bool(self.receivers) and self.retention.pressed(self.log.nbytes)
 
     def train(
         self, now_us: int, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False
@@ -241,6 +254,10 @@ class Sender:
         if view is None:
             view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
             self.receivers[peer] = view
+        if 0 <= message.next_seq < wanted:
+            # An attachment whose answer was lost comes again: each row is counted once.
+            view.lost_rows += wanted - max(message.next_seq, view.lost_below)
+            view.lost_below = wanted
         view.state = SENDER[view.state][LinkEvent.ATTACH]
         view.epoch = message.epoch
         view.plain = message.plain
@@ -369,10 +386,14 @@ class Sender:
         """After any change: send what may be sent, trim what may be trimmed."""
         for view in self.receivers.values():
             self._pump(now_us, view)
-        self._trim()
+        self._trim(now_us)
 
     def _pump(self, now_us: int, view: ReceiverView) -> None:
         if view.state is not SenderState.FLOWING:
+            return
+        if view.cursor < self.log.base and self.log.base < self.log.end:
+            if view.sent_bytes + self.log[self.log.base].cost <= view.granted:
+                self._overtaken(view)
             return
         idle = view.acked_frames == view.frames and view.durable >= view.sent_seq
         while view.cursor < self.log.end:
@@ -391,6 +412,17 @@ class Sender:
                 # The first of a burst starts the clock of ``Progress`` and of the cut-off.
                 view.asked_at_us = view.moved_at_us = now_us
                 idle = False
+
+    def _overtaken(self, view: ReceiverView) -> None:
+        """What it wants next was shed: it attaches anew, and so learns which rows are lost.
+
+        Only now that it has credit again, else it would do so for each entry that is shed.
+        """
+        view.state = SENDER[view.state][LinkEvent.CUT_OFF]
+        text = "rows that were to come next were shed"
+        self._outbox.send(
+            view.peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=view.epoch)
+        )
 
     def _had(self, view: ReceiverView, entry: Entry) -> bool:
         """The receiver is ahead of this entry: it had it before we restarted."""
@@ -411,7 +443,7 @@ class Sender:
             late=entry.late,
         )
 
-    def _trim(self) -> None:
+    def _trim(self, now_us: int) -> None:
         if not self.receivers:
             self.log.trim_to(self.settings.keep_bytes)
             return
@@ -420,6 +452,7 @@ class Sender:
         # before it, be it only a boundary.
         ahead = [view.cursor for view in self.receivers.values() if view.state is not SenderState.DETACHED]
         self.log.trim(floor, min(ahead, default=self.log.end))
+        self.retention.shed(now_us, self.log, floor)
 
 
 _EVENTS: dict[type, LinkEvent] = {
