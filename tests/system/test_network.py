@@ -88,6 +88,29 @@ def test_a_stream_goes_on_after_a_cut(net: Net) -> None:
         assert answering.recv(64) == b"sent into the cut"
 
 
+def test_one_connection_is_cut_and_the_others_are_not(net: Net) -> None:
+    (first, first_end), (second, second_end) = connected(net, "a", "b"), connected(net, "a", "b")
+    with first, first_end, second, second_end:
+        ports = {
+            name: (socket_.getsockname()[1], socket_.getpeername()[1])
+            for name, socket_ in (("first", first), ("second", second))
+        }
+        second.sendall(b"x" * 5_000)
+        assert len(second_end.recv(5_000, socket.MSG_WAITALL)) == 5_000
+        flows = net.flows("a", "b")
+        assert flows[ports["first"]] < 5_000 < flows[ports["second"]]
+        net.set_flow("a", "b", ports["first"], cut=True)
+        first.sendall(b"sent into the cut")
+        second.sendall(b"y" * 100)
+        assert second_end.recv(100, socket.MSG_WAITALL) == b"y" * 100
+        first_end.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            first_end.recv(64)
+        net.set_flow("a", "b", ports["first"], cut=False, loss=200)
+        first_end.settimeout(30)
+        assert first_end.recv(64) == b"sent into the cut"
+
+
 def test_loss_repetition_and_delay_happen_as_often_as_told(net: Net) -> None:
     net.set(("a", "b"), loss=200)
     assert 700 <= len(datagrams(net, "a", "b", 1000)) <= 900

@@ -99,6 +99,17 @@ class Net:
         """Packets carried, dropped, repeated."""
         return self._order(())
 
+    def flows(self, a: str, b: str) -> dict[tuple[int, int], int]:
+        """What the connections between two hosts have sent from ``a`` to ``b``: bytes by both ports."""
+        listed = self._ask({"list": [self.space(a), self.space(b)]})
+        return {(port_a, port_b): count for _, _, port_a, port_b, count in listed}
+
+    def set_flow(self, a: str, b: str, ports: tuple[int, int], **faults: float) -> None:
+        """Faults of one TCP connection, in both directions: ``cut``, ``loss`` (thousandths of packets)."""
+        there = [self.space(a), self.space(b), *ports]
+        back = [self.space(b), self.space(a), *reversed(ports)]
+        self._ask({"flows": [there, back], **faults})
+
     def all_ways(self) -> tuple[tuple[str, str], ...]:
         return tuple((a, b) for a in self.names for b in self.names if a != b)
 
@@ -108,8 +119,11 @@ class Net:
 
     def _order(self, ways: Iterable[tuple[str, str]], **what: Any) -> dict[str, int]:
         pairs = [[self.space(a), self.space(b)] for a, b in ways]
+        return self._ask({"ways": pairs, **what})
+
+    def _ask(self, order: dict[str, Any]) -> Any:
         assert self._router is not None
-        self._router.stdin.write(json.dumps({"ways": pairs, **what}) + "\n")
+        self._router.stdin.write(json.dumps(order) + "\n")
         self._router.stdin.flush()
         return json.loads(self._answer())
 

@@ -69,6 +69,15 @@ class Way:
         self.queued = 0
 
 
+class Flow:
+    """What one side of a TCP connection sends. Chances are in thousandths of packets."""
+
+    def __init__(self) -> None:
+        self.cut = False
+        self.loss = 0
+        self.bytes = 0
+
+
 class Router:
     """Carries packets by their destination until standard input ends."""
 
@@ -79,17 +88,26 @@ class Router:
         self._ways = {(a, b): Way() for a in hosts for b in hosts if a != b}
         self._flying: list[tuple[float, int, tuple[str, str], bytes]] = []
         self._number = 0
+        self._flows: dict[tuple[str, str, int, int], Flow] = {}
         self.counts = {"carried": 0, "dropped": 0, "repeated": 0}
 
-    def order(self, order: dict) -> dict:
-        """``{"ways": [[from, to], ...], "cut": bool, "delay_s": ..., ...}`` or ``{"counts": true}``."""
+    def order(self, order: dict) -> object:
+        """``{"ways": [[from, to], ...], "cut": bool, "delay_s": ..., ...}``, or ``{"flows": [[from, to, port,
+        port], ...], "cut": bool, "loss": ...}``: the counts; ``{"list": [from, to]}``: the flows there."""
+        if "list" in order:
+            return [
+                [*name, flow.bytes] for name, flow in self._flows.items() if list(name[:2]) == order["list"]
+            ]
+        for name in order.get("flows", []):
+            flow = self._flows[tuple(name)]
+            flow.cut, flow.loss = order.get("cut", flow.cut), order.get("loss", flow.loss)
         for source, target in order.get("ways", []):
             way = self._ways[source, target]
             for name in order.keys() - {"ways"}:
                 if not hasattr(way, name):
                     raise ValueError(f"a way has no {name!r}")
                 setattr(way, name, order[name])
-        if order.get("cut"):
+        if order.get("cut") and "ways" in order:
             gone = {tuple(pair) for pair in order["ways"]}
             kept = [item for item in self._flying if item[2] not in gone]
             self.counts["dropped"] += len(self._flying) - len(kept)
@@ -134,6 +152,9 @@ class Router:
 
     def _carry(self, source: str, target: str, packet: bytes) -> None:
         way = self._ways[source, target]
+        if packet[9] == socket.IPPROTO_TCP and self._flow_drops(source, target, packet):
+            self.counts["dropped"] += 1
+            return
         if way.cut or self._random.randrange(1000) < way.loss or way.queued >= QUEUED_MAX:
             self.counts["dropped"] += 1
             return
@@ -153,6 +174,13 @@ class Router:
             self._number += 1
             way.queued += 1
             heapq.heappush(self._flying, (at, self._number, (source, target), packet))
+
+    def _flow_drops(self, source: str, target: str, packet: bytes) -> bool:
+        begin = (packet[0] & 15) * 4  # of the TCP header
+        ports = struct.unpack_from("!HH", packet, begin)
+        flow = self._flows.setdefault((source, target, *ports), Flow())
+        flow.bytes += len(packet)
+        return flow.cut or self._random.randrange(1000) < flow.loss
 
     def _land(self) -> None:
         now = time.monotonic()
