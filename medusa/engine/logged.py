@@ -26,7 +26,7 @@ from medusa.engine.replay import Held, Replay
 from medusa.errors import DataError, FullError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
-from medusa.query.graph import CheckedGraph, order_dependent
+from medusa.query.graph import CheckedGraph, order_dependent, reads_dead_of_several
 from medusa.units import size_text
 
 __all__ = ["LoggedFragment"]
@@ -74,7 +74,7 @@ class LoggedFragment(Fragment):
 
     def _look(self) -> None:
         """See what of this query has to be noted."""
-        merged = bool(order_dependent(self.graph)) or _reads_dead_of_several(self.graph)
+        merged = bool(order_dependent(self.graph)) or reads_dead_of_several(self.graph)
         merged |= self.drops is not None and self.drops.merges
         self._ordered = merged or bool(self._async)
         # What came before a decision to leave rows out was let through, and may have been taken.
@@ -460,12 +460,6 @@ class LoggedFragment(Fragment):
         move()
         if not all(box.answered() for box in self._async):
             raise _unfit()
-
-
-def _reads_dead_of_several(graph: Graph) -> bool:
-    """Whether failed rows are read of a box with several inputs: rows fail there as they arrive."""
-    several = {box.id for box in graph.boxes if len(box.inputs) > 1}
-    return any(arc.port == "dead" and arc.box in several for box in graph.boxes for arc in box.inputs)
 
 
 def _meets_itself(graph: Graph) -> bool:

@@ -94,7 +94,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     homes = _homes(graph, at, known)
     check_users(graph, homes)
     graph = _without_dead_ends(graph)
-    _refuse_unlogged_unions(graph, homes)
+    _refuse_gathered(graph, homes)
     check_graph(graph, require_sinks=True)
     refuse_undecided(graph)
     expander = _Expander(graph, homes)
@@ -177,26 +177,35 @@ def _follow(box: Box, homes: Mapping[str, tuple[str, ...]], graph: Graph) -> tup
     )
 
 
-def _refuse_unlogged_unions(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
-    """Arrival order before a box that depends on it would not come back the same after a restart."""
+def _refuse_gathered(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
+    """Copies of one stream have an order together that one program would give, and nodes don't.
+
+    Behind a union the query itself says that rows come in any order, so what a node decides is right.
+    """
     boxes = {box.id: box for box in graph.boxes}
-    mixed: dict[str, str] = {}
+    gathered: dict[str, str] = {}
     for box in graph.boxes:
-        behind = next((mixed[arc.box] for arc in box.inputs if arc.box in mixed), None)
+        behind = next((gathered[arc.box] for arc in box.inputs if arc.box in gathered), None)
         if behind is not None and box.order_dependent:
             raise QueryError(
-                f"box {box.id!r} depends on the order in which the inputs of {behind!r} arrive, and nodes "
-                "keep checkpoints: after a restart that order could differ",
-                hint="window each input by itself, and join or combine the results",
+                f"box {box.id!r} depends on the order of the rows of {behind!r}, which are gathered from "
+                f"several nodes: {', '.join(_split_homes(boxes[behind], homes))}",
+                hint="window the rows where they are split, or unite a source for each node",
                 code="query.placement.union",
             )
         gathers = len(homes[box.id]) == 1 and any(
             len(homes[arc.box]) > 1 and not isinstance(boxes[arc.box], Aggregate) for arc in box.inputs
         )
+        if isinstance(box, Union):
+            continue
         if behind is not None:
-            mixed[box.id] = behind
-        elif box.determinism == "arbitrary" or (gathers and isinstance(box, STATELESS)):
-            mixed[box.id] = box.id
+            gathered[box.id] = behind
+        elif gathers and isinstance(box, STATELESS):
+            gathered[box.id] = box.id
+
+
+def _split_homes(box: Box, homes: Mapping[str, tuple[str, ...]]) -> list[str]:
+    return list(dict.fromkeys(node for arc in box.inputs for node in homes[arc.box]))
 
 
 # --- instances of boxes ---------------------------------------------------------------------

@@ -31,9 +31,11 @@ __all__ = [
     "UNTIMED_PORTS",
     "CheckedGraph",
     "check_graph",
+    "interleaves",
     "label_of",
     "order_dependent",
     "ports_of",
+    "reads_dead_of_several",
     "schemas",
     "taps_of",
     "time_dependent",
@@ -265,6 +267,17 @@ def order_dependent(graph: Graph, *, sinks: bool = True) -> tuple[tuple[str, str
             must refuse these queries.
     """
     return tuple(_below_unions(graph, sinks))
+
+
+def interleaves(graph: Graph) -> bool:
+    """Whether some stream depends on how the rows of several inputs came one after the other."""
+    return any(box.determinism == "arbitrary" for box in graph.boxes) or reads_dead_of_several(graph)
+
+
+def reads_dead_of_several(graph: Graph) -> bool:
+    """Whether failed rows are read of a box with several inputs: rows fail there as they arrive."""
+    several = {box.id for box in graph.boxes if len(box.inputs) > 1}
+    return any(arc.port == "dead" and arc.box in several for box in graph.boxes for arc in box.inputs)
 
 
 def _below_unions(graph: Graph, sinks: bool) -> Iterator[tuple[str, str]]:

@@ -185,13 +185,24 @@ def test_what_would_change_the_answer_is_refused(make, at, says):
     assert says in str(caught.value)
 
 
-def test_arrival_order_before_a_window_is_refused():
+def union_query():
+    """Windows, and a join of them, behind a union."""
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts") for name in ("a", "b"))
     both = a.union(b, name="both")
-    q.sink("out", both.window("10us").aggregate(n=md.count(), name="w"))
-    with pytest.raises(QueryError, match="box 'w' depends on the order in which the inputs of 'both' arrive"):
-        cut(q.graph, {"n": ["a", "b"]})
+    per_k = both.window("10us").group_by("k").aggregate(n=md.count(), s=md.sum("v"), name="per_k")
+    more = per_k.select("window_start", "window_end", "k", t="s + n", name="more")
+    q.sink("all", per_k)
+    q.sink("out", per_k.join(more, on=["window", "k"], name="meet"))
+    return q
+
+
+def test_a_window_over_gathered_copies_is_refused():
+    q = md.Query("q")
+    some = q.source("a", SCHEMA, time="ts").filter("v > 0", name="some")
+    q.sink("out", some.window("10us").aggregate(n=md.count(), name="w"))
+    with pytest.raises(QueryError, match="box 'w' depends on the order of the rows of 'some', which"):
+        cut(q.graph, {"n": ["a"], "m": ["a"], "c": ["some", "w"]})
 
 
 # --- the same answer ------------------------------------------------------------------------------
@@ -297,6 +308,35 @@ def test_a_join_over_nodes_gives_the_same_sequence(left, right, cuts, at):
     q = joined_query()
     want = md.collect(q, **inputs).only
     assert answer(q, at, inputs, cuts).table("out", want.schema).equals(want)
+
+
+@settings(max_examples=30)
+@given(
+    left=rows,
+    right=rows,
+    cuts=st.lists(st.integers(1, 20), max_size=3),
+    at=st.sampled_from(
+        [
+            {"n": ["a", "b"]},
+            {"a": ["a"], "b": ["b"], "c": ["both"]},
+            {"a": ["a", "b", "both"], "c": ["per_k"]},
+            {"a": ["a"], "b": ["b", "both"], "c": ["per_k", "more"], "d": ["meet"]},
+            {
+                "e1": ["a", "b", "both", "per_k"],
+                "e2": ["a", "b", "both", "per_k"],
+                "c": ["all", "more", "meet"],
+            },
+            {"e1": ["a"], "e2": ["a"], "c": ["b", "both"]},
+        ]
+    ),
+)
+def test_windows_behind_a_union_give_the_whole_answer(left, right, cuts, at):
+    inputs = {name: table(sorted(rows)) for name, rows in (("a", left), ("b", right))}
+    q = union_query()
+    wired = answer(q, at, inputs, cuts)
+    for sink, want in md.collect(q, **inputs).items():
+        key = [("window_end", "ascending"), ("k", "ascending")]
+        assert wired.table(sink, want.schema).sort_by(key).to_pylist() == want.sort_by(key).to_pylist()
 
 
 @settings(max_examples=30)
