@@ -11,16 +11,27 @@ __all__ = ["Arrival", "Event", "LinkDown", "LinkRefused", "LinkUp", "Refused"]
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """We reached the peer; a link begins. (Links of callers begin with their first message.)"""
+    """We reached the peer; a link begins. (Links of callers begin with their first message.)
+
+    Attributes:
+        lane: 0: the connection for control, with which the link begins; from 1 on: one for streams, which
+            carries nothing until it is introduced.
+    """
 
     link: str
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection broke; what was under way is lost."""
+    """The connection broke; what was under way is lost.
+
+    Attributes:
+        lane: of those that we call: 0: the link is over; else only this connection for streams.
+    """
 
     link: str
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
-"""Frames between processes over ZeroMQ: one ROUTER that listens, one DEALER per node we call.
+"""Frames between processes over ZeroMQ: one ROUTER that listens, DEALERs to the nodes we call.
 
-A *link* here is one connection and has a name: that of the peer for those we called, ``in-7`` for
-those that called us. Who is there is the key that CURVE authenticated, which comes with each message;
-without keys, what the peer says in its first one. Neither the name of the link nor ZeroMQ's routing id
-says anything about it.
+A *link* has a name: that of the peer for those we called, ``in-7`` for a connection of one that called
+us. Who is there is the key that CURVE authenticated, which comes with each message; without keys, what
+the peer says in its first one. Neither the name of the link nor ZeroMQ's routing id says anything about it.
 
-ZeroMQ queues little (low marks, small buffers), so that what waits, waits where credits and
-weights can still order it. It loses what was in its queues when a connection breaks; a broken
-connection is therefore replaced by a fresh one, its leftovers die with it, and the links above
-resend. Measured, with the reasons for each option: docs/nodes.md.
+We call a node by one connection for control, *lane* 0, and by others for streams, lanes 1 and up, so
+that streams hold up no heartbeat, acknowledgement or command. Lanes stand as long as the control
+connection does. One that breaks takes along only the streams on it.
+
+ZeroMQ gets little at a time (``sending``), so that what waits, waits where credits and weights can
+still order it. It loses what was in its queues when a connection breaks; a broken connection is
+therefore replaced by a fresh one, its leftovers die with it, and the links above resend. Measured, with
+the reasons for each option: docs/nodes.md.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ import contextlib
 import errno
 import socket
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import zmq
@@ -27,9 +30,11 @@ from zmq.utils.monitor import parse_monitor_message
 
 from medusa.errors import ConfigError, LinkError
 from medusa.mind.settings import check_address
+from medusa.runtime.called import Called
 from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkUp
+from medusa.runtime.sending import Frames, Waiting, hand
 from medusa.runtime.sockets import bind, open_socket
 
 __all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
@@ -43,28 +48,20 @@ ROUND_MAX = 64
 """Messages taken from one socket before the others have their turn."""
 
 BACKLOG_MAX = 4096
-"""Messages that wait for a full connection. Credits keep it far below; beyond it the link is cut."""
+"""Streams, and messages of no stream, that wait for a full connection; beyond it the link is cut. What
+waits of a stream its credit bounds."""
 
 CALLERS_MAX = 1024
 SHUNNED_MAX = 4096
-RETRY_MS = 2
+SOCKETS_MAX = 16384
+"""Of one process, ZeroMQ's own limit; four for each node we call."""
+
+RETRY_MS = 1
 CALL_AGAIN_S = 0.1
 """Between the end of a connection and the next call, so that a refusal is no busy loop."""
 
 CALL_AGAIN_MAX_S = 2.0
 """The same after several handshakes in a row that failed."""
-
-
-@dataclass(slots=True)
-class _Called:
-    """A node we call: its DEALER, its monitor, what waits."""
-
-    address: str
-    dealer: zmq.Socket[bytes]
-    monitor: zmq.Socket[bytes]
-    key: str = ""
-    up: bool = False
-    backlog: deque[Sequence[Any]] = field(default_factory=deque)
 
 
 class Transport:
@@ -74,6 +71,8 @@ class Transport:
         key: ours. With it all sockets speak CURVE: nobody is let in until ``trust``, and a peer is
             called only under a key of its own. Without it the node listens on this machine alone.
         server_keys: peer -> keys under which it is called.
+        lanes: connections for streams to each peer, beside the one for control; 0: one carries all.
+        striped: the frames of a stream go round over all lanes; else a stream keeps to one.
 
     Raises:
         LinkError: the address is taken or not allowed, or libzmq is too old.
@@ -86,6 +85,8 @@ class Transport:
         peers: Mapping[str, str] | None = None,
         key: CurveKey | None = None,
         server_keys: Mapping[str, Sequence[str]] | None = None,
+        lanes: int = 0,
+        striped: bool = False,
     ) -> None:
         if zmq.zmq_version_info() < LIBZMQ_MIN:
             raise LinkError(
@@ -94,13 +95,19 @@ class Transport:
                 code="link.libzmq",
             )
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._poller = zmq.Poller()
-        self._called: dict[str, _Called] = {}
+        self._called: dict[str, Called] = {}
+        self._sockets: dict[Any, Called] = {}
+        self._silent: dict[Called, None] = {}
+        """Those to call again."""
         self._callers: OrderedDict[bytes, str] = OrderedDict()
         self._routes: dict[str, bytes] = {}
-        self._waiting: dict[str, deque[Sequence[Any]]] = {}
-        self._again: dict[str, tuple[float, str]] = {}
-        self._failures: dict[str, int] = {}
+        self._waiting: dict[str, Waiting] = {}
+        """Of callers."""
+        self._full: dict[Waiting, str] = {}
+        """What waits, and for which link."""
+        self._lanes, self._striped = lanes, striped
         self._keyring = None if key is None else Keyring(key, server_keys or {})
         self._shunned: OrderedDict[bytes, None] = OrderedDict()
         self._calls = 0
@@ -138,29 +145,33 @@ class Transport:
 
     def call(self, peer: str, address: str) -> None:
         """Connect to ``address``, and again whenever the connection breaks, until closed."""
+        called = self._called[peer] = Called(peer, address)
+        called.lanes = [Called(peer, address, lane) for lane in range(1, self._lanes + 1)]
+        self._connect(called)
+
+    def _connect(self, called: Called) -> None:
         dealer = open_socket(self._context, zmq.DEALER)
         dealer.setsockopt(zmq.IMMEDIATE, 1)
-        key = "" if self._keyring is None else self._keyring.call(peer, dealer)
+        key = "" if self._keyring is None else self._keyring.call(called.peer, dealer)
         if self._keyring is not None and not key:
             dealer.close(linger=0)
-            self._call_later(peer, address)
+            self._call_later(called)
             return
-        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES)
-        try:
-            dealer.connect(address)
-        except zmq.ZMQError as error:
-            self._discard(dealer, monitor)
-            raise LinkError(f"can't call {address}: {error}", code="link.address") from None
-        self._called[peer] = _Called(address, dealer, monitor, key)
-        self._poller.register(dealer, zmq.POLLIN)
-        self._poller.register(monitor, zmq.POLLIN)
+        called.connect(dealer, key, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES)
+        for each in called.sockets():
+            self._sockets[each] = called
+            self._poller.register(each, zmq.POLLIN)
 
-    def _discard(self, dealer: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
-        # In this order: an event that finds its reader gone blocks libzmq's thread with the lock held
-        # that disabling wants, and with it everybody who wants the GIL.
-        dealer.disable_monitor()
-        monitor.close(linger=0)
-        dealer.close(linger=0)
+    def _hang_up(self, called: Called) -> None:
+        """End a connection that we called; those for streams end with the one for control."""
+        for each in called.sockets():
+            del self._sockets[each]
+            self._poller.unregister(each)
+        called.hang_up()
+        self._full.pop(called.waiting, None)
+        self._silent.pop(called, None)
+        for lane in called.lanes:
+            self._hang_up(lane)
 
     def cut(self, link: str, *, shun: bool = True) -> None:
         """End a link: a called peer is called anew, soon; a caller is forgotten.
@@ -170,11 +181,8 @@ class Transport:
                 a new link.
         """
         if link in self._called:
-            called = self._called.pop(link)
-            self._poller.unregister(called.dealer)
-            self._poller.unregister(called.monitor)
-            self._discard(called.dealer, called.monitor)
-            self._call_later(link, called.address)
+            self._hang_up(self._called[link])
+            self._call_later(self._called[link])
             return
         route = self._routes.get(link)
         if route is None:
@@ -185,9 +193,10 @@ class Transport:
             if len(self._shunned) > SHUNNED_MAX:
                 self._shunned.popitem(last=False)
 
-    def _call_later(self, peer: str, address: str) -> None:
-        wait_s = min(CALL_AGAIN_S * 2 ** min(self._failures.get(peer, 0), 10), CALL_AGAIN_MAX_S)
-        self._again[peer] = (time.monotonic() + wait_s, address)
+    def _call_later(self, called: Called) -> None:
+        wait_s = min(CALL_AGAIN_S * 2 ** min(called.failures, 10), CALL_AGAIN_MAX_S)
+        called.again_s = time.monotonic() + wait_s
+        self._silent[called] = None
 
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
         """From now on these keys are let in, and these peers called under these; others are cut off.
@@ -198,10 +207,12 @@ class Transport:
         if self._keyring is None:
             raise LinkError("a transport without keys can trust nobody", code="link.keys")
         for peer in self._keyring.trust(keys, server_keys):
-            if peer in self._called and self._called[peer].key not in server_keys.get(peer, ()):
-                if self._called[peer].up:
-                    self._pending.append(LinkDown(peer))
-                self.cut(peer)
+            called = self._called.get(peer)
+            if called is None or called.dealer is None or called.key in server_keys.get(peer, ()):
+                continue
+            if called.up:
+                self._pending.append(LinkDown(peer))
+            self.cut(peer)
 
     def door(self) -> dict[str, int]:
         """Connections that were accepted and let in, and strangers refused, by reason; empty without keys."""
@@ -209,20 +220,23 @@ class Transport:
 
     def calls(self, link: str) -> bool:
         """Whether we call this peer (else it may have called us)."""
-        return link in self._called or link in self._again
+        return link in self._called
 
     def _forget(self, route: bytes, *, cut: bool = False) -> None:
         link = self._callers.pop(route)
         if self._keyring is not None:
             self._keyring.ends(link, cut=cut)
         del self._routes[link]
-        self._waiting.pop(link, None)
+        waiting = self._waiting.pop(link, None)
+        if waiting is not None:
+            self._full.pop(waiting, None)
 
     def close(self) -> None:
         """Close all sockets; what was not sent is lost."""
         for called in self._called.values():
-            self._discard(called.dealer, called.monitor)
+            self._hang_up(called)
         self._called.clear()
+        self._silent.clear()
         if self._keyring is not None:
             self._keyring.close()
         if self._router is not None:
@@ -234,60 +248,79 @@ class Transport:
 
     # --- sending --------------------------------------------------------------------------
 
-    def send(self, link: str, frames: Sequence[Any]) -> None:
-        """Send, or queue while the connection is full; to a link that is gone it is lost."""
+    def send(
+        self, link: str, frames: Frames, *, stream: str = "", weight: int = 1, frame: int | None = None
+    ) -> None:
+        """Send, or queue while the connection is full; to a link that is gone it is lost.
+
+        Args:
+            stream: frames of one keep their order, and share the connection by ``weight``; empty: goes
+                before all streams, and in order with other such frames.
+            frame: number of the frame in its attachment: with 0 one begins, and what waits of the
+                stream is wanted no more; None: it concerns all frames before it.
+        """
         if link in self._called:
             called = self._called[link]
-            if called.backlog or not self._try(called.dealer, frames):
-                self._queue(link, called.backlog, frames)
+            if frame == 0:
+                for each in called.lanes_of(stream, None, striped=self._striped):
+                    each.waiting.drop(stream)
+            for each in called.lanes_of(stream, frame, striped=self._striped):
+                each.send(frames, stream, weight)
+                self._note(link, each.waiting)
         elif link in self._routes:
             waiting = self._waiting.get(link)
-            if waiting or self._to_caller(link, frames) is False:
-                self._queue(link, self._waiting.setdefault(link, deque()), frames)
+            if waiting is None:
+                waiting = self._waiting[link] = Waiting(partial(self._to_caller, link))
+            if frame == 0:
+                waiting.drop(stream)
+            if waiting.send(frames, stream, weight):
+                self._note(link, waiting)
+            else:
+                self._gone(link)
 
-    def _queue(self, link: str, backlog: deque[Sequence[Any]], frames: Sequence[Any]) -> None:
-        if link in self._called and not self._called[link].up:
-            return  # Nothing is kept for a connection that doesn't stand.
-        backlog.append(frames)
-        if len(backlog) > BACKLOG_MAX:
+    def introduce(self, link: str, lane: int, frames: Frames) -> None:
+        """Say these first words on a data lane that has come up; what waits for it follows."""
+        called = self._called[link].lanes[lane - 1]
+        if called.up:
+            called.waiting.put(frames, "", 1)
+            called.opened = True
+            called.waiting.flush()
+            self._note(link, called.waiting)
+
+    def _note(self, link: str, waiting: Waiting) -> None:
+        """Look again at what waits; where that is too much, the link is cut."""
+        if not waiting:
+            self._full.pop(waiting, None)
+            return
+        self._full[waiting] = link
+        if waiting.heads > BACKLOG_MAX:
             self._pending.append(LinkDown(link))
             self.cut(link)
 
-    def _try(self, target: zmq.Socket[bytes], frames: Sequence[Any]) -> bool:
-        try:
-            target.send_multipart(frames, zmq.DONTWAIT, copy=_small(frames))
-        except zmq.Again:
-            return False
-        return True
-
-    def _to_caller(self, link: str, frames: Sequence[Any]) -> bool | None:
-        """True: sent; False: full; None: gone."""
+    def _to_caller(self, link: str, frames: Frames) -> bool:
+        """False: the connection is gone."""
         assert self._router is not None
-        route = self._routes[link]
         try:
-            return self._try(self._router, [route, *frames])
+            hand(self._router, [self._routes[link], *frames])
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
                 raise
-        self._forget(route)
+            return False
+        return True
+
+    def _gone(self, link: str) -> None:
+        self._forget(self._routes[link])
         self._pending.append(LinkDown(link))
-        return None
 
     def _flush(self) -> bool:
         """Try again what waits; whether something still does."""
-        for called in self._called.values():
-            while called.backlog and self._try(called.dealer, called.backlog[0]):
-                called.backlog.popleft()
-        for link in list(self._waiting):
-            backlog = self._waiting[link]
-            while backlog:
-                sent = self._to_caller(link, backlog[0])
-                if not sent:
-                    break
-                backlog.popleft()
-            if not backlog:
-                self._waiting.pop(link, None)
-        return bool(self._waiting) or any(called.backlog for called in self._called.values())
+        for waiting, link in list(self._full.items()):
+            if waiting in self._full:
+                if not waiting.flush():
+                    self._gone(link)
+                elif not waiting:
+                    del self._full[waiting]
+        return bool(self._full)
 
     # --- receiving ------------------------------------------------------------------------
 
@@ -313,12 +346,11 @@ class Transport:
             with contextlib.suppress(BlockingIOError):
                 while self._wake_in.recv(4096):
                     pass
-        for peer in list(self._called):
-            called = self._called[peer]
-            if called.dealer in ready:
-                self._read(called.dealer, out, peer)
-            if called.monitor in ready:
-                self._monitor(peer, called, out)
+        for called in {self._sockets[each]: None for each in ready if each in self._sockets}:
+            if called.dealer is not None and called.dealer in ready:
+                self._read(called.dealer, out, called)
+            if called.monitor is not None and called.monitor in ready:
+                self._monitor(called, out)
         if self._router is not None and self._router in ready:
             self._read(self._router, out, None)
         return out
@@ -326,48 +358,54 @@ class Transport:
     def _call_again(self) -> int:
         """Make the calls that are due; milliseconds until the next one."""
         now = time.monotonic()
-        for peer, (at, address) in list(self._again.items()):
-            if now >= at:
-                del self._again[peer]
-                self.call(peer, address)
-        nearest = min((at for at, _ in self._again.values()), default=now + 3600)
+        for called in list(self._silent):
+            if now >= called.again_s:
+                del self._silent[called]
+                self._connect(called)
+        nearest = min((called.again_s for called in self._silent), default=now + 3600)
         return max(1, round((nearest - now) * 1000))
 
-    def _monitor(self, peer: str, called: _Called, out: list[Event]) -> None:
-        while called.monitor.poll(0):
-            found = parse_monitor_message(called.monitor.recv_multipart())
+    def _is_up(self, called: Called) -> None:
+        if not called.up:
+            called.up, called.failures = True, 0
+            for lane in called.lanes:
+                self._connect(lane)
+
+    def _monitor(self, called: Called, out: list[Event]) -> None:
+        peer, monitor = called.peer, called.monitor
+        while monitor is not None and monitor.poll(0):
+            found = parse_monitor_message(monitor.recv_multipart())
             event = found["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                called.up = True
-                self._failures.pop(peer, None)
-                out.append(LinkUp(peer))
+                self._is_up(called)
+                out.append(LinkUp(peer, called.lane))
             elif event & FAILURES:
-                self._failures[peer] = self._failures.get(peer, 0) + 1
+                called.failures += 1
                 refused = refusal_of(peer, event, found["value"], keyed=bool(called.key))
-                if self._keyring is not None and not refused.said:
+                if self._keyring is not None and not refused.said and called.lane == 0:
                     self._keyring.failed(peer)
                 out.append(refused)
             elif event == zmq.EVENT_DISCONNECTED:
-                self.cut(peer)
                 if called.up:
-                    out.append(LinkDown(peer))
+                    out.append(LinkDown(peer, called.lane))
+                self._hang_up(called)
+                self._call_later(called)
                 return
 
-    def _read(self, source: zmq.Socket[bytes], out: list[Event], peer: str | None) -> None:
+    def _read(self, source: zmq.Socket[bytes], out: list[Event], called: Called | None) -> None:
         for _ in range(ROUND_MAX):
             try:
                 parts = source.recv_multipart(zmq.DONTWAIT, copy=False)
             except zmq.Again:
                 return
-            if peer is None:
+            if called is None:
                 route, parts = parts[0].bytes, parts[1:]
                 key = "" if self._keyring is None else self._keyring.key_of(parts[-1])
                 link = self._caller(route, key, parts[-1])
             else:
-                link, key = peer, self._called[peer].key
-                if not self._called[peer].up:
-                    # The peer's first words may overtake the event that says the link is up.
-                    self._called[peer].up = True
+                link, key = called.peer, called.key
+                # The peer's first words may overtake the event that says the link is up.
+                self._is_up(called)
             if not link or not 1 <= len(parts) <= PARTS_MAX:
                 self.refused += 1
                 continue
@@ -392,8 +430,3 @@ class Transport:
             if self._keyring is not None:
                 self._keyring.begins(link, key, frame)
         return link
-
-
-def _small(frames: Sequence[Any]) -> bool:
-    """Copying is cheaper than telling ZeroMQ when a buffer is free again, below some 64 KiB."""
-    return sum(memoryview(frame).nbytes for frame in frames) < 65536
