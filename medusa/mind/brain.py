@@ -229,7 +229,7 @@ class Brain:
             case Hello() | Heartbeat():
                 pass
             case Attach() | Ack() | Detach():
-                self._to_output(now_us, peer, message)
+                self._to_output(now_us, peer, message, caller)
             case Attached() | Data() | Boundary() | Progress():
                 for hosted in self.fragments.values():
                     if (input := hosted.input_of(message.stream, peer)) is not None:
@@ -376,7 +376,9 @@ class Brain:
 
     # --- streams ------------------------------------------------------------------------------------
 
-    def _to_output(self, now_us: int, peer: str, message: Attach | Ack | Detach) -> None:
+    def _to_output(
+        self, now_us: int, peer: str, message: Attach | Ack | Detach, caller: Caller | None
+    ) -> None:
         try:
             fragment, sink = self.catalog.sink(message.stream)
         except LinkError as error:
@@ -384,9 +386,11 @@ class Brain:
                 self._refuse(peer, error, message.stream, message.epoch)
             return
         hosted = self.fragments[fragment]
+        named = isinstance(message, Attach) and bool(message.name)
         if (
             isinstance(message, Attach)
             and not message.plain
+            and not (named and peer in self.clients)
             and peer not in hosted.spec.readers.get(sink, ())
         ):
             # Rows are kept for such a receiver for as long as it takes; only the plan may ask for that.
@@ -398,7 +402,12 @@ class Brain:
             )
             self._refuse(peer, refusal, message.stream, message.epoch)
             return
-        hosted.outputs[sink].sender.receive(now_us, peer, message)
+        owner = caller.called if caller is not None else ""
+        others = sum(each.subscribers.count(owner) for each in self.fragments.values()) if named else 0
+        try:
+            hosted.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
+        except LinkError as error:
+            self._refuse(peer, error, message.stream, message.epoch)
 
     def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
         if peer not in self.clients:

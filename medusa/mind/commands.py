@@ -22,7 +22,7 @@ from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.query.suggest import did_you_mean
 from medusa.units import size_text
 from medusa.wire import limits
-from medusa.wire.messages import Deploy, Install, Message, Remove, Reply, StatusRequest
+from medusa.wire.messages import Deploy, Forget, Install, Message, Remove, Reply, StatusRequest
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
 __all__ = ["Commands"]
@@ -105,6 +105,8 @@ class Commands:
                 self._reply(peer, self._remove(message.request, message.query))
             case Remove():
                 self._undeploy(now_us, peer, message)
+            case Forget() if client:
+                self._forget(now_us, peer, message, caller.called if caller is not None else "")
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload, caller)
             case StatusRequest():
@@ -163,6 +165,14 @@ class Commands:
             text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
             hint = did_you_mean(query, self._catalog.deployments)
         self._outbox.send(client, _refusal(message.request, "E_QUERY", text, hint))
+
+    def _forget(self, now_us: int, client: str, message: Forget, owner: str) -> None:
+        try:
+            fragment, sink = self._catalog.sink(message.stream)
+        except LinkError as error:
+            self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
+            return
+        self.fragments[fragment].subscribers.forget(now_us, sink, client, owner, message)
 
     # --- fragments ------------------------------------------------------------------------------
 

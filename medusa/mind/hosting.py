@@ -22,9 +22,11 @@ from medusa.mind.inputs import Input, Work
 from medusa.mind.outputs import Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, InputRecord
 from medusa.mind.spec import Fragment, check_fragment
+from medusa.mind.subscribers import Subscribers
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
-from medusa.query.boxes import Schema, Sink, Source, Union
+from medusa.query.boxes import Schema, Sink, Source
+from medusa.query.graph import interleaves
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import Refuse
 from medusa.wire.outbox import Outbox, Persist, RunFragment
@@ -99,7 +101,7 @@ class Hosted:
         self._every_us = checkpoint_every_us
         self._next_token = next_token
         self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
-        self.mixed = any(isinstance(b, Union) for b in spec.graph.boxes) or bool(record and record.mixed)
+        self.mixed = interleaves(spec.graph) or bool(record and record.mixed)
         self._mixed_durable = bool(record and record.mixed)
         self._newcomers: list[Input] = []
         positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
@@ -133,6 +135,7 @@ class Hosted:
             for box in spec.graph.boxes
             if isinstance(box, Sink)
         }
+        self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self._changed)
         self._waiting: deque[Work] = deque()
         self._running: deque[Work] = deque()
         self._running_bytes = 0
@@ -219,6 +222,8 @@ class Hosted:
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
             output.sender.peer(now_us, peer, event)
+        if event is not LinkEvent.PEER_UP:
+            self.subscribers.gone(peer)
 
     # --- the engine -------------------------------------------------------------------------
 
@@ -294,6 +299,8 @@ class Hosted:
                 input.receiver.refuse(gone)
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
+                if not view.peer:
+                    continue
                 refusal = Refuse(code="E_REMOVED", text=why, stream=output.stream, epoch=view.epoch)
                 self._outbox.send(view.peer, refusal)
 
@@ -302,6 +309,12 @@ class Hosted:
     def want_checkpoint(self, now_us: int) -> None:
         """Take one as soon as nothing runs, if there is anything new."""
         self._wanted = self._wanted or self._dirty
+        self._pump(now_us)
+
+    def _changed(self, now_us: int, soon: bool) -> None:
+        """There is something beside rows that a checkpoint should hold."""
+        self._dirty = True
+        self._wanted = self._wanted or soon
         self._pump(now_us)
 
     @property
@@ -337,6 +350,7 @@ class Hosted:
             places=places,
             mixed=self.mixed,
         )
+        self.subscribers.covered(token)
         self._wanted = self._dirty = False
         self._checkpoint_at_us = now_us + self._every_us
         self._outbox.append(
@@ -370,6 +384,7 @@ class Hosted:
             if writing.mixed:
                 self._mixed_durable = True
                 self._admit_newcomers(now_us)
+        self.subscribers.persisted(now_us, token, ok)
         self._pump(now_us)
         return True
 

@@ -26,6 +26,7 @@ from medusa.wire.messages import (
     Data,
     Deploy,
     Detach,
+    Forget,
     Install,
     Message,
     Offer,
@@ -61,6 +62,7 @@ ROLES = {
     Attach: "subscribe",
     Ack: "subscribe",
     Detach: "subscribe",
+    Forget: "subscribe",
     Remove: "deploy",
 }
 """What a client must be allowed to for each message that names a stream or a query."""

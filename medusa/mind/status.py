@@ -14,6 +14,10 @@ from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
 from medusa.wire import limits
+from medusa.wire.link import SenderState
+from medusa.wire.log import OutputLog
+from medusa.wire.named import owner_and_name
+from medusa.wire.views import ReceiverView
 
 __all__ = ["Rates", "encoded", "fragment_status", "totals"]
 
@@ -188,7 +192,7 @@ def _input_status(input: Input) -> dict[str, Any]:
 
 
 def _output_status(output: Output) -> dict[str, Any]:
-    log = output.sender.log
+    log, receivers = output.sender.log, output.sender.receivers
     return {
         "sink": output.sink,
         "stream": output.stream,
@@ -197,6 +201,7 @@ def _output_status(output: Output) -> dict[str, Any]:
         "kept_bytes": log.nbytes,
         "shed_rows": output.sender.retention.shed_rows,
         "boundary_us": _point(output.boundary_us),
+        "named": [_named_status(log, key, view) for key, view in receivers.items() if view.named],
         "receivers": [
             {
                 "to": view.peer,
@@ -207,8 +212,24 @@ def _output_status(output: Output) -> dict[str, Any]:
                 "durable_row": view.durable,
                 "lost_rows": view.lost_rows,
             }
-            for view in output.sender.receivers.values()
+            for view in receivers.values()
+            if not view.named
         ],
+    }
+
+
+def _named_status(log: OutputLog, key: str, view: ReceiverView) -> dict[str, Any]:
+    """A named subscription: its position, what is kept from there on, and who reads it."""
+    owner, name = owner_and_name(key)
+    return {
+        "name": name,
+        "owner": owner,
+        "acknowledged_row": view.durable,
+        "kept_bytes": sum(entry.cost for entry in log.entries() if entry.end > view.durable),
+        "connected": view.state is SenderState.FLOWING,
+        "to": view.peer,
+        "sent_row": view.sent_seq,
+        "lost_rows": view.lost_rows,
     }
 
 

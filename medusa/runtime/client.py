@@ -21,9 +21,9 @@ from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys, first_
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.runtime.introduction import pin
 from medusa.runtime.publishing import GONE, Publisher, source_from
-from medusa.runtime.reading import Subscription
+from medusa.runtime.reading import Subscription, check_name
 from medusa.units import Duration, duration_text, duration_us
-from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Message, Remove, StatusRequest
+from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Forget, Message, Remove, StatusRequest
 from medusa.wire.statement import from_text
 
 if TYPE_CHECKING:
@@ -295,17 +295,32 @@ class Federation:
     # --- reading --------------------------------------------------------------------------------------
 
     def subscribe(
-        self, name: str, from_: str | int = "now", *, timeout: Duration | None = None
+        self,
+        name: str,
+        from_: str | int = "now",
+        *,
+        durable: str | None = None,
+        timeout: Duration | None = None,
     ) -> Subscription:
         """Read a stream of this node: ``query.sink``, or any stream between fragments.
 
         Args:
             from_: ``now``, ``oldest`` (as far as it is kept), or the number of a row.
+            durable: a name, 1 to 64 characters of a-z, 0-9, _ and -: the node keeps the rows until they
+                are acknowledged (``Subscription.ack``), whether or not anybody reads, within the
+                retention of the stream. One program at a time reads under a name; with keys it belongs
+                to the key. ``now`` and ``oldest`` count the first time; later reading goes on at the
+                first row that was not acknowledged. A number says where this program stands: the rows
+                below it are acknowledged.
             timeout: how long iterating waits for the next train; None: as long as it takes.
 
         Raises:
-            LinkError: the node has no such stream, or this client reads it already.
+            LinkError: the node has no such stream, or this client reads it already; the name is being
+                read by another program (``E_TAKEN``); rows from this number on were acknowledged before
+                (``E_SEQ``); there are too many names (``E_LIMIT``).
         """
+        if durable is not None:
+            check_name(durable)
         starts = {"now": NOW, "oldest": OLDEST}
         start = starts.get(from_) if isinstance(from_, str) else from_
         if isinstance(start, bool) or not isinstance(start, int) or (start < 0 and from_ not in starts):
@@ -317,7 +332,20 @@ class Federation:
         wait_us = None
         if timeout is not None:
             wait_us = duration_us(timeout, what="subscribe: timeout", minimum_us=1, error=LinkError)
-        return Subscription(self._loop, name, start, wait_us)
+        return Subscription(self._loop, name, start, wait_us, durable)
+
+    def unsubscribe(self, name: str, *, durable: str) -> None:
+        """End a named subscription for good: the node keeps nothing for it any more.
+
+        Args:
+            name: of the stream.
+            durable: the name of the subscription, of this client or of an earlier one with its key.
+
+        Raises:
+            LinkError: there is none of this name (``E_NAME``), or another program reads it (``E_TAKEN``).
+        """
+        check_name(durable)
+        self._ask(lambda number: Forget(request=number, stream=name, name=durable))
 
     # --- the end --------------------------------------------------------------------------------------
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
-from medusa.errors import LinkError, RemoteProtocolError
+from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
+from medusa.mind.config_file import NAME, NAME_RULE
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.units import Duration, duration_us
 from medusa.wire.client import Subscription as Mind
 from medusa.wire.codec import TrainCodec
 from medusa.wire.receiver import Lost, Promise, Rows
 
-__all__ = ["Subscription"]
+__all__ = ["Subscription", "check_name"]
+
+
+def check_name(durable: str) -> None:
+    """Whether a named subscription may be called so.
+
+    Raises:
+        LinkError: no.
+    """
+    if not isinstance(durable, str) or not NAME.fullmatch(durable):
+        raise LinkError(f"{durable!r:.80} is no name of a subscription", hint=NAME_RULE, code="link.argument")
 
 
 class Subscription:
@@ -25,21 +36,28 @@ class Subscription:
     Iterating gives trains until the stream ends. A node that is killed and comes back loses and
     repeats nothing; what it could no longer deliver is counted in ``lost_rows``.
 
+    Of a named subscription the rows that were not acknowledged (``ack``) come again to whoever reads
+    under the name next, with the same numbers.
+
     Attributes:
+        durable: the name of a named subscription; None: a plain one.
         schema: of the rows, as Arrow.
         boundary_us: no later row has a time below it.
         lost_rows: rows that the node did not keep until we took them.
     """
 
-    def __init__(self, loop: ClientLoop, name: str, start: int, timeout_us: int | None) -> None:
+    def __init__(
+        self, loop: ClientLoop, name: str, start: int, timeout_us: int | None, durable: str | None = None
+    ) -> None:
         self.name = name
+        self.durable = durable
         self.boundary_us: int = START_US
         self.lost_rows = 0
         self._loop = loop
         self._timeout_us = timeout_us
         self._closed = False
         with loop.lock:
-            self._mind: Mind = loop.mind().subscribe(now_us(), name, start)
+            self._mind: Mind = loop.mind().subscribe(now_us(), name, start, name=durable or "")
         try:
             loop.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
         except BaseException:
@@ -71,6 +89,37 @@ class Subscription:
         return first.seq if first is not None else self._mind.receiver.next_seq
 
     @property
+    def acked_row(self) -> int:
+        """Rows of a named subscription below this number come no more."""
+        return self._mind.receiver.durable_seq
+
+    def ack(self, seq: int) -> None:
+        """Of a named subscription: the rows below ``seq`` are done; a lower number than before adds nothing.
+
+        Returns at once. The node forgets the rows with its next checkpoint; if it dies before, or the
+        connection is closed before it heard, they come again, with the same numbers.
+
+        Args:
+            seq: the number of the first row that is not done: ``train.first_seq + len(train)``.
+
+        Raises:
+            LinkError: rows that were not taken yet (``E_SEQ``), a plain subscription (``E_READER``), or
+                one that was closed. Nothing is acknowledged.
+        """
+        if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
+            raise LinkError(
+                f"ack: {seq!r} is no row number", hint="train.first_seq + len(train)", code="link.argument"
+            )
+        if self._closed:
+            raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
+        with self._loop.lock:
+            self._loop.mind()
+            try:
+                self._mind.ack(now_us(), seq)
+            except LocalProtocolError as error:
+                raise LinkError(f"ack: {error.message}", hint=error.hint, code=error.code) from None
+
+    @property
     def ended(self) -> bool:
         """The end of the stream was reached."""
         return self.boundary_us >= END_US
@@ -81,25 +130,49 @@ class Subscription:
         Raises:
             LinkError: nothing came in time (``link.timeout``; try again), or the node refused.
         """
+        end_us = self._end_us(timeout)
+        while not self.ended:
+            self._loop.wait(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
+            if (train := self._take()) is not None:
+                return train
+        return None
+
+    async def next_async(self, timeout: Duration | None = None) -> Train | None:
+        """``next`` for a task of asyncio: others have their turn while it waits. ``async for`` does this.
+
+        Raises:
+            LinkError: as ``next``.
+        """
+        end_us = self._end_us(timeout)
+        while not self.ended:
+            await self._loop.wait_async(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
+            if (train := self._take()) is not None:
+                return train
+        return None
+
+    def _end_us(self, timeout: Duration | None) -> int | None:
         wait_us = self._timeout_us
         if timeout is not None:
             wait_us = duration_us(timeout, what="next: timeout", error=LinkError)
-        end_us = None if wait_us is None else now_us() + wait_us
-        while not self.ended:
-            if self._closed:
-                raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
-            left_us = None if end_us is None else max(end_us - now_us(), 0)
-            self._loop.wait(self._ready, f"rows of {self.name!r}", left_us)
-            with self._loop.lock:
-                self._loop.mind()
-                delivery = self._mind.take(now_us())
-            match delivery:
-                case Rows():
-                    return self._decode(delivery)
-                case Lost():
-                    self.lost_rows += delivery.to_seq - delivery.from_seq
-                case Promise():
-                    self.boundary_us = delivery.time_us
+        return None if wait_us is None else now_us() + wait_us
+
+    def _left_us(self, end_us: int | None) -> int | None:
+        if self._closed:
+            raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
+        return None if end_us is None else max(end_us - now_us(), 0)
+
+    def _take(self) -> Train | None:
+        """What came first, where that is rows."""
+        with self._loop.lock:
+            self._loop.mind()
+            delivery = self._mind.take(now_us())
+        match delivery:
+            case Rows():
+                return self._decode(delivery)
+            case Lost():
+                self.lost_rows += delivery.to_seq - delivery.from_seq
+            case Promise():
+                self.boundary_us = delivery.time_us
         return None
 
     def _ready(self) -> bool:
@@ -131,7 +204,7 @@ class Subscription:
             batches.append(train.batch)
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading. A named subscription keeps its rows; ``Federation.unsubscribe`` ends it."""
         if self._closed:
             return
         self._closed = True
@@ -143,6 +216,10 @@ class Subscription:
 
     def __iter__(self) -> Iterator[Train]:
         while (train := self.next()) is not None:
+            yield train
+
+    async def __aiter__(self) -> AsyncIterator[Train]:
+        while (train := await self.next_async()) is not None:
             yield train
 
     def __enter__(self) -> Subscription:

@@ -98,26 +98,55 @@ class Subscription:
     Attributes:
         receiver: where we are.
         waiting: what came and was not yet taken, oldest first; at most one credit window.
+        taken_seq: rows below it were taken, or are lost; None before any was.
     """
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.waiting: deque[Delivery] = deque()
+        self.taken_seq: int | None = None
 
     def take(self, now_us: int) -> Delivery | None:
-        """The oldest that waits, or None; what was taken is never asked for again."""
+        """The oldest that waits, or None; in this life what was taken is never asked for again.
+
+        It counts as acknowledged, unless the subscription is a named one: that waits for ``ack``.
+        """
         if not self.waiting:
             return None
         delivery = self.waiting.popleft()
         self.receiver.consumed(now_us, delivery.cost)
         match delivery:
             case Rows():
-                self.receiver.durable(now_us, delivery.message.seq + delivery.message.rows)
+                self.taken_seq = delivery.message.seq + delivery.message.rows
             case Lost():
-                self.receiver.durable(now_us, delivery.to_seq)
+                self.taken_seq = delivery.to_seq
             case Promise():
-                pass
+                return delivery
+        if self.receiver.plain:
+            self.receiver.durable(now_us, self.taken_seq)
         return delivery
+
+    def ack(self, now_us: int, seq: int) -> None:
+        """Of a named subscription: rows below ``seq`` are done; below an earlier one changes nothing.
+
+        Raises:
+            LocalProtocolError: it has no name, or ``seq`` is beyond what was taken. Nothing changed.
+        """
+        receiver = self.receiver
+        if not receiver.name:
+            raise LocalProtocolError(
+                f"{receiver.stream!r} is read without a name: what was taken counts as acknowledged",
+                hint='subscribe(..., durable="NAME")',
+                code="E_READER",
+            )
+        taken = receiver.durable_seq if self.taken_seq is None else self.taken_seq
+        if seq > taken:
+            raise LocalProtocolError(
+                f"{receiver.stream!r}: row {seq} acknowledged, taken were the rows below {taken}",
+                hint="acknowledge train.first_seq + len(train) once a train is done",
+                code="E_SEQ",
+            )
+        receiver.durable(now_us, seq)
 
 
 class ClientMind:
@@ -150,6 +179,7 @@ class ClientMind:
         self._session = Session(me, node, outbox=self.outbox, settings=session, calls=True)
         self._requests: dict[int, tuple[Message, Buffer | None]] = {}
         self._request = 0
+        self._readings = 0
 
     @property
     def up(self) -> bool:
@@ -172,8 +202,11 @@ class ClientMind:
             publication.offer(now_us, self.outbox)
         return publication
 
-    def subscribe(self, now_us: int, stream: str, next_seq: int = NOW) -> Subscription:
+    def subscribe(self, now_us: int, stream: str, next_seq: int = NOW, *, name: str = "") -> Subscription:
         """Begin to read a stream, from a row number, ``OLDEST`` or ``NOW``.
+
+        Args:
+            name: of a named subscription; if the node knows it, it goes on where that was acknowledged.
 
         Raises:
             LocalProtocolError: we read it already.
@@ -183,19 +216,22 @@ class ClientMind:
         receiver = Receiver(
             stream,
             self.node,
-            incarnation=self.incarnation,
+            # Epochs beyond those of any earlier reading, of which words may still be under way.
+            incarnation=self.incarnation + self._readings,
             outbox=self.outbox,
             settings=self._link,
             next_seq=next_seq,
-            plain=True,
+            plain=not name,
+            name=name,
         )
+        self._readings += 1
         subscription = self.subscriptions[stream] = Subscription(receiver)
         if self.up:
             receiver.peer_event(now_us, LinkEvent.PEER_UP)
         return subscription
 
     def unsubscribe(self, now_us: int, stream: str) -> None:
-        """End reading a stream."""
+        """End reading a stream. A named subscription keeps its rows at the node."""
         self.subscriptions.pop(stream).receiver.detach(now_us)
 
     def request(self, make: Callable[[int], Message], payload: Buffer | None = None) -> int:

@@ -41,5 +41,8 @@ ENTRY_BYTES = 128
 """What a train or boundary costs in credit and retention beside its payload, so that many empty
 ones are bounded too."""
 
+NOTE_BYTES_MAX = 16 << 10
+"""Of what a node without a disk has its neighbours keep for it; a longer one isn't sent."""
+
 STATEMENT_BYTES_MAX = 1 << 10
 """Of what a participant signs."""

@@ -22,6 +22,7 @@ from medusa.wire import limits
 __all__ = [
     "NOW",
     "OLDEST",
+    "RESUME",
     "Ack",
     "Attach",
     "Attached",
@@ -30,6 +31,7 @@ __all__ = [
     "Declare",
     "Deploy",
     "Detach",
+    "Forget",
     "Heartbeat",
     "Hello",
     "Install",
@@ -48,9 +50,14 @@ OLDEST = -1
 NOW = -2
 """``Attach.next_seq``: from the next row that comes."""
 
+RESUME = -3
+"""``Attach.next_seq``: from what the sender knows to be durable with me; I have nothing any more."""
+
 Count = Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)]
 Incarnation = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
+Note = Annotated[bytes, Meta(max_length=limits.NOTE_BYTES_MAX)]
+SubscriptionName = Annotated[str, Meta(max_length=64, pattern=r"\A[a-z0-9_-]*\Z")]
 Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
 StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]
@@ -71,6 +78,7 @@ class Hello(_Message, frozen=True, tag="hello"):
         incarnation: grows with each start of ``node``; positions in memory died with the last.
         answer: the speaker wants a ``Hello`` back.
         client: the speaker is a client, not a node.
+        memory: the speaker keeps nothing over its end.
     """
 
     version: Count
@@ -78,6 +86,7 @@ class Hello(_Message, frozen=True, tag="hello"):
     incarnation: Incarnation
     answer: bool = False
     client: bool = False
+    memory: bool = False
 
 
 class Heartbeat(_Message, frozen=True, tag="heartbeat"):
@@ -109,7 +118,8 @@ class Attach(_Message, frozen=True, tag="attach"):
     """Send me this stream, from here on.
 
     Attributes:
-        next_seq: the first row I want; ``OLDEST`` and ``NOW`` only from plain receivers.
+        next_seq: the first row I want; ``OLDEST`` and ``NOW`` only from plain receivers, ``RESUME``
+            only from others.
         durable: rows below this I never want again; at most ``next_seq``.
         granted: bytes that may be under way to me from the start.
         plain: a subscriber without a disk: what it took it never wants again, and when it is gone
@@ -117,15 +127,21 @@ class Attach(_Message, frozen=True, tag="attach"):
         resumed: rows before ``next_seq`` came over an earlier attachment of the same receiver: a
             sender that fell back behind them will come to them again. Else a plain receiver that
             names a row beyond the end is refused (``E_SEQ``).
+        name: of a named subscription of a client: its rows are kept whether or not somebody reads.
+            Where it is known and this isn't ``resumed``, ``OLDEST`` and ``NOW`` go on at the first row
+            not yet acknowledged, and a row acknowledges those below it.
+        note: the last that came with rows or promises of this stream.
     """
 
     stream: Name
     epoch: Count
-    next_seq: Annotated[int, Meta(ge=NOW, le=limits.SEQ_MAX)]
+    next_seq: Annotated[int, Meta(ge=RESUME, le=limits.SEQ_MAX)]
     durable: Count
     granted: Count
     plain: bool = False
     resumed: bool = False
+    name: SubscriptionName = ""
+    note: Note = b""
 
 
 class Ack(_Message, frozen=True, tag="ack"):
@@ -136,6 +152,7 @@ class Ack(_Message, frozen=True, tag="ack"):
         received: the next row I expect.
         durable: rows below this, and what came of them, survive my crash.
         granted: bytes you may send in this epoch, counted from its start.
+        note: keep this with ``durable`` and give it back when I ask to ``RESUME``.
     """
 
     stream: Name
@@ -144,10 +161,12 @@ class Ack(_Message, frozen=True, tag="ack"):
     received: Count
     durable: Count
     granted: Count
+    note: Note = b""
 
 
 class Detach(_Message, frozen=True, tag="detach"):
-    """I don't want this stream any more; keep nothing for me."""
+    """I don't want this stream any more; keep nothing for me. Of a named subscription: I read no more,
+    keep its rows; ``Forget`` ends it."""
 
     stream: Name
     epoch: Count
@@ -172,6 +191,9 @@ class Attached(_Message, frozen=True, tag="attached"):
         boundary_us: the promise that stands at ``next_seq``.
         schema: of the stream, the hidden time column left out.
         timed: rows have a hidden time.
+        lost: of a named subscription that goes on: so many rows before ``next_seq`` were neither
+            acknowledged nor kept.
+        note: to ``RESUME``: what was left with us.
     """
 
     stream: Name
@@ -180,6 +202,8 @@ class Attached(_Message, frozen=True, tag="attached"):
     boundary_us: StreamTime
     schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)]
     timed: bool
+    lost: Count = 0
+    note: Note = b""
 
 
 class Data(_Message, frozen=True, tag="data"):
@@ -191,6 +215,7 @@ class Data(_Message, frozen=True, tag="data"):
         rows: how many.
         tentative: kind of the rows.
         late: a hidden bool column says which rows came too late at their source.
+        note: keep the last one and give it back when you attach.
     """
 
     stream: Name
@@ -200,16 +225,18 @@ class Data(_Message, frozen=True, tag="data"):
     rows: Annotated[int, Meta(ge=1, le=limits.ROWS_MAX)]
     tentative: bool = False
     late: bool = False
+    note: Note = b""
 
 
 class Boundary(_Message, frozen=True, tag="boundary"):
-    """No row at or after position ``seq`` has a time below ``time_us``."""
+    """No row at or after position ``seq`` has a time below ``time_us``. ``note``: as in ``Data``."""
 
     stream: Name
     epoch: Count
     frame: Count
     seq: Count
     time_us: StreamTime
+    note: Note = b""
 
 
 class Progress(_Message, frozen=True, tag="progress"):
@@ -253,6 +280,14 @@ class Remove(_Message, frozen=True, tag="remove"):
 
     request: Count
     query: Name
+
+
+class Forget(_Message, frozen=True, tag="forget"):
+    """From a client: end its named subscription, keep nothing for it."""
+
+    request: Count
+    stream: Name
+    name: Annotated[SubscriptionName, Meta(min_length=1)]
 
 
 class StatusRequest(_Message, frozen=True, tag="status"):
@@ -301,6 +336,7 @@ Message: TypeAlias = (
     | Deploy
     | Install
     | Remove
+    | Forget
     | StatusRequest
     | Declare
     | Reply

@@ -16,7 +16,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.link import PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
-from medusa.wire.messages import Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
+from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
 from medusa.wire.outbox import Outbox, Report
 
 __all__ = ["Delivery", "Lost", "Promise", "Receiver", "Rows"]
@@ -85,6 +85,11 @@ class Receiver:
         pressed: the sender is near its bound: a checkpoint soon helps.
         refusal: what the sender answered to our last ``Attach`` if it refused; None once it attached.
         duplicates, stale, lost_rows, attachments: counts since the start.
+        note: the sender's last one, given back with ``Attach``.
+        own_note: left with the sender, with every ``Ack``.
+        asking: we have nothing, and only want to know what the sender keeps for us: no rows come until
+            ``begin_at``.
+        told: what it answered: the first row that isn't durable, and our note.
 
     Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
     """
@@ -124,6 +129,9 @@ class Receiver:
         self.pressed = False
         self.duplicates = self.stale = self.lost_rows = self.attachments = 0
         self.refusal: Refuse | None = None
+        self.note = self.own_note = b""
+        self.asking = False
+        self.told: tuple[int, bytes] | None = None
         self._missing_since_us: int | None = None
         self._missing_told = False
         self._outbox = outbox
@@ -164,12 +172,13 @@ class Receiver:
             Attach(
                 stream=self.stream,
                 epoch=self._epoch,
-                next_seq=self.next_seq,
+                next_seq=RESUME if self.asking else self.next_seq,
                 durable=self.durable_seq,
-                granted=self._granted(),
+                granted=0 if self.asking else self._granted(),
                 plain=self.plain,
                 resumed=self._was_attached,
                 name=self.name,
+                note=self.note,
             ),
         )
 
@@ -223,6 +232,9 @@ class Receiver:
         self._acked_at_us = now_us
         self.refusal = self._missing_since_us = None
         self._missing_told = False
+        if self.asking:
+            self.told = message.next_seq - message.lost, message.note
+            return []
         out: list[Delivery] = []
         wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
         if message.next_seq > wanted:
@@ -273,6 +285,7 @@ class Receiver:
         skip = self.next_seq - message.seq
         rows = Rows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
         self.next_seq = end
+        self.note = message.note or self.note
         self._ack_soon(now_us)
         return [rows]
 
@@ -285,6 +298,7 @@ class Receiver:
             )
         cost = self._count(message, 0)
         self._epoch_boundary_us = message.time_us
+        self.note = message.note or self.note
         out = self._promise(message.time_us, cost)
         if not out:
             self.consumed(now_us, cost)
@@ -337,7 +351,7 @@ class Receiver:
             return
         if message.code == "E_EPOCH":
             # Somebody of our name was there with a higher epoch (a lost disk): go beyond it.
-            if message.epoch > self._epoch and self.state in _LISTENING:
+            if self._epoch < message.epoch < limits.SEQ_MAX and self.state in _LISTENING:
                 self._epoch = message.epoch
                 self._again(now_us, LinkEvent.FORGOTTEN)
             return
@@ -414,6 +428,13 @@ class Receiver:
             elif self.state is ReceiverState.FLOWING:
                 self._ack(now_us)
 
+    def begin_at(self, now_us: int, seq: int) -> None:
+        """We were asking: now we want the rows from here on."""
+        self.asking = False
+        self.next_seq = self.durable_seq = seq
+        if self.state in _LISTENING:
+            self._again(now_us, LinkEvent.FORGOTTEN)
+
     def detach(self, now_us: int) -> None:
         """Want nothing more; the sender keeps nothing for us."""
         self._outbox.send(self.peer, Detach(stream=self.stream, epoch=self._epoch))
@@ -433,6 +454,8 @@ class Receiver:
     def _ack(self, now_us: int) -> None:
         self._ack_at_us = None
         self._acked_at_us = now_us
+        if self.asking:
+            return
         self._acked = Ack(
             stream=self.stream,
             epoch=self._epoch,
@@ -440,6 +463,7 @@ class Receiver:
             received=self.next_seq,
             durable=self.durable_seq,
             granted=self._granted(),
+            note=self.own_note,
         )
         self._outbox.send(self.peer, self._acked)
 

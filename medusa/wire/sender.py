@@ -8,7 +8,6 @@ stream is one that sheds at its bound (``retention.Retention``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from medusa.elements import START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
@@ -18,8 +17,8 @@ from medusa.wire import limits
 from medusa.wire.link import PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
 from medusa.wire.log import Entry, OutputLog
 from medusa.wire.messages import (
-    NOW,
     OLDEST,
+    RESUME,
     Ack,
     Attach,
     Attached,
@@ -29,43 +28,14 @@ from medusa.wire.messages import (
     Progress,
     Refuse,
 )
+from medusa.wire.named import Seats, is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.retention import Retention
+from medusa.wire.views import ReceiverView
 
 __all__ = ["ReceiverView", "Sender"]
 
 SenderMessage = Attach | Ack | Detach | Refuse
-
-
-@dataclass(slots=True, kw_only=True)
-class ReceiverView:
-    """What the sender knows of one receiver.
-
-    Invariants: ``durable <= acked <= next row to send``; ``sent_bytes <= granted``;
-    ``acked_frames <= frames``.
-
-    Attributes:
-        lost_rows: it asked for so many that weren't kept any more; it counts the same.
-    """
-
-    peer: str
-    plain: bool
-    durable: int
-    state: SenderState = SenderState.DETACHED
-    epoch: int = 0
-    cursor: int = 0
-    wanted_seq: int = 0
-    sent_seq: int = 0
-    acked: int = 0
-    frames: int = 0
-    acked_frames: int = 0
-    sent_bytes: int = 0
-    granted: int = 0
-    asked_at_us: int = 0
-    moved_at_us: int = 0
-    stale: int = 0
-    lost_rows: int = 0
-    lost_below: int = 0
 
 
 class Sender:
@@ -73,7 +43,9 @@ class Sender:
 
     Attributes:
         log: what is kept.
-        receivers: by peer name, in the order in which they became known.
+        receivers: by name of the peer, named ones by key (``named.key_of``), in the order in which they
+            became known.
+        seats: who reads under which key.
         retention: what happens when too much is kept.
     """
 
@@ -96,6 +68,7 @@ class Sender:
         self.receivers: dict[str, ReceiverView] = {}
         self.retention = Retention(stream, self.settings, outbox)
         self._outbox = outbox
+        self.seats = Seats(stream, self.receivers, outbox)
 
     # --- from the fragment ------------------------------------------------------------------
 
@@ -117,23 +90,30 @@ class Sender:
         return bool(self.receivers) and self.retention.pressed(self.log.nbytes)
 
     def train(
-        self, now_us: int, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False
+        self,
+        now_us: int,
+        payload: Buffer,
+        rows: int,
+        *,
+        late: bool = False,
+        tentative: bool = False,
+        note: bytes = b"",
     ) -> None:
         """Append encoded rows and send them as far as credit allows (``codec.encode_train``).
 
         Raises:
             LocalProtocolError: an impossible size. Nothing changed.
         """
-        self.log.append_train(payload, rows, late=late, tentative=tentative)
+        self.log.append_train(payload, rows, late=late, tentative=tentative, note=note)
         self._settle(now_us)
 
-    def boundary(self, now_us: int, time_us: int) -> None:
+    def boundary(self, now_us: int, time_us: int, note: bytes = b"") -> None:
         """Append a promise.
 
         Raises:
             LocalProtocolError: it is below the last one. Nothing changed.
         """
-        index = self.log.append_boundary(time_us)
+        index = self.log.append_boundary(time_us, note)
         if index is None:
             return
         for view in self.receivers.values():
@@ -142,22 +122,30 @@ class Sender:
 
     # --- receivers come and go --------------------------------------------------------------
 
-    def expect(self, peer: str, durable: int | None = None) -> None:
+    def expect(self, key: str, durable: int | None = None) -> None:
         """Keep rows for this receiver from ``durable`` on (default: the oldest kept), before it attaches."""
-        if peer not in self.receivers:
+        if key not in self.receivers:
             position = self.log.start_seq if durable is None else durable
-            self.receivers[peer] = ReceiverView(peer=peer, plain=False, durable=position)
+            named = is_key(key)
+            peer = "" if named else key
+            self.receivers[key] = ReceiverView(peer=peer, plain=False, durable=position, named=named)
 
-    def forget(self, now_us: int, peer: str) -> None:
+    def forget(self, now_us: int, key: str) -> None:
         """Keep nothing more for this receiver."""
-        self.receivers.pop(peer, None)
+        self.seats.end(key)
         self._settle(now_us)
 
     def durable_positions(self) -> dict[str, int]:
         """For the checkpoint: what each receiver that has a disk holds durably."""
-        return {view.peer: view.durable for view in self.receivers.values() if not view.plain}
+        return {key: view.durable for key, view in self.receivers.items() if not view.plain}
 
-    def load(self, entries: list[Entry], receivers: Mapping[str, int]) -> None:
+    def notes(self) -> dict[str, bytes]:
+        """For the checkpoint: what receivers left with us."""
+        return {key: view.note for key, view in self.receivers.items() if view.note}
+
+    def load(
+        self, entries: list[Entry], receivers: Mapping[str, int], notes: Mapping[str, bytes] | None = None
+    ) -> None:
         """Take back ``log.entries()`` and ``durable_positions()``; only before anything was appended.
 
         Raises:
@@ -178,12 +166,19 @@ class Sender:
                 raise LocalProtocolError(f"stream {self.stream!r}: an entry without rows or time")
         for peer, durable in receivers.items():
             self.expect(peer, durable)
+            self.receivers[peer].note = (notes or {}).get(peer, b"")
+
+    def begin_log(self, first_seq: int) -> None:
+        """The first row has this number; nothing was appended, and nobody has attached."""
+        self.log = OutputLog(first_seq=first_seq)
+        for view in self.receivers.values():
+            view.durable = first_seq
 
     # --- from the link ------------------------------------------------------------------------
 
     def peer(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """The peer came, went or restarted (``session.Session`` says so)."""
-        view = self.receivers.get(peer)
+        view = self.seats.view(peer)
         if view is None:
             return
         if event not in PEER_EVENTS:
@@ -192,21 +187,25 @@ class Sender:
         resumed = view.state is SenderState.PAUSED and target is SenderState.FLOWING
         view.state = target
         view.moved_at_us = now_us
+        self.seats.vacate(view)
         if resumed:
             # Frames under way when it fell silent may be lost; this lets the receiver find out.
             self._progress(now_us, view)
             self._pump(now_us, view)
 
-    def receive(self, now_us: int, peer: str, message: SenderMessage) -> None:
+    def receive(self, now_us: int, peer: str, message: SenderMessage, *, key: str = "") -> None:
         """Take one message of a receiver.
+
+        Args:
+            key: with ``Attach`` of a named subscription, under which it is known (``expect``).
 
         Raises:
             RemoteProtocolError: it claims what can't be. Nothing changed.
         """
         if isinstance(message, Attach):
-            self._attach(now_us, peer, message)
+            self._attach(now_us, peer, message, key or peer)
             return
-        view = self.receivers.get(peer)
+        view = self.seats.view(peer)
         event = _EVENTS[type(message)]
         if isinstance(message, Ack) and (
             view is None or (view.state is SenderState.DETACHED and message.epoch >= view.epoch)
@@ -235,35 +234,57 @@ class Sender:
                 text=message.text,
             )
         view.state = target
-        if isinstance(message, Detach) or (view.plain and target is SenderState.DETACHED):
+        if not self.seats.vacate(view) and (
+            isinstance(message, Detach) or (view.plain and target is SenderState.DETACHED)
+        ):
             del self.receivers[peer]
         self._settle(now_us)
 
-    def _attach(self, now_us: int, peer: str, message: Attach) -> None:
-        view = self.receivers.get(peer)
-        known = view.epoch if view is not None else 0
+    def begin_at(self, peer: str, message: Attach) -> int | None:
+        """Where a named receiver that is not yet known begins; None: beyond the end, and it was told.
+
+        Raises:
+            RemoteProtocolError: it claims what can't be.
+        """
+        asked = self._asked(peer, message, None)
+        if asked > self.log.next_seq and not message.resumed:
+            self._refuse_beyond(peer, message)
+            return None
+        return message.durable if message.resumed else asked
+
+    def _attach(self, now_us: int, peer: str, message: Attach, key: str) -> None:
+        view = self.receivers.get(key)
+        if key != peer and (view is None or not self.seats.may_read(peer, key, message)):
+            return
+        known = view.epoch if view is not None and view.peer == peer else 0
         if message.epoch <= known:
             if view is not None and message.epoch < known:
                 view.stale += 1
                 text = f"an attachment of epoch {known} came before"
                 self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
             return
-        wanted = self._wanted(peer, message)
+        asked = self._asked(peer, message, view)
+        wanted = max(asked, self.log.start_seq)
+        if asked < wanted:
+            self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=wanted - asked)
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
             return
         if view is None:
             view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
             self.receivers[peer] = view
-        if 0 <= message.next_seq < wanted:
+        self.seats.take(peer, key, view)
+        if asked < wanted:
             # An attachment whose answer was lost comes again: each row is counted once.
-            view.lost_rows += wanted - max(message.next_seq, view.lost_below)
+            view.lost_rows += wanted - max(asked, view.lost_below)
             view.lost_below = wanted
         view.state = SENDER[view.state][LinkEvent.ATTACH]
         view.epoch = message.epoch
         view.plain = message.plain
         view.cursor = self.log.find(wanted)
         view.wanted_seq = view.sent_seq = view.acked = wanted
-        view.durable = wanted if message.plain else min(message.durable, wanted)
+        known_durable = view.durable if key != peer or message.next_seq == RESUME else 0
+        # What was acknowledged under a name, or is held by a node without a disk, stays so.
+        view.durable = wanted if message.plain else max(min(message.durable, wanted), known_durable)
         view.frames, view.acked_frames = 1, 0
         view.sent_bytes = 0
         view.granted = min(message.granted, limits.CREDIT_BYTES_MAX)
@@ -277,24 +298,27 @@ class Sender:
                 boundary_us=self.log.promise(view.cursor),
                 schema=self.schema,
                 timed=self.timed,
+                lost=wanted - asked if message.next_seq < 0 else 0,
+                note=view.note if message.next_seq == RESUME else b"",
             ),
         )
         self._settle(now_us)
 
-    def _wanted(self, peer: str, message: Attach) -> int:
-        """The first row that this attachment will bring."""
-        if message.next_seq in (OLDEST, NOW):
-            if not message.plain:
-                raise self._broken(peer, "E_SEQ", "a receiver with a disk names the row it wants")
-            return self.log.start_seq if message.next_seq == OLDEST else self.log.next_seq
-        if message.durable > message.next_seq:
+    def _asked(self, peer: str, message: Attach, view: ReceiverView | None) -> int:
+        """The row that this attachment wants next."""
+        if message.next_seq == RESUME and not (message.plain or message.name):
+            return self.log.start_seq if view is None else view.durable
+        if message.next_seq < 0 and (message.next_seq == RESUME or not (message.plain or message.name)):
+            raise self._broken(peer, "E_SEQ", "a receiver with a disk names the row it wants")
+        if message.durable > max(message.next_seq, 0):
             raise self._broken(
                 peer, "E_SEQ", f"durable up to {message.durable}, yet wants row {message.next_seq}"
             )
-        if message.next_seq < self.log.start_seq:
-            lost = self.log.start_seq - message.next_seq
-            self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=lost)
-        return max(message.next_seq, self.log.start_seq)
+        if message.next_seq >= 0:
+            return message.next_seq
+        if message.name and view is not None:
+            return view.durable
+        return self.log.start_seq if message.next_seq == OLDEST else self.log.next_seq
 
     def _may_be_ahead(self, peer: str, message: Attach) -> bool:
         """Whether a receiver may want a row that isn't here yet; if not, it is told what is.
@@ -308,11 +332,15 @@ class Sender:
                 "warning", "receiver ahead", stream=self.stream, peer=peer, wants=message.next_seq, at=at
             )
             return True
+        self._refuse_beyond(peer, message)
+        return False
+
+    def _refuse_beyond(self, peer: str, message: Attach) -> None:
+        at = self.log.next_seq
         text = f"row {message.next_seq} is beyond the end of the stream: the next row is {at}"
         hint = f"read from {at} on, or from now; a node that was restarted comes back to its old end first"
         refusal = Refuse(code="E_SEQ", text=text, hint=hint, stream=self.stream, epoch=message.epoch)
         self._outbox.send(peer, refusal)
-        return False
 
     def _ack(self, now_us: int, view: ReceiverView, message: Ack) -> None:
         if message.received > view.sent_seq or message.frames > view.frames:
@@ -328,6 +356,8 @@ class Sender:
         # Each count only grows; a lower one is an old ack and changes nothing.
         view.acked = max(view.acked, message.received)
         view.acked_frames = max(view.acked_frames, message.frames)
+        if message.note and message.durable >= view.durable:
+            view.note = message.note
         view.durable = max(view.durable, message.durable)
         view.granted = max(view.granted, min(message.granted, view.sent_bytes + limits.CREDIT_BYTES_MAX))
 
@@ -431,7 +461,12 @@ class Sender:
     def _frame(self, view: ReceiverView, entry: Entry) -> Data | Boundary:
         if entry.time_us is not None:
             return Boundary(
-                stream=self.stream, epoch=view.epoch, frame=view.frames, seq=entry.seq, time_us=entry.time_us
+                stream=self.stream,
+                epoch=view.epoch,
+                frame=view.frames,
+                seq=entry.seq,
+                time_us=entry.time_us,
+                note=entry.note,
             )
         return Data(
             stream=self.stream,
@@ -441,6 +476,7 @@ class Sender:
             rows=entry.end - entry.seq,
             tentative=entry.tentative,
             late=entry.late,
+            note=entry.note,
         )
 
     def _trim(self, now_us: int) -> None:

@@ -23,6 +23,7 @@ WAYS = {
     "Deploy": "client to node",
     "Install": "node to node",
     "Remove": "client to node, node to node",
+    "Forget": "client to node",
     "StatusRequest": "client to node",
     "Declare": "client to node, node to node",
     "Reply": "answer to a command",

@@ -1,0 +1,45 @@
+"""What a sender knows of each of its receivers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from medusa.wire.link import SenderState
+
+__all__ = ["ReceiverView"]
+
+
+@dataclass(slots=True, kw_only=True)
+class ReceiverView:
+    """What the sender knows of one receiver.
+
+    Invariants: ``durable <= acked <= next row to send``; ``sent_bytes <= granted``;
+    ``acked_frames <= frames``.
+
+    Attributes:
+        peer: its connection; empty: a named one that nobody reads just now.
+        named: a named subscription: stays known whoever reads it.
+        note: what it left with its last ``Ack``.
+        lost_rows: it asked for so many that weren't kept any more; it counts the same.
+    """
+
+    peer: str
+    plain: bool
+    durable: int
+    state: SenderState = SenderState.DETACHED
+    epoch: int = 0
+    cursor: int = 0
+    wanted_seq: int = 0
+    sent_seq: int = 0
+    acked: int = 0
+    frames: int = 0
+    acked_frames: int = 0
+    sent_bytes: int = 0
+    granted: int = 0
+    asked_at_us: int = 0
+    moved_at_us: int = 0
+    stale: int = 0
+    named: bool = False
+    lost_rows: int = 0
+    lost_below: int = 0
+    note: bytes = b""
