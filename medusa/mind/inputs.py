@@ -25,9 +25,10 @@ class Work:
         element: what to feed; None: it only moves the position.
         next_seq, boundary_us: where ``input`` stands after it.
         cost: bytes of credit it holds.
+        note: the sender's, as it stood then.
     """
 
-    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq")
+    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note")
 
     def __init__(
         self, input: Input, element: Train | Boundary | None, *, next_seq: int, boundary_us: int, cost: int
@@ -37,6 +38,7 @@ class Work:
         self.next_seq = next_seq
         self.boundary_us = boundary_us
         self.cost = cost
+        self.note = input.receiver.note
 
 
 class Input:
@@ -45,7 +47,8 @@ class Input:
     Attributes:
         source: id of the source box.
         judged: the rows come from another node of ours, else from a publisher.
-        fed_seq, fed_us: where the fragment stands: the next row, the last promise.
+        fed_seq, fed_us, fed_note: where the fragment stands: the next row, the last promise, the
+            sender's note.
         durable_us: the last promise that a checkpoint holds.
         rows: fed since the process started.
         refused_rows: rows that could not be taken.
@@ -70,6 +73,7 @@ class Input:
         self.fed_seq = record.next_seq if record else 0
         self.fed_us = record.boundary_us if record else int(START_US)
         self.durable_us = self.fed_us
+        self.fed_note = record.note if record else b""
         self.rows = self.refused_rows = 0
         self.silent_since_us: int | None = None
         self.gone = False
@@ -89,6 +93,7 @@ class Input:
             next_seq=self.fed_seq,
             boundary_us=self.fed_us,
         )
+        self.receiver.note = self.fed_note
 
     @property
     def stream(self) -> str:
@@ -168,8 +173,15 @@ class Input:
         """The driver was told to feed it: it is part of the next checkpoint."""
         self.fed_seq = max(self.fed_seq, work.next_seq)
         self.fed_us = max(self.fed_us, work.boundary_us)
+        self.fed_note = work.note
         if isinstance(work.element, Train):
             self.rows += len(work.element)
 
     def record(self) -> InputRecord:
-        return InputRecord(source=self.source, peer=self.peer, next_seq=self.fed_seq, boundary_us=self.fed_us)
+        return InputRecord(
+            source=self.source,
+            peer=self.peer,
+            next_seq=self.fed_seq,
+            boundary_us=self.fed_us,
+            note=self.fed_note,
+        )

@@ -26,6 +26,7 @@ class _Held:
     late: bool = False
     tentative: bool = False
     time_us: int = 0
+    note: bytes = b""
 
 
 class Output:
@@ -63,7 +64,7 @@ class Output:
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
         if record is not None:
-            self.sender.load(entries_from(record, logs or {}, where=stream), record.receivers)
+            self.sender.load(entries_from(record, logs or {}, where=stream), record.receivers, record.notes)
             # Boundaries may have merged on the way; trains stand in the same order.
             places = [(e.token, e.offset) for e in record.entries if e.time_us is None]
             log = self.sender.log
@@ -71,6 +72,8 @@ class Output:
             self._stored = dict(zip(trains, places, strict=True))
         for reader in readers:
             self.sender.expect(reader)
+        self._engine_seq = 0
+        """What the fragment calls row 0; more only where it began anew, with nothing."""
         self.rows = self.sender.log.next_seq
         self.boundary_us = self.sender.log.boundary_us
 
@@ -78,22 +81,29 @@ class Output:
     def schema_names(self) -> list[str]:
         return list(self._codec.schema.names)
 
-    def take(self, now_us: int, element: Element, *, hold: bool) -> None:
+    def begin_at(self, seq: int) -> None:
+        """The fragment begins anew, with nothing, and its first row has this number; before all else."""
+        assert self.sender.log.end == self.sender.log.base, "there is output already"
+        self.sender.begin_log(seq)
+        self.rows = self._engine_seq = seq
+
+    def take(self, now_us: int, element: Element, *, hold: bool, note: bytes = b"") -> None:
         """Append what came out of the fragment.
 
         Args:
             hold: keep it back until ``release``.
+            note: goes with each frame of it.
         """
         if isinstance(element, Boundary):
             self.boundary_us = max(self.boundary_us, element.time_us)
-            pieces = [_Held(payload=None, time_us=element.time_us)]
+            pieces = [_Held(payload=None, time_us=element.time_us, note=note)]
         else:
             assert isinstance(element, Train), "only trains and boundaries leave a fragment"
-            assert element.first_seq == self.rows, "rows of a sink are numbered without gaps"
+            assert element.first_seq + self._engine_seq == self.rows, "rows of a sink are numbered without gaps"
             self.rows += len(element)
             tentative = element.kind is Kind.TENTATIVE
             pieces = [
-                _Held(payload=memoryview(payload), rows=rows, late=late, tentative=tentative)
+                _Held(payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note)
                 for payload, rows, late in self._codec.encode(element)
             ]
         if hold:
@@ -105,10 +115,15 @@ class Output:
     def _send(self, now_us: int, pieces: Iterable[_Held]) -> None:
         for piece in pieces:
             if piece.payload is None:
-                self.sender.boundary(now_us, piece.time_us)
+                self.sender.boundary(now_us, piece.time_us, piece.note)
             else:
                 self.sender.train(
-                    now_us, piece.payload, piece.rows, late=piece.late, tentative=piece.tentative
+                    now_us,
+                    piece.payload,
+                    piece.rows,
+                    late=piece.late,
+                    tentative=piece.tentative,
+                    note=piece.note,
                 )
 
     # --- the bound ----------------------------------------------------------------------------
@@ -207,6 +222,7 @@ class Output:
             first_boundary_us=log.promise(log.base),
             entries=tuple(entries),
             receivers=self.sender.durable_positions(),
+            notes=self.sender.notes(),
         )
         return made, payloads, places
 

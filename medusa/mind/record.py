@@ -23,12 +23,13 @@ VERSION = 1
 
 
 class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one stream was fed: the next row wanted, and the promise that stood."""
+    """How far one stream was fed: the next row wanted, the promise that stood, the sender's note."""
 
     source: str
     peer: str
     next_seq: int
     boundary_us: int
+    note: bytes = b""
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -45,13 +46,14 @@ class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream: what is kept of it, and what each receiver holds durably."""
+    """One stream: what is kept of it, what each receiver holds durably, the notes that they left."""
 
     sink: str
     first_seq: int
     first_boundary_us: int
     entries: tuple[EntryRecord, ...]
     receivers: dict[str, int]
+    notes: dict[str, bytes] = {}
 
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +62,10 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         token: of this checkpoint; they grow.
         fragment: whose it is.
-        mixed: its output depends on the order in which its inputs came, so output waits for a
-            checkpoint.
+        mixed: its output depends on the order in which its inputs came, so output waits until that
+            order is on disk.
         fed_us: the last boundary fed to each source that publishers feed.
+        decided: the number of the next decision (``mind.decided``).
     """
 
     token: int
@@ -71,6 +74,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[InputRecord, ...]
     outputs: tuple[OutputRecord, ...]
     fed_us: dict[str, int]
+    decided: int = 0
     version: int = VERSION
 
     def tokens(self) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ class Entry:
         end: position after the last row; of a boundary, ``seq``.
         promise_us: the boundary in force before this entry.
         cost: bytes it counts for, in credit and retention.
+        note: goes with it.
     """
 
     seq: int
@@ -39,6 +40,7 @@ class Entry:
     late: bool = False
     tentative: bool = False
     time_us: int | None = None
+    note: bytes = b""
 
 
 class OutputLog:
@@ -70,7 +72,7 @@ class OutputLog:
         return self._entries[index - self.base]
 
     def append_train(
-        self, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False
+        self, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False, note: bytes = b""
     ) -> None:
         """Append encoded rows.
 
@@ -93,11 +95,12 @@ class OutputLog:
                 payload=payload,
                 late=late,
                 tentative=tentative,
+                note=note,
             )
         )
         self.next_seq += rows
 
-    def append_boundary(self, time_us: int) -> int | None:
+    def append_boundary(self, time_us: int, note: bytes = b"") -> int | None:
         """Append a promise; the index where it stands, or None where it adds nothing.
 
         Raises:
@@ -116,7 +119,12 @@ class OutputLog:
             last = self._entries[-1]
             # A fresh entry, since the old one may stand in an effect that is not yet done.
             self._entries[-1] = Entry(
-                seq=last.seq, end=last.end, promise_us=last.promise_us, cost=last.cost, time_us=time_us
+                seq=last.seq,
+                end=last.end,
+                promise_us=last.promise_us,
+                cost=last.cost,
+                time_us=time_us,
+                note=note or last.note,
             )
             return self.end - 1
         self._append(
@@ -126,6 +134,7 @@ class OutputLog:
                 promise_us=before_us,
                 cost=limits.ENTRY_BYTES,
                 time_us=time_us,
+                note=note,
             )
         )
         return self.end - 1

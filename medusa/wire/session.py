@@ -64,6 +64,7 @@ class Session:
         self.peer = peer
         self.state = PeerState.SILENT
         self.incarnation: int | None = None
+        self.forgets = False
         self.settings = settings or SessionSettings()
         self._me = me
         self._outbox = outbox
@@ -112,6 +113,7 @@ class Session:
             return None  # Left over from the life before.
         if message.answer:
             self._say_hello(now_us, answer=False)
+        self.forgets = message.memory
         before, self.incarnation = self.incarnation, message.incarnation
         was, self.state = self.state, PeerState.UP
         self._heard_at_us = now_us
@@ -164,6 +166,7 @@ class Session:
             incarnation=self._me.incarnation,
             answer=answer,
             client=self._me.client,
+            memory=self._me.memory,
         )
         self._outbox.send(self.peer, hello)
 
