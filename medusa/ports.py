@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 __all__ = [
     "Buffer",
     "Clock",
+    "Content",
     "Journal",
     "Lock",
     "Segments",
@@ -24,12 +25,21 @@ __all__ = [
     "Turns",
     "Verify",
     "Workers",
+    "pieces_of",
 ]
 
 Buffer = bytes | bytearray | memoryview
 """Bytes in one piece. ``pyarrow.Buffer`` is passed as ``memoryview(buffer)``."""
 
+Content = Buffer | tuple[Buffer, ...]
+"""Bytes of a file, perhaps in pieces that follow each other, so that nobody has to copy them together."""
+
 T = TypeVar("T")
+
+
+def pieces_of(content: Content) -> tuple[Buffer, ...]:
+    """The pieces of a file."""
+    return content if isinstance(content, tuple) else (content,)
 
 
 class Clock(Protocol):
@@ -66,7 +76,7 @@ class Store(Protocol):
     A group is there whole or not at all, also after a power cut.
     """
 
-    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+    def write(self, name: str, files: Mapping[str, Content]) -> None:
         """Store a new group durably; when this returns it survives a power cut.
 
         Raises:

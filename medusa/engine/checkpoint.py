@@ -12,14 +12,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from medusa._native import crc32c
 from medusa.engine.delta import Cut, Part, Tables, as_files, cut, is_plan, patch
 from medusa.errors import StateError
-from medusa.ports import Buffer, Store
+from medusa.ports import Buffer, Content, Store, pieces_of
 
 __all__ = ["DELTAS_MAX", "FULL_BYTES_MIN", "KEPT", "MANIFEST", "Checkpoints", "read_chain", "seal", "unseal"]
+
+T = TypeVar("T", bound=Content)
 
 KEPT = 2
 """Checkpoints kept: the last, and the one before in case the last is damaged."""
@@ -39,19 +41,24 @@ VERSION = 2
 _NAME = re.compile(r"checkpoint-(\d{9,18})")
 
 
-def seal(files: Mapping[str, Buffer], facts: Mapping[str, Any]) -> dict[str, Buffer]:
+def seal(files: Mapping[str, T], facts: Mapping[str, Any]) -> dict[str, T | bytes]:
     """The files with their manifest.
 
     Args:
         facts: JSON values that go into the manifest besides.
     """
-    listed = {
-        name: {"bytes": len(memoryview(data).cast("B")), "crc32c": f"{crc32c(data):08x}"}
-        for name, data in files.items()
-    }
+    listed = {name: _listed(data) for name, data in files.items()}
     manifest = {"format": FORMAT, "version": VERSION, **facts, "files": listed}
     text = json.dumps(manifest, indent=1).encode()
     return {**files, MANIFEST: text, MANIFEST_SUM: f"{crc32c(text):08x}\n".encode()}
+
+
+def _listed(data: Content) -> dict[str, Any]:
+    size = value = 0
+    for piece in pieces_of(data):
+        size += len(memoryview(piece).cast("B"))
+        value = crc32c(piece, value)
+    return {"bytes": size, "crc32c": f"{value:08x}"}
 
 
 def unseal(

@@ -357,7 +357,7 @@ class Hosted:
             Persist(
                 token=token,
                 fragment=self.spec.name,
-                files={RECORD: record.to_bytes(), LOG: b"".join(log)},
+                files={RECORD: record.to_bytes(), LOG: tuple(log)},
                 keep=record.tokens(),
             )
         )

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from medusa.errors import QueryError, StateError
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Content, pieces_of
 
 __all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "missing", "path_of", "read_whole", "told", "write_all"]
 
@@ -27,6 +27,9 @@ FILE_MODE = 0o600
 
 MAPPED_BYTES_MIN = 1 << 26
 """From here on a file of a group is mapped: nothing changes a group once it is there."""
+
+TOGETHER_BYTES = 1 << 18
+"""Pieces of a file are written together up to this."""
 
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 _DRAFT = re.compile(rf"(?:{_GROUP.pattern})\.tmp")
@@ -125,7 +128,7 @@ class FolderStore:
 
     # The port
 
-    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+    def write(self, name: str, files: Mapping[str, Content]) -> None:
         """Store a new group durably; when this returns it survives a power cut.
 
         Raises:
@@ -153,14 +156,15 @@ class FolderStore:
                 self._remove(name)
             raise
 
-    def _fill(self, draft: str, files: Mapping[str, Buffer]) -> None:
+    def _fill(self, draft: str, files: Mapping[str, Content]) -> None:
         folder = os.open(draft, _FOLDER, dir_fd=self._folder)
         try:
             for file, data in files.items():
                 _check(file, _FILE)
                 number = os.open(file, _WRITE, FILE_MODE, dir_fd=folder)
                 try:
-                    write_all(number, memoryview(data).cast("B"))
+                    for piece in _together(pieces_of(data)):
+                        write_all(number, memoryview(piece).cast("B"))
                     os.fsync(number)
                 finally:
                     os.close(number)
@@ -280,6 +284,19 @@ def _check(name: str, pattern: re.Pattern[str]) -> None:
 def write_all(number: int, data: memoryview) -> None:
     while len(data):
         data = data[os.write(number, data) :]
+
+
+def _together(pieces: tuple[Buffer, ...]) -> Iterator[Buffer]:
+    """The same bytes in pieces that are worth a call each, and need no second copy of the whole."""
+    small: list[Buffer] = []
+    held = 0
+    for piece in pieces:
+        small.append(piece)
+        held += memoryview(piece).nbytes
+        if held >= TOGETHER_BYTES:
+            yield small[0] if len(small) == 1 else b"".join(small)
+            small, held = [], 0
+    yield b"".join(small)
 
 
 def _read_or_map(file: str, folder: int) -> Buffer:

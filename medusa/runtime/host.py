@@ -20,7 +20,7 @@ from medusa.elements import Element
 from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.errors import DataError, MedusaError, StateError
-from medusa.ports import Buffer, Clock, Store
+from medusa.ports import Clock, Content, Store
 from medusa.query.boxes import Graph
 from medusa.wire.outbox import Persist, RunFragment
 
@@ -227,7 +227,7 @@ class FragmentHost:
         except Exception as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
-        files: dict[str, Buffer] = {**state, **effect.files}
+        files: dict[str, Content] = {**state, **effect.files}
         self._disk.give(lambda: self._write(running, effect, files))
 
     def _close(self, name: str) -> None:
@@ -236,7 +236,7 @@ class FragmentHost:
 
     # --- the disk's thread ------------------------------------------------------------------------
 
-    def _write(self, running: _Running, effect: Persist, files: Mapping[str, Buffer]) -> None:
+    def _write(self, running: _Running, effect: Persist, files: Mapping[str, Content]) -> None:
         facts = {"fragment": effect.fragment, "token": effect.token}
         try:
             self._store.write(group_name(effect.fragment, effect.token), seal(files, facts))

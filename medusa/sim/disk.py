@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medusa.errors import StateError
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Content, pieces_of
 
 __all__ = ["Disk"]
 
@@ -35,9 +35,9 @@ class Disk:
         self.full = False
         self.tearing = False
 
-    def begin(self, name: str, files: Mapping[str, Buffer]) -> None:
+    def begin(self, name: str, files: Mapping[str, Content]) -> None:
         """Start to write a group; nobody can read it yet."""
-        self._unsynced[name] = {file: bytes(data) for file, data in files.items()}
+        self._unsynced[name] = {file: b"".join(pieces_of(data)) for file, data in files.items()}
 
     def sync(self, name: str) -> bool:
         """End the write; whether the group exists now."""
@@ -125,7 +125,7 @@ class Disk:
 
     # --- the Store port -----------------------------------------------------------------------
 
-    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+    def write(self, name: str, files: Mapping[str, Content]) -> None:
         self.begin(name, files)
         if not self.sync(name):
             raise StateError(f"can't write {self.where(name)}: the disk failed")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from medusa.elements import Element
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph
 from medusa.wire.messages import Message
 
@@ -72,7 +72,7 @@ class Persist:
 
     token: int
     fragment: str
-    files: Mapping[str, Buffer] = field(default_factory=dict)
+    files: Mapping[str, Content] = field(default_factory=dict)
     keep: tuple[int, ...] = ()
 
 

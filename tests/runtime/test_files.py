@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.engine.checkpoint import seal, unseal
 from medusa.runtime.files import FolderStore
 
 FILES = {"a.arrow": b"alpha" * 1000, "manifest.json": b"{}", "empty": b""}
@@ -226,3 +227,15 @@ def test_a_write_syncs_every_file_then_renames_then_syncs_the_folder(
         monkeypatch.setattr(os, name, spy)
     one.write("g", FILES)
     assert calls == ["fsync"] * (len(FILES) + 1) + ["rename", "fsync"]
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (5,), (0, 3, 0), (100_000,) * 7, (1 << 20, 1, 1 << 18, 2)])
+def test_a_file_in_pieces_is_the_same_as_in_one(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    pieces = tuple(memoryview(bytes([number + 1]) * size) for number, size in enumerate(sizes))
+    whole = b"".join(pieces)
+    one = store(tmp_path)
+    one.write("pieces", seal({"log": pieces, "x": b"1"}, {}))
+    one.write("whole", seal({"log": whole, "x": b"1"}, {}))
+    assert one.read("pieces") == one.read("whole")
+    assert bytes(unseal(one.read("pieces"))[1]["log"]) == whole
+    one.close()
