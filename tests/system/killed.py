@@ -1,11 +1,12 @@
 """A stateful query with a union over four nodes, rows that never stop, and who is killed when.
 
     edge-1: left ── kept_left ──┐
-                                ├─ both ── per_key, per_key_odd ── longer, met
-    edge-2: right ─ kept_right ─┘
-                                  middle                           core
+                                ├─ both ── per_key, per_key_odd ──── longer, met
+    edge-2: right ─ kept_right ─┘    └── seen ────────────────────── all
+                                  middle                             core
 
 Rows are numbered on each side, so what is read tells at once whether one is missing, twice or out of order.
+``seen`` counts and sums them in the order in which they met: whoever came back with another order shows.
 What the windows and the join must say is computed by loops over the numbers that were published.
 """
 
@@ -34,7 +35,7 @@ KEYS = 5
 AT = {
     "edge-1": ["left", "kept_left"],
     "edge-2": ["right", "kept_right"],
-    "middle": ["both", "merged", "per_key", "ones", "per_key_odd"],
+    "middle": ["both", "seen", "per_key", "ones", "per_key_odd"],
     "core": ["all", "some", "longer", "met"],
 }
 
@@ -47,20 +48,20 @@ def query() -> md.Query:
         q.source(name, schema, time="ts").filter("v <> 0", name=f"kept_{name}") for name in EDGES.values()
     ]
     both = kept[0].union(kept[1], name="both")
-    merged = kept[0].sunion(kept[1], bucket=WINDOW_US, name="merged")
     per_key = (
-        merged.window(WINDOW_US)
+        both.window(WINDOW_US)
         .group_by("k")
         .aggregate(c=md.count(), t=md.sum("v"), low=md.min("n"), name="per_key")
     )
     odd = (
-        merged.filter("n % 2 = 1", name="ones")
+        both.filter("n % 2 = 1", name="ones")
         .window(WINDOW_US)
         .group_by("k")
         .aggregate(o=md.count(), name="per_key_odd")
     )
     longer = per_key.window(TOTAL_US).group_by("k").aggregate(c=md.sum("c"), t=md.sum("t"), name="longer")
-    q.sink("rows", both.select("side", "n", "v", name="all"))
+    seen = both.group_by("k").running(c=md.count(), t=md.sum("v"), name="seen")
+    q.sink("rows", seen.select("side", "n", "k", "v", "c", "t", name="all"))
     q.sink("counts", per_key.filter("c > 0", name="some"))
     q.sink("totals", longer)
     q.sink("joined", per_key.join(odd, on=["window", "k"], name="met"))
@@ -129,6 +130,7 @@ class Flow:
         self.rows = dict.fromkeys(EDGES.values(), 0)
         self.trains = 0
         self.results: dict[str, list[tuple[int, ...]]] = {"counts": [], "totals": [], "joined": []}
+        self._running = dict.fromkeys(range(KEYS), (0, 0))
         self._news = threading.Condition()
         self._stop = False
         self._failed: list[BaseException] = []
@@ -172,19 +174,22 @@ class Flow:
         with self._core.subscribe("kills.rows", from_="oldest") as trains:
             for train in trains:
                 with self._news:
-                    for each in train.batch.to_pylist():
-                        self._take(each["side"], each["n"], each["v"])
+                    for each in zip(*(column.to_pylist() for column in train.batch.columns), strict=True):
+                        self._take(*each)
                     self.trains += 1
                     self._news.notify_all()
             assert trains.lost_rows == 0
 
-    def _take(self, side: str, n: int, v: int) -> None:
-        """The next row of a side, but for those that the filter leaves out."""
+    def _take(self, side: str, n: int, k: int, v: int, count: int, total: int) -> None:
+        """The next row of a side, but for those that the filter leaves out; the next one of its key."""
         want = self.rows[side]
         while row(want)[2] == 0:
             want += 1
         assert n == want, f"{side}: row {n} came where {want} was next"
-        assert v == row(n)[2]
+        assert (k, v) == row(n)[1:]
+        count_before, total_before = self._running[k]
+        assert (count, total) == (count_before + 1, total_before + v), (side, n, count, count_before)
+        self._running[k] = count, total
         self.rows[side] = n + 1
 
     def _read(self, sink: str) -> None:

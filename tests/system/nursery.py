@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 
 from medusa import _native
 
@@ -34,6 +35,9 @@ def run(order: dict[str, str]) -> int:
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
     return 0
 
 
