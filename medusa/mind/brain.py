@@ -19,6 +19,7 @@ from medusa.mind.catalog import Catalog
 from medusa.mind.commands import Commands
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted, Saved
+from medusa.mind.lanes import check_lane, lane_changed, lane_hello
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
@@ -178,6 +179,7 @@ class Brain:
         """
         try:
             check_caller(hello, self.settings, self.clients)
+            check_lane(hello)
             if self.guard is not None:
                 self.guard.admit(hello.node, key, client=hello.client)
         except RemoteProtocolError as error:
@@ -185,12 +187,21 @@ class Brain:
             raise
 
     def receive(
-        self, now_us: int, peer: str, message: Message, payload: Buffer | None = None, *, key: str = ""
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None = None,
+        *,
+        key: str = "",
+        lane: int = 0,
     ) -> None:
         """Take one message of a peer that was admitted.
 
         Args:
             key: that the transport authenticated for this message; empty: it knows none.
+            lane: of the connection that brought it; one for streams (1 and up) says nothing of whether
+                the peer is there.
 
         Raises:
             RemoteProtocolError: it broke a rule that concerns the whole link: end it.
@@ -210,7 +221,8 @@ class Brain:
             self.clients[peer] = 0
         self._now_us = now_us
         try:
-            self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
+            if lane == 0:
+                self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
             if caller is None or self.guard is None or not self.guard.refuses(peer, caller, message):
                 self._dispatch(now_us, peer, message, payload, caller)
         except RemoteProtocolError as error:
@@ -249,6 +261,16 @@ class Brain:
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)
+
+    def lane_hello(self, lane: int) -> Hello:
+        """The first words on a connection for streams."""
+        return lane_hello(self._me, lane)
+
+    def lane_changed(self, now_us: int, peer: str, lane: int, *, up: bool) -> None:
+        """A connection for streams to a peer broke, or stands and was introduced."""
+        flowing = up and self._is_up(peer)
+        lane_changed(now_us, peer, lane, self.fragments, self.settings.links, flowing=flowing)
+        self._wake(now_us)
 
     def _spread(self, now_us: int, peer: str, event: LinkEvent | None) -> None:
         if event is None:

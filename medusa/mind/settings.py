@@ -22,6 +22,7 @@ from typing import Any
 from medusa.errors import ConfigError
 from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.mind.endpoint import check_endpoint, is_loopback
+from medusa.mind.settings_links import LinkRules, read_links
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.mind.settings_security import Security, address_of, read_security
 from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams, stream_settings
@@ -89,6 +90,8 @@ class Settings:
     """Host and port where figures are served over HTTP; None: nowhere."""
     functions: tuple[str, ...] = ()
     """Modules that register functions, imported when the node starts."""
+    links: LinkRules = field(default_factory=LinkRules)
+    """By how many connections streams go to each peer."""
     streams: tuple[StreamRule, ...] = ()
     """What is said of single streams; see ``settings_streams.stream_settings``."""
     security: Security | None = None
@@ -138,6 +141,7 @@ _FIELDS = (
     "metrics_public",
     "peers",
     "limits",
+    "links",
     "streams",
     *SECURITY_FIELDS,
 )
@@ -186,6 +190,7 @@ class _Reader(ConfigFile):
             participant=participant,
             functions=self._functions(),
             metrics=self._metrics(),
+            links=read_links(self),
             streams=read_streams(self),
             security=read_security(self, participant=participant, folder=self._folder),
         )

@@ -81,7 +81,13 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         unused = stack.enter_context(contextlib.ExitStack())
         unused.callback(store.close)
         found = recover(store, clock, node=settings.name, warn=reports.warn)
-        transport = Transport(listen=settings.listen, peers=settings.peers, key=keys.own)
+        transport = Transport(
+            listen=settings.listen,
+            peers=settings.peers,
+            key=keys.own,
+            lanes=settings.links.connections,
+            striped=settings.links.striped,
+        )
         stack.callback(transport.close)
         if settings.security is not None and settings.security.introduce and keys.own is not None:
             introduction = Introduction(settings.security.introduce, keys.own.public)

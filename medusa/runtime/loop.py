@@ -1,8 +1,9 @@
 """The driver of a node: wait, bring what came to the brain, do what it wants. It decides nothing.
 
 Only this file knows which connection belongs to which peer. A node that we call is reached by our
-connection to it; who calls us is whoever its first message says, if the brain finds that this name
-belongs to the key that came with it. That key goes to the brain with every message.
+connections to it; who calls us is whoever its first message says, if the brain finds that this name
+belongs to the key that came with it. That key goes to the brain with every message. Of the connections
+of a peer that calls us, the one for control stands for it; those for streams only bring frames.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any, Protocol
 from medusa.errors import ConfigError, RemoteProtocolError
 from medusa.mind.brain import Brain
 from medusa.mind.settings_security import Security
+from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
 from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages import Hello, Message, Refuse
+from medusa.wire.messages import Attached, Boundary, Data, Hello, Message, Progress, Refuse
 from medusa.wire.outbox import (
     CloseFragment,
     Cut,
@@ -37,13 +39,26 @@ __all__ = ["NodeLoop"]
 
 WAIT_MAX_MS = 1000
 
+WEIGHTS_MAX = 4096
+"""Streams whose weights are remembered."""
+
 
 class Links(Protocol):
     """What a loop needs of ``Transport``; a simulator has its own."""
 
     def wait(self, timeout_ms: int) -> list[Event]: ...
 
-    def send(self, link: str, frames: Sequence[Buffer]) -> None: ...
+    def send(
+        self,
+        link: str,
+        frames: Sequence[Buffer],
+        *,
+        stream: str = "",
+        weight: int = 1,
+        frame: int | None = None,
+    ) -> None: ...
+
+    def introduce(self, link: str, lane: int, frames: Sequence[Buffer]) -> None: ...
 
     def cut(self, link: str, *, shun: bool = True) -> None: ...
 
@@ -88,6 +103,11 @@ class NodeLoop:
         """Link of a caller -> who it is."""
         self._links: dict[str, str] = {}
         """Who called -> the link by which it did last."""
+        self._lanes: dict[str, int] = {}
+        """Link of a caller that is for streams -> its number."""
+        self._lane_links: dict[tuple[str, int], str] = {}
+        """Who called, and the number -> the link."""
+        self._weights: dict[str, int] = {}
         self._unsynced: set[int] = set()
         self._held: list[Send] = []
         self._wake_at_us = 0
@@ -151,9 +171,11 @@ class NodeLoop:
                 case Arrival():
                     self._arrived(event)
                 case LinkDown():
-                    self._lost(event.link)
+                    self._lost(event.link, event.lane)
                 case LinkRefused() | Refused():
                     self._say(_told(event))
+                case LinkUp(lane=lane) if lane:
+                    self._open_lane(event.link, lane)
                 case LinkUp():
                     pass
             self._perform()
@@ -193,11 +215,14 @@ class NodeLoop:
             if not self._transport.calls(link):
                 if isinstance(message, Hello):
                     peer = self._admit(link, message, event.key)
+                    if message.lane:
+                        return
                 elif not peer:
                     self.refused += 1
                     self._transport.cut(link, shun=False)
                     return
-            self._brain.receive(self._clock.monotonic_us(), peer, message, payload, key=event.key)
+            now_us, lane = self._clock.monotonic_us(), self._lanes.get(link, 0)
+            self._brain.receive(now_us, peer, message, payload, key=event.key, lane=lane)
         except RemoteProtocolError as error:
             self._broke_a_rule(link, error, known=bool(peer))
 
@@ -212,10 +237,20 @@ class NodeLoop:
         name = hello.node
         if self._names.setdefault(link, name) != name:
             raise RemoteProtocolError(f"calls itself {name!r}", peer=self._names[link], code="E_IDENTITY")
-        before = self._links.get(name)
-        if before not in (None, link):
+        lane = hello.lane
+        before = self._lane_links.get((name, lane)) if lane else self._links.get(name)
+        if before == link:
+            return name
+        if link == self._links.get(name) or link in self._lanes:
+            text = f"is connection {lane} now, and was another"
+            raise RemoteProtocolError(text, peer=name, code="E_IDENTITY")
+        if before is not None:
             self._forget(before, shun=True)
-        self._links[name] = link
+        if lane:
+            self._lanes[link] = lane
+            self._lane_links[name, lane] = link
+        else:
+            self._links[name] = link
         return name
 
     def _broke_a_rule(self, link: str, error: RemoteProtocolError, *, known: bool) -> None:
@@ -224,6 +259,12 @@ class NodeLoop:
         self._say(Report(level="warning", what="link dropped", fields={"link": link, "why": str(error)}))
         if known:
             self._tell(link, error)
+        if link in self._lanes:
+            # Not only this connection: who sends such streams is done with.
+            control = self._links.get(self._names[link])
+            if control is not None:
+                self._lost(control)
+                self._forget(control, shun=True)
         self._lost(link)
         self._forget(link, shun=True)
 
@@ -231,7 +272,17 @@ class NodeLoop:
         refusal = Refuse(code=error.code, text=error.message[:2000], hint=error.hint[:2000])
         self._transport.send(link, encode_frame(refusal))
 
-    def _lost(self, link: str) -> None:
+    def _open_lane(self, peer: str, lane: int) -> None:
+        """Streams may go this way."""
+        self._transport.introduce(peer, lane, encode_frame(self._brain.lane_hello(lane)))
+        self._brain.lane_changed(self._clock.monotonic_us(), peer, lane, up=True)
+
+    def _lost(self, link: str, lane: int = 0) -> None:
+        if lane:
+            self._brain.lane_changed(self._clock.monotonic_us(), link, lane, up=False)
+            return
+        if link in self._lanes:
+            return  # Who calls by it sees that too, calls again, and says what it had sent.
         called = self._transport.calls(link)
         peer = link if called else self._names.get(link, "")
         # By the link that we called goes all that we say to a node, whether or not it has called us too.
@@ -241,9 +292,11 @@ class NodeLoop:
     def _forget(self, link: str | None, *, shun: bool) -> None:
         if link is None:
             return
-        name = self._names.pop(link, None)
-        if name is not None and self._links.get(name) == link:
+        name, lane = self._names.pop(link, ""), self._lanes.pop(link, 0)
+        if self._links.get(name) == link:
             del self._links[name]
+        if self._lane_links.get((name, lane)) == link:
+            del self._lane_links[name, lane]
         self._transport.cut(link, shun=shun)
 
     def _finished(self, done: object) -> None:
@@ -300,8 +353,31 @@ class NodeLoop:
     def _send(self, peer: str, effect: Send) -> None:
         message: Message = effect.message
         link = self._link(peer)
-        if link is not None:
-            self._transport.send(link, encode_frame(message, effect.payload))
+        if link is None:
+            return
+        frames = encode_frame(message, effect.payload)
+        frame: int | None
+        match message:
+            case Data(stream=stream, frame=number) | Boundary(stream=stream, frame=number):
+                frame = number
+            case Attached(stream=stream) | Refuse(stream=stream):
+                frame = 0  # With it an attachment begins or ends.
+            case Progress(stream=stream):
+                frame = None
+            case _:
+                stream, frame = "", None
+        if stream:
+            self._transport.send(link, frames, stream=stream, weight=self._weight(stream), frame=frame)
+        else:
+            self._transport.send(link, frames)
+
+    def _weight(self, stream: str) -> int:
+        weight = self._weights.get(stream)
+        if weight is None:
+            if len(self._weights) >= WEIGHTS_MAX:
+                self._weights.clear()
+            weight = self._weights[stream] = stream_settings(self._brain.settings, stream).weight
+        return weight
 
 
 def _told(event: LinkRefused | Refused) -> Report:

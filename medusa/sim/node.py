@@ -204,13 +204,25 @@ class _Links:
     def wait(self, timeout_ms: int) -> list[Event]:
         raise AssertionError("virtual nodes are never waited for")
 
-    def send(self, link: str, frames: Sequence[Buffer]) -> None:
+    def send(
+        self,
+        link: str,
+        frames: Sequence[Buffer],
+        *,
+        stream: str = "",
+        weight: int = 1,
+        frame: int | None = None,
+    ) -> None:
+        """One connection carries all, in order: nothing waits long enough for weights to tell."""
         node = self._node
         copies: list[Buffer] = [bytes(frame) for frame in frames]
         node.network.send(node.name, link.removeprefix("in-"), copies)
 
     def cut(self, link: str, *, shun: bool = True) -> None:
         """Connections come back by themselves."""
+
+    def introduce(self, link: str, lane: int, frames: Sequence[Buffer]) -> None:
+        raise AssertionError("virtual nodes have one connection each")
 
     def calls(self, link: str) -> bool:
         return link in self._node.settings.peers

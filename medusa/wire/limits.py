@@ -44,5 +44,8 @@ ones are bounded too."""
 NOTE_BYTES_MAX = 16 << 10
 """Of what a node without a disk has its neighbours keep for it; a longer one isn't sent."""
 
+LANES_MAX = 16
+"""Connections for streams from one node to another."""
+
 STATEMENT_BYTES_MAX = 1 << 10
 """Of what a participant signs."""

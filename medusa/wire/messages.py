@@ -79,6 +79,8 @@ class Hello(_Message, frozen=True, tag="hello"):
         answer: the speaker wants a ``Hello`` back.
         client: the speaker is a client, not a node.
         memory: the speaker keeps nothing over its end.
+        lane: 0: this connection is for control, or for all; else the one of this number for the streams
+            of a node.
     """
 
     version: Count
@@ -87,6 +89,7 @@ class Hello(_Message, frozen=True, tag="hello"):
     answer: bool = False
     client: bool = False
     memory: bool = False
+    lane: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
 
 
 class Heartbeat(_Message, frozen=True, tag="heartbeat"):
