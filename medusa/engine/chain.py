@@ -71,6 +71,10 @@ class Chain:
         self._types = last.types
         self._timed = timed
 
+    @property
+    def ends_in_window(self) -> bool:
+        return self._window is not None
+
     def take(self, train: Train) -> None:
         """Run a train through all members; the first has counted it as come in."""
         if self._programs is not None and train.kind is Kind.STABLE:

@@ -8,7 +8,7 @@ sender may say it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
 from medusa.mind.settings_security import Security
 from medusa.mind.spec import Fragment
+from medusa.mind.volatile import Seal
+from medusa.mind.volatile_hosting import VolatileHosted
 from medusa.ports import Buffer, Verify
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent
@@ -44,6 +46,7 @@ from medusa.wire.messages import (
     Refuse,
 )
 from medusa.wire.outbox import Cut, Outbox, WakeAt
+from medusa.wire.receiver import PATIENCE_US
 from medusa.wire.session import PeerState, Session, SessionSettings
 
 __all__ = ["Brain"]
@@ -63,6 +66,7 @@ class Brain:
         first_token: larger than any token of an earlier life.
         verify: checks signatures; needed where the settings have keys.
         certificate: a signed statement about our own key, said to peers; empty: none.
+        note_key: secret; seals what a node without a disk leaves with its neighbours.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Brain:
         first_token: int = 1,
         verify: Verify | None = None,
         certificate: bytes = b"",
+        note_key: bytes = b"",
     ) -> None:
         self.outbox = Outbox()
         self.settings = settings
@@ -84,12 +89,19 @@ class Brain:
         """Messages that broke a rule, or that their sender may not say, by code."""
         self._link = link_settings(settings.limits)
         self._token = first_token - 1
-        self._me = Hello(version=limits.PROTOCOL_VERSION, node=settings.name, incarnation=incarnation)
+        self._me = Hello(
+            version=limits.PROTOCOL_VERSION,
+            node=settings.name,
+            incarnation=incarnation,
+            memory=settings.store == "memory",
+        )
         self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
         self.clients: dict[str, int] = {}
         """Clients we know -> since when they are silent (0: they are there)."""
         self._stopping = False
-        self._now_us = 0
+        self._forgets = settings.store == "memory"
+        self._seal = Seal(note_key)
+        self._now_us = self._started_us = 0
         self._saver = Saver(self.catalog, outbox=self.outbox, next_token=self._next_token)
         self.guard: Guard | None = None
         """Keys and rules; None: who reaches us, on this machine alone, may do everything."""
@@ -120,7 +132,8 @@ class Brain:
         return Session(self._me, peer, outbox=self.outbox, settings=SESSION, calls=calls)
 
     def _host(self, spec: Fragment, saved: Saved | None = None) -> Hosted:
-        hosted = Hosted(
+        make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us) if self._forgets else Hosted
+        hosted = make(
             spec,
             incarnation=self.incarnation,
             outbox=self.outbox,
@@ -147,6 +160,7 @@ class Brain:
 
     def start(self, now_us: int) -> None:
         """Begin: call the peers, go on with what was installed, undo what was half deployed."""
+        self._started_us = now_us
         if self.guard is not None:
             self.guard.start()
         for hosted in self.fragments.values():
@@ -280,6 +294,8 @@ class Brain:
         else:
             self.commands.peers[peer] = "silent" if event is LinkEvent.PEER_DOWN else "up"
             self.outbox.report("info", event.value, peer=peer)
+            if event is not LinkEvent.PEER_DOWN:
+                self.commands.coordinator.came_up(now_us, peer, forgets=self.sessions[peer].forgets)
             if self.guard is not None and event is not LinkEvent.PEER_DOWN:
                 self.guard.came_up(peer)
         for hosted in self.fragments.values():
@@ -333,15 +349,21 @@ class Brain:
     # --- the engine ---------------------------------------------------------------------------------
 
     def fragment_ran(
-        self, now_us: int, fragment: str, outputs: Iterable[tuple[str, Element]], refused: str = ""
+        self,
+        now_us: int,
+        fragment: str,
+        outputs: list[tuple[str, Element]],
+        refused: str = "",
+        held: int | None = 0,
     ) -> None:
         """The oldest ``RunFragment`` of this fragment was done; (sink, element) came out.
 
         Args:
             refused: why the engine took nothing of it; empty where it did.
+            held: rows in it of which not all results have left; None: nobody can say.
         """
         if (hosted := self.fragments.get(fragment)) is not None:
-            hosted.ran(now_us, outputs, refused)
+            hosted.ran(now_us, outputs, refused, held)
             self._wake(now_us)
 
     def fragment_stats(self, fragment: str, stats: Mapping[str, Any]) -> None:
@@ -366,6 +388,12 @@ class Brain:
         elif self.guard is not None:
             self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
         self._wake(now_us)
+
+    def logged(self, now_us: int, fragment: str, ok: bool, why: str = "") -> None:
+        """A ``Log`` of this fragment is durable, or failed."""
+        if (hosted := self.fragments.get(fragment)) is not None:
+            hosted.logged(now_us, ok, why)
+            self._wake(now_us)
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""
@@ -404,7 +432,7 @@ class Brain:
         try:
             fragment, sink = self.catalog.sink(message.stream)
         except LinkError as error:
-            if isinstance(message, Attach):
+            if isinstance(message, Attach) and not self._may_come(now_us):
                 self._refuse(peer, error, message.stream, message.epoch)
             return
         hosted = self.fragments[fragment]
@@ -427,7 +455,7 @@ class Brain:
         owner = caller.called if caller is not None else ""
         others = sum(each.subscribers.count(owner) for each in self.fragments.values()) if named else 0
         try:
-            hosted.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
+            hosted.from_reader(now_us, sink, peer, message, owner=owner, others=others)
         except LinkError as error:
             self._refuse(peer, error, message.stream, message.epoch)
 
@@ -441,7 +469,13 @@ class Brain:
                 self.commands.check_memory(1, caller)
             hosted.offer(now_us, peer, source, message.schema)
         except (LinkError, RemoteProtocolError) as error:
-            self._refuse(peer, error, message.stream, 0)
+            if error.code != "E_STREAM" or not self._may_come(now_us):
+                self._refuse(peer, error, message.stream, 0)
+
+    def _may_come(self, now_us: int) -> bool:
+        """We have forgotten what ran here, and who coordinates it may not have told us yet: who asks for
+        a stream that we don't know will ask again."""
+        return self._forgets and now_us - self._started_us < PATIENCE_US
 
     def _refuse(self, peer: str, error: MedusaError, stream: str, epoch: int) -> None:
         text, hint = error.message[: limits.TEXT_CHARS_MAX], error.hint[: limits.TEXT_CHARS_MAX]

@@ -26,6 +26,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         state: ``deploying`` until every node has it; ``removing`` until every node has forgotten it.
         client, request: who asked, so that the same question is answered once.
         streams: (stream, node) for each stream and each source that clients can use.
+        forgetful: (node, fragment, spec) of nodes that forget what they run.
     """
 
     query: str
@@ -34,6 +35,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     client: str
     request: int
     streams: tuple[tuple[str, str], ...]
+    forgetful: tuple[tuple[str, str, bytes], ...] = ()
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,6 +93,7 @@ class Coordinator:
         self._answered: dict[tuple[str, int], int] = {}
         """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
         self._request = incarnation * REQUESTS_PER_LIFE
+        self._forgetful: set[str] = set()
 
     def resume(self, now_us: int) -> None:
         """After a start: undo what was not finished, finish what was being removed."""
@@ -212,6 +213,8 @@ class Coordinator:
             if attempt is None or deployment.state != DEPLOYING:
                 return
             attempt.installs.pop(reply.request, None)
+            if node in self._forgetful and question.payload is not None and not reply.code:
+                deployment.forgetful += ((node, question.message.fragment, question.payload),)
             if reply.code:
                 self._undo(now_us, deployment, attempt, _from_node(reply, node))
             elif not attempt.installs:
@@ -222,6 +225,30 @@ class Coordinator:
                 self._install_own(now_us, attempt)
         elif not self._open(deployment.query):
             self._removed(deployment)
+
+    def came_up(self, now_us: int, node: str, *, forgets: bool) -> None:
+        """A node is there; one that forgets over its end is told again what it runs."""
+        if not forgets:
+            self._forgetful.discard(node)
+            return
+        self._forgetful.add(node)
+        for deployment in self._catalog.deployments.values():
+            if deployment.state != RUNNING:
+                continue
+            for of, fragment, payload in deployment.forgetful:
+                if of == node and not self._open(deployment.query):
+                    self._request += 1
+                    message = Install(request=self._request, query=deployment.query, fragment=fragment)
+                    question = _Question(
+                        query=deployment.query,
+                        node=node,
+                        message=message,
+                        payload=payload,
+                        after=0,
+                        asked_at_us=now_us,
+                    )
+                    self._questions[self._request] = question
+                    self._ask(question)
 
     def _undo(self, now_us: int, deployment: Deployment, attempt: _Attempt, why: Reply) -> None:
         """All or nothing: what was installed goes; the client hears why."""

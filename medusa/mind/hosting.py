@@ -28,7 +28,7 @@ from medusa.query.boxes import Input as Arc
 from medusa.query.boxes import Schema, Sink, Source
 from medusa.query.graph import interleaves
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
-from medusa.wire.messages import Refuse
+from medusa.wire.messages import Ack, Attach, Detach, Refuse
 from medusa.wire.outbox import Outbox, Persist, RunFragment
 from medusa.wire.receiver import ReceiverMessage
 
@@ -75,7 +75,12 @@ class Hosted:
         mixed: its output depends on how its inputs interleave, so it leaves only once a checkpoint
             holds it.
         rows_in: fed since the process started.
+        known_lost: rows that died with earlier lives of a node without a disk.
+        lost_unknown: of some of those lives nobody can say.
     """
+
+    known_lost = 0
+    lost_unknown = False
 
     def __init__(
         self,
@@ -256,11 +261,24 @@ class Hosted:
             return self._entries.advance(work.input.source)
         return work.element
 
-    def ran(self, now_us: int, outputs: Iterable[tuple[str, Element]], refused: str = "") -> None:
+    def from_reader(
+        self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
+    ) -> None:
+        """Take a message of who reads an output: see ``Subscribers.receive``."""
+        self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
+
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], held: int | None) -> bytes:
+        """What goes with the frames of this output, for receivers to keep for us."""
+        return b""
+
+    def ran(
+        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", held: int | None = 0
+    ) -> None:
         """The oldest element under way was fed; this came out.
 
         Args:
             refused: why the engine took nothing of it.
+            held: rows of which not all results have left; None: nobody can say.
         """
         work = self._running.popleft()
         self._running_bytes -= work.cost
@@ -278,8 +296,9 @@ class Hosted:
             )
             if rows and not work.input.judged:
                 work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
+        note = self._noted(now_us, work, outputs, held)
         for sink, element in outputs:
-            self.outputs[sink].take(now_us, element, hold=self.mixed)
+            self.outputs[sink].take(now_us, element, hold=self.mixed, note=note)
             self._wanted = self._wanted or self.outputs[sink].pressed
         self._pump(now_us)
 

@@ -10,7 +10,7 @@ from medusa.mind.record import EntryRecord, OutputRecord, entries_from
 from medusa.ports import Buffer
 from medusa.query.shape import Shape
 from medusa.wire.codec import TrainCodec
-from medusa.wire.link import LinkSettings
+from medusa.wire.link import LinkSettings, SenderState
 from medusa.wire.outbox import Outbox
 from medusa.wire.sender import Sender
 
@@ -87,6 +87,19 @@ class Output:
         self.sender.begin_log(seq)
         self.rows = self._engine_seq = seq
 
+    def reset(self) -> None:
+        """Forget what readers took in; nothing was appended yet."""
+        receivers = self.sender.receivers
+        for peer in [peer for peer, view in receivers.items() if view.plain]:
+            del receivers[peer]
+
+    @property
+    def received(self) -> int | None:
+        """Every receiver that stands has the rows below it; None: there is none."""
+        views = self.sender.receivers.values()
+        there = (v.acked for v in views if not v.plain or v.state is not SenderState.DETACHED)
+        return min(there, default=None)
+
     def take(self, now_us: int, element: Element, *, hold: bool, note: bytes = b"") -> None:
         """Append what came out of the fragment.
 
@@ -99,7 +112,8 @@ class Output:
             pieces = [_Held(payload=None, time_us=element.time_us, note=note)]
         else:
             assert isinstance(element, Train), "only trains and boundaries leave a fragment"
-            assert element.first_seq + self._engine_seq == self.rows, "rows of a sink are numbered without gaps"
+            first_seq = element.first_seq + self._engine_seq
+            assert first_seq == self.rows, "rows of a sink are numbered without gaps"
             self.rows += len(element)
             tentative = element.kind is Kind.TENTATIVE
             pieces = [

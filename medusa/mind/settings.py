@@ -94,6 +94,8 @@ class Settings:
     """By how many connections streams go to each peer."""
     streams: tuple[StreamRule, ...] = ()
     """What is said of single streams; see ``settings_streams.stream_settings``."""
+    store: str = "disk"
+    """Where state is kept: ``disk``, in the folder ``data``; or ``memory``, and then ``data`` is empty."""
     security: Security | None = None
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
 
@@ -172,11 +174,11 @@ class _Reader(ConfigFile):
     def settings(self) -> Settings:
         self.known("", self.root, _FIELDS)
         name = self.name("name")
-        self._store()
-        data = self.text("data")
-        if not data.strip() or "\0" in data:
+        store = self._store()
+        data = self.text("data") if store == "disk" else ""
+        if store == "disk" and (not data.strip() or "\0" in data):
             raise self.error("data", "data is empty", hint='a folder: data = "state/edge-1"')
-        if self._folder and not data.startswith("/"):
+        if self._folder and store == "disk" and not data.startswith("/"):
             data = f"{self._folder}/{data}"
         listen = self._address("", "listen", self.text("listen"), bind=True)
         participant = self.name("participant") if "participant" in self.root else "local"
@@ -185,6 +187,7 @@ class _Reader(ConfigFile):
             name=name,
             listen=listen,
             data=data,
+            store=store,
             peers=peers,
             limits=self._limits(),
             participant=participant,
@@ -236,16 +239,17 @@ class _Reader(ConfigFile):
             raise self.error("limits", "credit is larger than memory", hint="lower credit", within="credit")
         return limits
 
-    def _store(self) -> None:
+    def _store(self) -> str:
         store = self.root.get("store", "disk")
-        if store == "memory":
+        if store not in ("disk", "memory"):
+            raise self.error("store", f"{store!r} is no store", hint='allowed: "disk", "memory"')
+        if store == "memory" and "data" in self.root:
             raise self.error(
-                "store",
-                "store = 'memory' is not supported in this version",
-                hint="leave it out: a node keeps its state on disk, in the folder `data`",
+                "data",
+                'a node with store = "memory" writes nothing, so `data` would be empty for ever',
+                hint="remove `data`, or `store`",
             )
-        if store != "disk":
-            raise self.error("store", f"{store!r} is no store", hint='allowed: "disk"')
+        return str(store)
 
     def _metrics(self) -> tuple[str, int] | None:
         public = self.root.get("metrics_public", False)

@@ -22,6 +22,7 @@ from medusa.runtime.node_keys import load_keys
 from medusa.runtime.recovery import recover
 from medusa.runtime.reloading import security_again
 from medusa.runtime.reports import Reports
+from medusa.runtime.unstored import Unstored, wait_for_a_new_second
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
 
@@ -77,7 +78,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
     keys = load_keys(settings)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        store = _open_store(settings)
+        store = _open_store(settings, clock)
         unused = stack.enter_context(contextlib.ExitStack())
         unused.callback(store.close)
         found = recover(store, clock, node=settings.name, warn=reports.warn)
@@ -93,7 +94,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             introduction = Introduction(settings.security.introduce, keys.own.public)
             stack.callback(introduction.close)
             reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
-        host = FragmentHost(store, clock, wake=transport.wake)
+        host = FragmentHost(store, clock, wake=transport.wake, counts=settings.store == "memory")
         unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=store.close)
         found.resume(host)
@@ -105,6 +106,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             first_token=found.first_token,
             verify=keys.verify,
             certificate=keys.certificate,
+            note_key=keys.own.derived("notes") if keys.own is not None else b"",
         )
         reload = partial(security_again, config, settings)
         loop = NodeLoop(brain, transport, host, clock, say=reports.report, reload=reload)
@@ -117,7 +119,10 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         yield Assembled(settings.name, transport.endpoint, server_key, loop)
 
 
-def _open_store(settings: Settings) -> FolderStore:
+def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:
+    if settings.store == "memory":
+        wait_for_a_new_second(clock)
+        return Unstored()
     try:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from medusa.elements import Element
 from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
+from medusa.engine.holding import Holding
 from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Clock, Content, Store
 from medusa.query.boxes import Graph
@@ -32,11 +33,17 @@ NODE_GROUP = "node"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An element was fed; (sink, element) came out. ``refused``: why nothing of it was taken."""
+    """An element was fed; (sink, element) came out.
+
+    Attributes:
+        refused: why nothing of it was taken.
+        held: rows of which not all results have left, where they are counted; None: nobody can say.
+    """
 
     fragment: str
     outputs: list[tuple[str, Element]]
     refused: str = ""
+    held: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,7 @@ class _Running:
     life: int
     failed: bool = False
     stats_at_us: int = 0
+    holding: Holding | None = None
     needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Token of a durable group -> tokens of the groups it refers to; the last two."""
 
@@ -111,6 +119,7 @@ class FragmentHost:
     Args:
         wake: called from another thread when something has finished.
         worker: makes the thread of this name; a simulator gives one in virtual time.
+        counts: fragments count the rows that they hold, since those die with the node.
     """
 
     def __init__(
@@ -120,7 +129,9 @@ class FragmentHost:
         *,
         wake: Callable[[], None],
         worker: Callable[[str], Worker] | None = None,
+        counts: bool = False,
     ) -> None:
+        self._counts = counts
         self._store = store
         self._clock = clock
         self._wake = wake
@@ -187,7 +198,9 @@ class FragmentHost:
 
     def _open(self, name: str, life: int, graph: Graph) -> None:
         try:
-            self._running[name] = _Running(Fragment(graph, clock=self._clock), life)
+            fragment = Fragment(graph, clock=self._clock)
+            holding = Holding(fragment) if self._counts else None
+            self._running[name] = _Running(fragment, life, holding=holding)
         except Exception as error:
             why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
             self._running[name] = _Running(None, life, failed=True)
@@ -210,7 +223,8 @@ class FragmentHost:
             running.failed = True
             self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
             return
-        self._tell(name, running.life, Ran(name, outputs, refused))
+        held = running.holding.rows() if running.holding is not None else 0
+        self._tell(name, running.life, Ran(name, outputs, refused, held))
         now_us = self._clock.monotonic_us()
         if self._engine.idle or now_us - running.stats_at_us >= STATS_EVERY_US:
             running.stats_at_us = now_us

@@ -14,6 +14,7 @@ import shlex
 import stat
 import tomllib
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -88,6 +89,10 @@ class CurveKey(_Secret):
         while (made := cls(zmq.curve_keypair()[1].decode())).public.startswith("-"):
             pass  # Commands would take it for an option.
         return made
+
+    def derived(self, purpose: str) -> bytes:
+        """A secret for another purpose, which tells nothing of this one."""
+        return blake2b(purpose.encode(), key=self._secret.encode(), digest_size=32).digest()
 
     def lock(self, socket: zmq.Socket[bytes], *, server_key: str | None) -> None:
         """Put the pair into a socket that is neither bound nor connected yet.

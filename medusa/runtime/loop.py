@@ -303,7 +303,7 @@ class NodeLoop:
         now_us = self._clock.monotonic_us()
         match done:
             case Ran():
-                self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused)
+                self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused, done.held)
             case Stats():
                 self._brain.fragment_stats(done.fragment, done.counts)
             case Failed():

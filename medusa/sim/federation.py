@@ -27,6 +27,7 @@ class Federation:
         peers: node -> nodes it knows; None: all know each other.
         faults: how bad the network is from the start.
         limits: of every node.
+        memory: nodes that keep nothing over their end.
         sync_us: what a synced write takes.
         job_us: what one step of the engine takes, about.
         watch: called after every turn of every node.
@@ -40,6 +41,7 @@ class Federation:
         peers: Mapping[str, Sequence[str]] | None = None,
         faults: Faults | None = None,
         limits: Limits | None = None,
+        memory: Sequence[str] = (),
         sync_us: int = 2000,
         job_us: int = 50,
         watch: Callable[[Node], None] = lambda node: None,
@@ -56,7 +58,8 @@ class Federation:
             settings = Settings(
                 name=name,
                 listen=f"ipc:///{name}",
-                data=name,
+                data="" if name in memory else name,
+                store="memory" if name in memory else "disk",
                 peers={other: f"ipc:///{other}" for other in known},
                 limits=limits,
             )

@@ -78,12 +78,22 @@ class Node(Machine):
         """
         assert self.loop is None, f"{self.name} is alive"
         self.lives += 1
-        found = recover(self.disk, self.clock, node=self.name, warn=self._warn)
-        host = FragmentHost(self.disk, self.clock, wake=self.soon, worker=self._worker)
+        forgets = self.settings.store == "memory"
+        if forgets:
+            self.disk.lose()
+        found = recover(self.disk, self.clock, node=self.name, warn=self._warn, journal=self.disk.journal)
+        host = FragmentHost(
+            self.disk,
+            self.clock,
+            wake=self.soon,
+            worker=self._worker,
+            counts=forgets,
+            journal=self.disk.journal,
+        )
         found.resume(host)
         self.brain = Brain(
             self.settings,
-            incarnation=found.incarnation,
+            incarnation=self.lives if forgets else found.incarnation,
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,

@@ -1,0 +1,91 @@
+"""What a fragment without a disk leaves with its neighbours: cuts, as sealed notes.
+
+A *cut* says of one moment: so far had each input been taken, so far did each output reach, so many rows
+were held (taken, and not all that comes of them had left), so many had been lost before. Every frame of
+output carries the cut after it, and receivers give it back; what upstream may forget, it forgets together
+with the cut that says so. Whoever begins anew goes on at the newest cut that anybody still has: no row
+after it has been seen anywhere, so all come again; of those before it exactly the held ones are lost.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from medusa.wire import limits
+
+__all__ = ["Cut", "Seal"]
+
+TAG_BYTES = 16
+VERSION = 1
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One moment of one fragment.
+
+    Attributes:
+        life, number: of the node, and of the cut in it: a later one is larger.
+        inputs: (source, peer, next row) of each.
+        outputs: (sink, next row) of each.
+        held: rows that die with the node now; -1: nobody can say.
+        lost: those that died with earlier lives.
+        unknown: of some life nobody could say.
+        readers: plain clients that read.
+    """
+
+    fragment: str
+    life: int
+    number: int
+    inputs: tuple[tuple[str, str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+    held: int
+    lost: int
+    unknown: bool
+    readers: tuple[str, ...]
+    version: int = VERSION
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.life, self.number
+
+    def input_at(self, source: str, peer: str) -> int | None:
+        """The next row of an input; None: there was no such input."""
+        return next((seq for *who, seq in self.inputs if who == [source, peer]), None)
+
+    def output_at(self, sink: str) -> int:
+        """The number of the next row of an output."""
+        return next((seq for name, seq in self.outputs if name == sink), 0)
+
+
+class Seal:
+    """Makes notes of cuts, and cuts of one's own notes only.
+
+    Args:
+        key: secret of the node; empty: whoever reaches it may do everything anyway.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key
+
+    def _tag(self, data: bytes) -> bytes:
+        return blake2b(data, key=self._key, digest_size=TAG_BYTES, person=b"medusa note").digest()
+
+    def note(self, cut: Cut) -> bytes:
+        """Sealed; empty where it would be longer than a note may be."""
+        data = msgspec.msgpack.encode(cut)
+        if len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
+            return b""
+        return self._tag(data) + data
+
+    def cut(self, note: bytes, fragment: str) -> Cut | None:
+        """What it says; None: it isn't ours, not of this fragment, or damaged."""
+        tag, data = note[:TAG_BYTES], note[TAG_BYTES:]
+        if not data or self._tag(data) != tag:
+            return None
+        try:
+            cut = msgspec.msgpack.decode(data, type=Cut)
+        except msgspec.MsgspecError:
+            return None
+        return cut if cut.fragment == fragment and cut.version == VERSION else None
+
