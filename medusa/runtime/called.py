@@ -44,9 +44,14 @@ class Called:
         hand(self.dealer, frames)
         return True
 
+    @property
+    def ready(self) -> bool:
+        """Something may be sent."""
+        return self.dealer is not None and (self.opened or self.lane == 0)
+
     def send(self, frames: Frames, stream: str, weight: int) -> None:
         """Send, or keep while the connection is full; a lane keeps while it isn't open."""
-        if self.dealer is not None and (self.opened or self.lane == 0):
+        if self.ready:
             self.waiting.send(frames, stream, weight)
             if not self.up and self.lane == 0:
                 self.waiting.clear()  # Nothing is kept for a connection that doesn't stand.

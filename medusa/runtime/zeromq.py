@@ -266,7 +266,7 @@ class Transport:
                     each.waiting.drop(stream)
             for each in called.lanes_of(stream, frame, striped=self._striped):
                 each.send(frames, stream, weight)
-                self._note(link, each.waiting)
+                self._note(link, each.waiting, ready=each.ready)
         elif link in self._routes:
             waiting = self._waiting.get(link)
             if waiting is None:
@@ -287,12 +287,12 @@ class Transport:
             called.waiting.flush()
             self._note(link, called.waiting)
 
-    def _note(self, link: str, waiting: Waiting) -> None:
-        """Look again at what waits; where that is too much, the link is cut."""
-        if not waiting:
+    def _note(self, link: str, waiting: Waiting, *, ready: bool = True) -> None:
+        """Look again at what waits, where there is a connection; where it is too much, the link is cut."""
+        if waiting and ready:
+            self._full[waiting] = link
+        else:
             self._full.pop(waiting, None)
-            return
-        self._full[waiting] = link
         if waiting.heads > BACKLOG_MAX:
             self._pending.append(LinkDown(link))
             self.cut(link)
