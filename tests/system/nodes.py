@@ -127,7 +127,7 @@ class Nursery:
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def ask(self, **order: str | int) -> int:
+    def ask(self, **order: str | int | list[str]) -> int:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(first_line(self._process))
@@ -143,17 +143,17 @@ class ForkedNodes(Nodes):
 
     def __init__(self, folder: Path, names: list[str], *, limits: str = "") -> None:
         super().__init__(folder, names, limits=limits)
-        self._nursery = Nursery()
+        self.nursery = Nursery()
 
     def _launch(self, name: str) -> None:
-        self.processes[name] = Forked(self._nursery, self.config(name), self.folder / f"{name}.log")
+        self.processes[name] = Forked(self.nursery, self.config(name), self.folder / f"{name}.log")
 
     def _first_line(self, name: str) -> str:
         return until(lambda: self.processes[name].said(), what=f"{name} listens")
 
     def close(self) -> None:
         super().close()
-        self._nursery.close()
+        self.nursery.close()
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

@@ -2,23 +2,26 @@
 
 ``python -m tests.system.nursery`` reads orders from standard input, one JSON object a line, and answers
 each by a number: ``{"config": ..., "out": ..., "log": ...}`` by the pid of a new node, ``{"wait": pid}`` by
-its exit code. When the input ends, so do all that it started.
+its exit code. When the input ends, so do all that it started. ``{"program": module, "arguments": [...]}``
+instead of ``config`` runs the ``main`` of a module.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import signal
 import sys
 import traceback
+from typing import Any
 
 from medusa import _native
 
 
-def run(order: dict[str, str]) -> int:
+def run(order: dict[str, Any]) -> int:
     """What a child does: the command, with its output in files; the exit code."""
     from medusa.cli import main
 
@@ -30,8 +33,11 @@ def run(order: dict[str, str]) -> int:
     ):
         os.dup2(os.open(path, mode, 0o600), number)
     _native.keys_secret(int.from_bytes(os.urandom(8), "little"))  # each process has its own
-    sys.argv = ["medusa", "node", order["config"]]
     try:
+        if "program" in order:
+            importlib.import_module(order["program"]).main(*order["arguments"])
+            return 0
+        sys.argv = ["medusa", "node", order["config"]]
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1

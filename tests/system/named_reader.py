@@ -1,0 +1,43 @@
+"""A program that reads under a name and stores rows and position in one transaction.
+
+``python -m tests.system.named_reader ADDRESS DATABASE``
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+
+import medusa as md
+from medusa.errors import LinkError
+
+
+def main(address: str, path: str) -> None:
+    store = sqlite3.connect(path)
+    with store:
+        store.execute("create table if not exists results (number integer, value integer)")
+        store.execute("create table if not exists place (row integer)")
+    [at] = store.execute("select coalesce(max(row), 0) from place").fetchone()
+    with md.connect(address, timeout="30s") as fed:
+        while True:
+            try:
+                trains = fed.subscribe("q.out", from_=at, durable="results")
+                break
+            except LinkError as error:
+                if error.code != "E_TAKEN":  # The one that was killed isn't noticed yet.
+                    raise
+                time.sleep(0.05)
+        for train in trains:
+            end = train.first_seq + len(train)
+            rows = enumerate(train.batch["v"].to_pylist(), start=train.first_seq)
+            with store:
+                store.executemany("insert into results values (?, ?)", rows)
+                store.execute("insert into place values (?)", (end,))
+            trains.ack(end)
+        assert trains.lost_rows == 0
+        trains.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
