@@ -247,3 +247,26 @@ def test_after_closing_every_call_says_so(node):
     for call in (fed.status, lambda: fed.subscribe("q.out"), lambda: fed.undeploy("q")):
         with pytest.raises(LinkError, match="was closed"):
             call()
+
+
+def test_flush_and_leaving_wait_over_a_restart_of_the_node(tmp_path_factory, monkeypatch):
+    """Rows are numbered per client and stream: those that came twice are taken once."""
+    folder = tmp_path_factory.mktemp("c")
+    config = write(folder, more='[limits]\ncheckpoint_every = "50ms"\n')
+    node = InThread(config, monkeypatch)
+    with md.connect(f"ipc://{folder}/a", timeout="20s") as fed:
+        fed.deploy(query())
+        fed.publish("q.rows", {"ts": [1, 2], "v": [1, 2]})
+        fed.flush("20s")
+        node.stop()
+        fed.publish("q.rows", {"ts": [3], "v": [3]})
+        with pytest.raises(LinkError, match="to hold what was published") as caught:
+            fed.flush("100ms")
+        assert caught.value.code == "link.timeout"
+        node = InThread(config, monkeypatch)
+        fed.publish("q.rows", {"ts": [4], "v": [4]})
+        fed.finish("q.rows")
+    with md.connect(f"ipc://{folder}/a", timeout="20s") as fed:
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            assert trains.table("20s")["v"].to_pylist() == [1, 2, 3, 4]
+    node.stop()
