@@ -248,7 +248,7 @@ def test_lanes_end_with_the_link(open_transport):
 def test_too_many_streams_that_wait_end_the_link(open_transport, reader):
     client = called(open_transport, reader, lanes=1)
     fill(client)
-    for number in range(BACKLOG_MAX + 1):
+    for number in range(2 * BACKLOG_MAX):
         client.send("server", [b"x"], stream=f"s{number}", frame=1)
     until(lambda c: LinkDown("server") in c, client)
 
