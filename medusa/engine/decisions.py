@@ -29,6 +29,8 @@ __all__ = [
     "Results",
     "Rows",
     "Sheds",
+    "framed",
+    "frames",
     "pack",
     "unpack",
 ]
@@ -136,39 +138,43 @@ _decoder = msgspec.msgpack.Decoder(Batch)
 
 def pack(entries: Sequence[Entry], *, carried: bool = False) -> bytes:
     """Entries as one record."""
-    payload = _encoder.encode(Batch(carried, tuple(entries)))
+    return framed(_encoder.encode(Batch(carried, tuple(entries))))
+
+
+def framed(payload: bytes) -> bytes:
+    """A payload as one record."""
     return len(payload).to_bytes(4, "little") + crc32c(payload).to_bytes(4, "little") + payload
 
 
-def unpack(data: bytes | bytearray | memoryview) -> tuple[list[Batch], int]:
-    """The whole records of a log, and the bytes that they take: what is beyond is no record."""
+def frames(data: bytes | bytearray | memoryview) -> Iterator[tuple[memoryview, int]]:
+    """The payloads of the records that are whole, and where each record ends."""
     view = memoryview(data).cast("B")
-    found: list[Batch] = []
-    at = 0
-    for batch, end in _records(view):
-        found.append(batch)
-        at = end
-    return found, at
-
-
-def _records(view: memoryview) -> Iterator[tuple[Batch, int]]:
     at = 0
     while at + _HEAD <= len(view):
         size = int.from_bytes(view[at : at + 4], "little")
         start, end = at + _HEAD, at + _HEAD + size
         if not 0 < size <= RECORD_MAX or end > len(view):
             return
-        payload = view[start:end]
-        if crc32c(payload) != int.from_bytes(view[at + 4 : start], "little"):
+        if crc32c(view[start:end]) != int.from_bytes(view[at + 4 : start], "little"):
             return
+        yield view[start:end], end
+        at = end
+
+
+def unpack(data: bytes | bytearray | memoryview) -> tuple[list[Batch], int]:
+    """The whole records of a log, and the bytes that they take: what is beyond is no record."""
+    found: list[Batch] = []
+    at = 0
+    for payload, end in frames(data):
         try:
             batch = _decoder.decode(payload)
         except (msgspec.DecodeError, RecursionError):
-            return
+            break
         if not all(map(_possible, batch.entries)):
-            return
-        yield batch, end
+            break
+        found.append(batch)
         at = end
+    return found, at
 
 
 def _possible(entry: Entry) -> bool:

@@ -9,7 +9,7 @@ several sinks are those held for one of them.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ from medusa.query.boxes import (
     WithColumns,
 )
 
-__all__ = ["Holding", "row_by_row"]
+__all__ = ["NOTHING", "Held", "Holding", "row_by_row"]
 
 Times: TypeAlias = NDArray[np.int64]
 Step: TypeAlias = tuple[int, int, int]
@@ -48,6 +48,21 @@ PATHS_MAX = 16
 PIECES_MAX = 64
 
 
+class Held(NamedTuple):
+    """What dies with a fragment.
+
+    Attributes:
+        rows: of which not all results have left; None: nobody can say.
+        promises: of each source that judges lateness itself, the time below which rows are late.
+    """
+
+    rows: int | None = 0
+    promises: tuple[tuple[str, int], ...] = ()
+
+
+NOTHING = Held()
+
+
 class Holding:
     """Counts for one fragment, from its first element on.
 
@@ -57,6 +72,7 @@ class Holding:
 
     def __init__(self, fragment: Fragment) -> None:
         self._sinks = fragment.sinks
+        self._sources = [box for box in fragment.sources.values() if not box.spec.judged]
         checked = fragment.checked
         self._consumers = checked.consumers
         self._specs = checked.boxes
@@ -115,8 +131,11 @@ class Holding:
                     found[sink.id, own + steps] = sink, own + steps
         return list(found.values()) if len(found) <= PATHS_MAX else None
 
-    def rows(self) -> int | None:
-        """Held now; None: nobody can say."""
+    def held(self) -> Held:
+        """Now."""
+        return Held(self._rows(), tuple((box.id, box.boundary_us) for box in self._sources))
+
+    def _rows(self) -> int | None:
         if self.unknown:
             return None
         return sum(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from medusa.elements import Element
+from medusa.engine.holding import NOTHING, Held
 from medusa.errors import LinkError, LocalProtocolError, MedusaError, RemoteProtocolError
 from medusa.mind.admission import check_caller
 from medusa.mind.catalog import Catalog
@@ -354,16 +355,16 @@ class Brain:
         fragment: str,
         outputs: list[tuple[str, Element]],
         refused: str = "",
-        held: int | None = 0,
+        dying: Held = NOTHING,
     ) -> None:
         """The oldest ``RunFragment`` of this fragment was done; (sink, element) came out.
 
         Args:
             refused: why the engine took nothing of it; empty where it did.
-            held: rows in it of which not all results have left; None: nobody can say.
+            dying: what would die with the node.
         """
         if (hosted := self.fragments.get(fragment)) is not None:
-            hosted.ran(now_us, outputs, refused, held)
+            hosted.ran(now_us, outputs, refused, dying)
             self._wake(now_us)
 
     def fragment_stats(self, fragment: str, stats: Mapping[str, Any]) -> None:

@@ -123,6 +123,11 @@ class Entries:
             works.append(Work(who, promise, next_seq=who.fed_seq, boundary_us=who.fed_us, cost=0))
         return works
 
+    def resume(self, now_us: int) -> list[Work]:
+        """As ``tick``, after a time in which what it gave was not fed."""
+        self._announced_us.clear()
+        return self.tick(now_us)
+
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         return min(

@@ -6,18 +6,23 @@ and checkpoints say how far both are durable.
                           └── rests while a checkpoint is due, and while an output is full
 
 A checkpoint is taken when nothing runs, so the state, the positions of the inputs and the output
-belong together. Receivers say *durable* only once it is on disk.
+belong together. Receivers say *durable* only once it is on disk. Where the output depends on the order
+in which the inputs came, that order is logged (``decided``), and output waits for the log.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.elements import Boundary, Element, Train
+from medusa.elements import Element, Train
+from medusa.engine.holding import NOTHING, Held
 from medusa.errors import RemoteProtocolError
+from medusa.mind.decided import Decided
+from medusa.mind.decisions import Decision
 from medusa.mind.entries import Entries
+from medusa.mind.feeding import Feeding
 from medusa.mind.inputs import Input, Work
 from medusa.mind.outputs import Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, InputRecord
@@ -46,10 +51,17 @@ RETRY_US = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What was found on disk: the newest whole checkpoint, and the logs it needs by token."""
+    """What was found on disk.
 
-    record: FragmentRecord
+    Attributes:
+        record: of the newest whole checkpoint; None: there is none yet.
+        logs: the output that it needs, by token.
+        decisions: what was fed after it.
+    """
+
+    record: FragmentRecord | None
     logs: Mapping[int, Buffer]
+    decisions: Sequence[Decision] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +70,7 @@ class _Writing:
 
     token: int
     positions: list[tuple[Input, int, int]]
-    held: list[tuple[Output, int]]
+    decided: int
     places: list[tuple[Output, dict[int, tuple[int, int]]]]
     mixed: bool
 
@@ -72,8 +84,8 @@ class Hosted:
     Attributes:
         spec: what was installed; ``link_of`` says what holds for a stream that leaves it.
         failed: why it stopped for good; empty while it runs.
-        mixed: its output depends on how its inputs interleave, so it leaves only once a checkpoint
-            holds it.
+        mixed: its output depends on how its inputs interleave, so it leaves only once that is on disk.
+        decided: what it was fed, and how much of that is.
         rows_in: fed since the process started.
         known_lost: rows that died with earlier lives of a node without a disk.
         lost_unknown: of some of those lives nobody can say.
@@ -107,7 +119,8 @@ class Hosted:
         self._next_token = next_token
         self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
         self.mixed = interleaves(spec.graph) or bool(record and record.mixed)
-        self._mixed_durable = bool(record and record.mixed)
+        self._mixed_durable = self.mixed
+        decisions = saved.decisions if saved else ()
         self._newcomers: list[Input] = []
         positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
         self.inputs: dict[tuple[str, str], Input] = {}
@@ -124,6 +137,9 @@ class Hosted:
             )
         for (source, peer), position in positions.items():
             self._add_input(source, spec.entries[source], peer, position)
+        for source, peer in dict.fromkeys((each.source, each.peer) for each in decisions):
+            if (source, peer) not in self.inputs:
+                self._add_input(source, spec.entries[source], peer)
         outputs = {each.sink: each for each in record.outputs} if record else {}
         self.outputs = {
             box.id: Output(
@@ -141,8 +157,17 @@ class Hosted:
             if isinstance(box, Sink)
         }
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self._changed)
-        self._waiting: deque[Work] = deque()
+        self.decided = Decided(
+            spec.name,
+            outbox=outbox,
+            next_token=next_token,
+            at=record.decided if record else 0,
+            usable=self.mixed,
+        )
+        self._feeding = Feeding(spec.name, decisions, self.inputs, self._entries, self.decided, outbox)
         self._running: deque[Work] = deque()
+        self._made: deque[tuple[int, Output, int]] = deque()
+        """Output that waits for the log: the decision that made it, and how many pieces."""
         self._running_bytes = 0
         self._writing: _Writing | None = None
         self._dirty = record is None
@@ -189,7 +214,7 @@ class Hosted:
         works = input.receive(now_us, message, payload)
         if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
             self._retry[input.source, input.peer] = now_us + RETRY_US
-        self._waiting.extend(works)
+        self._feeding.came(works)
         self._wanted = self._wanted or (input.receiver.pressed and self._dirty)
         self._pump(now_us)
 
@@ -208,8 +233,8 @@ class Hosted:
         others = self._entries.check_offer(peer, source, schema)
         made = self._add_input(source, self.spec.entries[source], peer)
         if others and not self._mixed_durable:
-            # Which publisher's row came first is a decision. From the next checkpoint on output
-            # waits for the checkpoint that holds the decisions it depends on.
+            # Which publisher's row came first is a decision. From now on output waits until those that
+            # it depends on are on disk, and from the next checkpoint on they are logged.
             self.mixed = self._wanted = True
             self._newcomers.append(made)
             self._pump(now_us)
@@ -234,32 +259,28 @@ class Hosted:
 
     def _pump(self, now_us: int) -> None:
         """Feed what may be fed; take the checkpoint that is due."""
-        if self._wanted and not self._running and self._writing is None:
+        due = self._wanted and self._writing is None and not self._feeding.repeating
+        if due and not self._running:
             self._checkpoint(now_us)
-        resting = self.failed or (self._wanted and self._writing is None)
-        while self._waiting and not resting and len(self._running) < RUNNING_MAX:
+            due = self._wanted and self._writing is None
+        while not (self.failed or due or self.decided.full) and len(self._running) < RUNNING_MAX:
             if any(output.full(self._running_bytes) for output in self.outputs.values()):
                 break
-            work = self._waiting.popleft()
-            element = self._element(work)
+            work = self._feeding.next(now_us, noting=self.mixed)
+            if work is None:
+                break
             self._dirty = True
-            if element is None:
+            if work.element is None:
                 work.input.receiver.consumed(now_us, work.cost)
                 continue
+            if isinstance(work.element, Train):
+                self.rows_in += len(work.element)
             self._running.append(work)
             self._running_bytes += work.cost
             self._outbox.append(
-                RunFragment(fragment=self.spec.name, stream=work.input.source, element=element)
+                RunFragment(fragment=self.spec.name, stream=work.input.source, element=work.element)
             )
-
-    def _element(self, work: Work) -> Element | None:
-        """What to feed for it."""
-        work.input.issued(work)
-        if isinstance(work.element, Train):
-            self.rows_in += len(work.element)
-        if isinstance(work.element, Boundary) and not work.input.judged:
-            return self._entries.advance(work.input.source)
-        return work.element
+        self.decided.write(now_us)
 
     def from_reader(
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
@@ -267,18 +288,18 @@ class Hosted:
         """Take a message of who reads an output: see ``Subscribers.receive``."""
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
 
-    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], held: int | None) -> bytes:
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
         """What goes with the frames of this output, for receivers to keep for us."""
         return b""
 
     def ran(
-        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", held: int | None = 0
+        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: Held = NOTHING
     ) -> None:
         """The oldest element under way was fed; this came out.
 
         Args:
             refused: why the engine took nothing of it.
-            held: rows of which not all results have left; None: nobody can say.
+            dying: what would die with the node.
         """
         work = self._running.popleft()
         self._running_bytes -= work.cost
@@ -296,10 +317,27 @@ class Hosted:
             )
             if rows and not work.input.judged:
                 work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
-        note = self._noted(now_us, work, outputs, held)
+        note = self._noted(now_us, work, outputs, dying)
         for sink, element in outputs:
-            self.outputs[sink].take(now_us, element, hold=self.mixed, note=note)
-            self._wanted = self._wanted or self.outputs[sink].pressed
+            output = self.outputs[sink]
+            held = output.held
+            output.take(now_us, element, hold=self.mixed, note=note)
+            self._wanted = self._wanted or output.pressed
+            if output.held > held:
+                self._made.append((work.number, output, output.held - held))
+        self._release(now_us)
+        self._pump(now_us)
+
+    def _release(self, now_us: int) -> None:
+        """Let go what was made of decisions that are on disk."""
+        while self._made and self._made[0][0] < self.decided.durable:
+            _, output, count = self._made.popleft()
+            output.release(now_us, count)
+
+    def logged(self, now_us: int, ok: bool, why: str = "") -> None:
+        """A write of the decision log is durable, or failed."""
+        self.decided.logged(now_us, ok, why)
+        self._release(now_us)
         self._pump(now_us)
 
     def fail(self, why: str) -> None:
@@ -339,7 +377,9 @@ class Hosted:
     @property
     def at_rest(self) -> bool:
         """Nothing runs, and everything that happened is on disk."""
-        return bool(self.failed) or not (self._dirty or self._running or self._writing or self._wanted)
+        if self.failed or self._feeding.repeating:  # Then the log has what happened.
+            return True
+        return not (self._dirty or self._running or self._writing or self._wanted)
 
     def _checkpoint(self, now_us: int) -> None:
         token = self._next_token()
@@ -361,15 +401,17 @@ class Hosted:
             inputs=inputs,
             outputs=tuple(outputs),
             fed_us=dict(self._entries.fed_us),
+            decided=self.decided.at,
         )
         self._writing = _Writing(
             token=token,
             positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
-            held=[(output, output.held) for output in self.outputs.values()],
+            decided=self.decided.at,
             places=places,
             mixed=self.mixed,
         )
         self.subscribers.covered(token)
+        self.decided.turn(token)
         self._wanted = self._dirty = False
         self._checkpoint_at_us = now_us + self._every_us
         self._outbox.append(
@@ -395,8 +437,8 @@ class Hosted:
             self.checkpoints += 1
             for output, where in writing.places:
                 output.stored(where)
-            for output, count in writing.held:
-                output.release(now_us, count)
+            self.decided.covered(writing.decided, usable=writing.mixed)
+            self._release(now_us)
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
                 input.durable_us = boundary_us
@@ -425,7 +467,7 @@ class Hosted:
             input.receiver.tick(now_us)
         for output in self.outputs.values():
             output.sender.tick(now_us)
-        self._waiting.extend(self._entries.tick(now_us))
+        self._feeding.tick(now_us)
         if self._checkpoint_at_us is None:
             self._checkpoint_at_us = now_us + self._every_us
         if now_us >= self._checkpoint_at_us:
@@ -436,7 +478,7 @@ class Hosted:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [self._checkpoint_at_us if self._dirty else None, *self._retry.values()]
-        times.append(self._entries.wake_at_us())
+        times += [self._entries.wake_at_us(), self.decided.wake_at_us()]
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
         times += [output.sender.wake_at_us() for output in self.outputs.values()]
         return min((time for time in times if time is not None), default=None)

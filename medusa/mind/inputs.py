@@ -26,9 +26,10 @@ class Work:
         next_seq, boundary_us: where ``input`` stands after it.
         cost: bytes of credit it holds.
         note: the sender's, as it stood then.
+        number: of the decision to feed it.
     """
 
-    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note")
+    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note", "number")
 
     def __init__(
         self, input: Input, element: Train | Boundary | None, *, next_seq: int, boundary_us: int, cost: int
@@ -39,6 +40,7 @@ class Work:
         self.boundary_us = boundary_us
         self.cost = cost
         self.note = input.receiver.note
+        self.number = -1
 
 
 class Input:

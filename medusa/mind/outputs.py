@@ -9,6 +9,7 @@ from medusa.elements import Boundary, Element, Kind, Train
 from medusa.mind.record import EntryRecord, OutputRecord, entries_from
 from medusa.ports import Buffer
 from medusa.query.shape import Shape
+from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link import LinkSettings, SenderState
 from medusa.wire.outbox import Outbox
@@ -29,12 +30,17 @@ class _Held:
     note: bytes = b""
 
 
+def _cost(held: _Held) -> int:
+    return memoryview(held.payload or b"").nbytes + limits.ENTRY_BYTES
+
+
 class Output:
     """A sink of the fragment and the stream it feeds.
 
     Attributes:
         sender: its links.
         rows: taken from the fragment since the stream began.
+        held_bytes: what is held back counts for so many, as it will once it is kept.
     """
 
     def __init__(
@@ -60,7 +66,7 @@ class Output:
             stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
         )
         self._held: list[_Held] = []
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
         if record is not None:
@@ -122,7 +128,7 @@ class Output:
             ]
         if hold:
             self._held += pieces
-            self._held_bytes += sum(memoryview(piece.payload or b"").nbytes for piece in pieces)
+            self.held_bytes += sum(map(_cost, pieces))
         else:
             self._send(now_us, pieces)
 
@@ -148,13 +154,13 @@ class Output:
         Args:
             coming: bytes under way to the engine, taken for as many bytes of output.
         """
-        held = self._held_bytes + coming
+        held = self.held_bytes + coming
         return self.sender.full_with(held) or held >= self.sender.settings.retained_bytes_max
 
     @property
     def pressed(self) -> bool:
         """Half of the bound is held back: a checkpoint soon would release it."""
-        return 2 * self._held_bytes >= self.sender.settings.retained_bytes_max
+        return 2 * self.held_bytes >= self.sender.settings.retained_bytes_max
 
     # --- checkpoints ------------------------------------------------------------------------
 
@@ -166,7 +172,7 @@ class Output:
     def release(self, now_us: int, count: int) -> None:
         """The first ``count`` held pieces are durable: they may leave."""
         pieces, self._held = self._held[:count], self._held[count:]
-        self._held_bytes -= sum(memoryview(piece.payload or b"").nbytes for piece in pieces)
+        self.held_bytes -= sum(map(_cost, pieces))
         self._send(now_us, pieces)
 
     def tokens(self) -> set[int]:

@@ -32,6 +32,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
         lost: those that died with earlier lives.
         unknown: of some life nobody could say.
         readers: plain clients that read.
+        promises: of sources that publishers feed, the time below which rows were late.
     """
 
     fragment: str
@@ -43,6 +44,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     lost: int
     unknown: bool
     readers: tuple[str, ...]
+    promises: tuple[tuple[str, int], ...] = ()
     version: int = VERSION
 
     @property
@@ -88,4 +90,3 @@ class Seal:
         except msgspec.MsgspecError:
             return None
         return cut if cut.fragment == fragment and cut.version == VERSION else None
-

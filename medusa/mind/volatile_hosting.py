@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from medusa.elements import Element, Train
-from medusa.engine.holding import row_by_row
+from medusa.elements import END_US, START_US, Boundary, Element, Train
+from medusa.engine.holding import NOTHING, Held, row_by_row
 from medusa.errors import LinkError
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input, Work
@@ -29,7 +29,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire.link import LinkEvent, SenderState
 from medusa.wire.messages import Ack, Attach, Detach, Refuse
-from medusa.wire.named import is_key
+from medusa.wire.outbox import RunFragment
 from medusa.wire.receiver import ReceiverMessage
 
 __all__ = ["VolatileHosted"]
@@ -171,8 +171,24 @@ class VolatileHosted(Hosted):
                 self._tell_unknown("a publisher that knows of later rows came too late")
         elif cut is None and durable:
             self._tell_unknown("a publisher's rows were taken in a life that nobody knows of")
-        input.fed_seq = durable if seq is None else seq
-        input.receiver.begin_at(now_us, input.fed_seq)
+        self._begin_at(now_us, input, durable if seq is None else seq)
+
+    def _begin_at(self, now_us: int, input: Input, seq: int) -> None:
+        key = input.source, input.peer
+        input.fed_seq = self._ran_seq[key] = seq
+        input.receiver.begin_at(now_us, seq)
+        promise_us = (
+            dict(self._base.promises).get(input.source, START_US) if self._base is not None else START_US
+        )
+        if promise_us > self._entries.fed_us.get(input.source, END_US):
+            # What was late stays late: windows that have left don't open again.
+            self._entries.fed_us[input.source] = promise_us
+            work = Work(input, Boundary(promise_us), next_seq=seq, boundary_us=input.fed_us, cost=0)
+            self._running.append(work)
+            assert work.element is not None
+            self._outbox.append(
+                RunFragment(fragment=self.spec.name, stream=input.source, element=work.element)
+            )
 
     # --- the start --------------------------------------------------------------------------------
 
@@ -235,8 +251,7 @@ class VolatileHosted(Hosted):
                 self._tell_unknown(f"rows of {input.stream} were taken in a life that nobody knows of")
             elif seq is not None and seq < durable:
                 self._tell_unknown(f"the newest cut stands before what {input.peer} has forgotten")
-            input.fed_seq = durable if seq is None else seq
-            input.receiver.begin_at(now_us, input.fed_seq)
+            self._begin_at(now_us, input, durable if seq is None else seq)
 
     @property
     def _repeatable(self) -> bool:
@@ -259,7 +274,7 @@ class VolatileHosted(Hosted):
             super()._pump(now_us)
             self._fed_any = self._fed_any or bool(self._running)
 
-    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], held: int | None) -> bytes:
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
         """The cut after this run of the engine, for the frames that it made."""
         self._ran_seq[work.input.source, work.input.peer] = work.next_seq
         if not outputs and now_us - self._cut_at_us < CUT_US and self._cuts:
@@ -280,7 +295,7 @@ class VolatileHosted(Hosted):
                 for key, input in self.inputs.items()
             ),
             outputs=tuple(rows.items()),
-            held=-1 if held is None else held,
+            held=-1 if dying.rows is None else dying.rows,
             lost=self.known_lost + sum(input.receiver.lost_rows for input in self.inputs.values()),
             unknown=self.lost_unknown,
             readers=tuple(
@@ -289,6 +304,7 @@ class VolatileHosted(Hosted):
                 for view in output.sender.receivers.values()
                 if view.plain
             ),
+            promises=dying.promises,
         )
         if len(self._cuts) >= CUTS_MAX:
             self._cuts.pop()
@@ -323,9 +339,9 @@ class VolatileHosted(Hosted):
         now_us: int,
         outputs: list[tuple[str, Element]],
         refused: str = "",
-        held: int | None = 0,
+        dying: Held = NOTHING,
     ) -> None:
-        super().ran(now_us, outputs, refused, held)
+        super().ran(now_us, outputs, refused, dying)
         self._settle(now_us)
 
     def tick(self, now_us: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.introduction import Introduction
+from medusa.runtime.journal import FolderJournal
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.metrics import MetricsServer, node_rows
 from medusa.runtime.node_config import NodeConfig
@@ -42,12 +43,14 @@ class Assembled:
     Attributes:
         address: where it listens.
         server_key: the public half of its key; empty: it has none.
+        leave_to_parent: in a forked child, lets go of what is on disk.
     """
 
     name: str
     address: str
     server_key: str
     loop: NodeLoop
+    leave_to_parent: Callable[[], None]
 
     def run(self) -> None:
         """Until ``loop.stop()``; then the last checkpoint is on disk.
@@ -78,10 +81,13 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
     keys = load_keys(settings)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        store = _open_store(settings, clock)
+        store: FolderStore | Unstored = _open_store(settings, clock)
         unused = stack.enter_context(contextlib.ExitStack())
         unused.callback(store.close)
-        found = recover(store, clock, node=settings.name, warn=reports.warn)
+        journal = FolderJournal(settings.data) if settings.store == "disk" else None
+        if journal is not None:
+            stack.callback(journal.close)
+        found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal)
         transport = Transport(
             listen=settings.listen,
             peers=settings.peers,
@@ -94,7 +100,9 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             introduction = Introduction(settings.security.introduce, keys.own.public)
             stack.callback(introduction.close)
             reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
-        host = FragmentHost(store, clock, wake=transport.wake, counts=settings.store == "memory")
+        host = FragmentHost(
+            store, clock, wake=transport.wake, counts=settings.store == "memory", journal=journal
+        )
         unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=store.close)
         found.resume(host)
@@ -116,7 +124,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             server.serve(partial(node_rows, loop))
             reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
         server_key = "" if keys.own is None else keys.own.public
-        yield Assembled(settings.name, transport.endpoint, server_key, loop)
+        yield Assembled(settings.name, transport.endpoint, server_key, loop, store.close)
 
 
 def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:

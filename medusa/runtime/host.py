@@ -11,7 +11,7 @@ import queue
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
@@ -19,13 +19,23 @@ from typing import Any, Protocol, TypeAlias
 from medusa.elements import Element
 from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
-from medusa.engine.holding import Holding
+from medusa.engine.holding import NOTHING, Held, Holding
 from medusa.errors import DataError, MedusaError, StateError
-from medusa.ports import Clock, Content, Store
+from medusa.ports import Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
-from medusa.wire.outbox import Persist, RunFragment
+from medusa.wire.outbox import Log, Persist, RunFragment
 
-__all__ = ["Failed", "FragmentHost", "Persisted", "Ran", "Stats", "Worker", "group_name", "group_token"]
+__all__ = [
+    "Failed",
+    "FragmentHost",
+    "Logged",
+    "Persisted",
+    "Ran",
+    "Stats",
+    "Worker",
+    "group_name",
+    "group_token",
+]
 
 STATS_EVERY_US = 200_000
 NODE_GROUP = "node"
@@ -37,13 +47,13 @@ class Ran:
 
     Attributes:
         refused: why nothing of it was taken.
-        held: rows of which not all results have left, where they are counted; None: nobody can say.
+        dying: what would die with the fragment, where that is counted.
     """
 
     fragment: str
     outputs: list[tuple[str, Element]]
     refused: str = ""
-    held: int | None = 0
+    dying: Held = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,15 @@ class Persisted:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What a ``Log`` brought is on disk, or not."""
+
+    fragment: str
+    ok: bool
+    why: str = ""
+
+
 class Worker(Protocol):
     """Does what it is given, in order, beside the loop."""
 
@@ -85,7 +104,7 @@ class Worker(Protocol):
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
-Done: TypeAlias = Ran | Stats | Failed | Persisted
+Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged
 
 
 @dataclass(slots=True)
@@ -114,9 +133,10 @@ def group_token(fragment: str, name: str) -> int | None:
 
 
 class FragmentHost:
-    """Does ``OpenFragment``, ``RunFragment``, ``Persist`` and ``CloseFragment``.
+    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log`` and ``CloseFragment``.
 
     Args:
+        journal: where decision logs are; None: none can be written, and checkpoints do instead.
         wake: called from another thread when something has finished.
         worker: makes the thread of this name; a simulator gives one in virtual time.
         counts: fragments count the rows that they hold, since those die with the node.
@@ -129,10 +149,14 @@ class FragmentHost:
         *,
         wake: Callable[[], None],
         worker: Callable[[str], Worker] | None = None,
+        journal: Journal | None = None,
         counts: bool = False,
     ) -> None:
         self._counts = counts
         self._store = store
+        self._journal = journal
+        self._logs: dict[tuple[str, int], set[int]] = {}
+        """Fragment and its life -> files of its log; the disk's thread owns it."""
         self._clock = clock
         self._wake = wake
         self._running: dict[str, _Running] = {"": _Running(None, 0)}
@@ -144,9 +168,17 @@ class FragmentHost:
 
     # --- the loop's side ------------------------------------------------------------------------
 
-    def resume(self, name: str, fragment: Fragment | None, needed: Mapping[int, tuple[int, ...]]) -> None:
+    def resume(
+        self,
+        name: str,
+        fragment: Fragment | None,
+        needed: Mapping[int, tuple[int, ...]],
+        logs: Iterable[int] = (),
+    ) -> None:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
-        self._running[name] = _Running(fragment, self._new_life(name), needed=dict(needed))
+        life = self._new_life(name)
+        self._running[name] = _Running(fragment, life, needed=dict(needed))
+        self._logs[name, life] = set(logs)
 
     def open(self, name: str, graph: Graph) -> None:
         life = self._new_life(name)
@@ -157,6 +189,10 @@ class FragmentHost:
 
     def persist(self, effect: Persist) -> None:
         self._engine.give(lambda: self._persist(effect))
+
+    def log(self, effect: Log) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._log(effect, life))
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
@@ -223,8 +259,8 @@ class FragmentHost:
             running.failed = True
             self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
             return
-        held = running.holding.rows() if running.holding is not None else 0
-        self._tell(name, running.life, Ran(name, outputs, refused, held))
+        dying = running.holding.held() if running.holding is not None else NOTHING
+        self._tell(name, running.life, Ran(name, outputs, refused, dying))
         now_us = self._clock.monotonic_us()
         if self._engine.idle or now_us - running.stats_at_us >= STATS_EVERY_US:
             running.stats_at_us = now_us
@@ -245,8 +281,8 @@ class FragmentHost:
         self._disk.give(lambda: self._write(running, effect, files))
 
     def _close(self, name: str) -> None:
-        self._running.pop(name, None)
-        self._disk.give(lambda: self._forget(name))
+        running = self._running.pop(name, None)
+        self._disk.give(lambda: self._forget(name, running.life if running is not None else 0))
 
     # --- the disk's thread ------------------------------------------------------------------------
 
@@ -263,9 +299,35 @@ class FragmentHost:
             del running.needed[old]
         kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
         self._sweep(effect.fragment, kept)
+        self._let_go(effect.fragment, running.life, min(running.needed))
 
-    def _forget(self, name: str) -> None:
+    def _log(self, effect: Log, life: int) -> None:
+        try:
+            if self._journal is None:
+                raise StateError("there is no place for decision logs", code="state.log")
+            self._logs.setdefault((effect.fragment, life), set()).add(effect.number)
+            self._journal.append(effect.number, effect.data)
+            self._journal.sync(effect.number)
+        except StateError as error:
+            self._tell(effect.fragment, life, Logged(effect.fragment, False, str(error)))
+            return
+        self._tell(effect.fragment, life, Logged(effect.fragment, True))
+
+    def _forget(self, name: str, life: int) -> None:
         self._sweep(name, set())
+        self._let_go(name, life, None)
+        self._logs.pop((name, life), None)
+
+    def _let_go(self, fragment: str, life: int, before: int | None) -> None:
+        """Remove files of a log from before this token, or all. One that stays does no harm."""
+        logs = self._logs.get((fragment, life), set())
+        for number in sorted(each for each in logs if before is None or each < before):
+            try:
+                if self._journal is not None:
+                    self._journal.remove(number)
+            except StateError:
+                return
+            logs.discard(number)
 
     def _sweep(self, fragment: str, kept: set[int]) -> None:
         """Delete the groups of a fragment that nothing refers to. One that stays does no harm."""

@@ -18,7 +18,7 @@ from medusa.mind.brain import Brain
 from medusa.mind.settings_security import Security
 from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
-from medusa.runtime.host import Failed, FragmentHost, Persisted, Ran, Stats
+from medusa.runtime.host import Failed, FragmentHost, Logged, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Attached, Boundary, Data, Hello, Message, Progress, Refuse
@@ -26,6 +26,7 @@ from medusa.wire.outbox import (
     CloseFragment,
     Cut,
     Effect,
+    Log,
     OpenFragment,
     Persist,
     Report,
@@ -303,11 +304,13 @@ class NodeLoop:
         now_us = self._clock.monotonic_us()
         match done:
             case Ran():
-                self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused, done.held)
+                self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused, done.dying)
             case Stats():
                 self._brain.fragment_stats(done.fragment, done.counts)
             case Failed():
                 self._brain.fragment_failed(now_us, done.fragment, done.why)
+            case Logged():
+                self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
                 self._unsynced.discard(done.token)
                 waiting = [send for send in self._held if send.after == done.token]
@@ -334,6 +337,8 @@ class NodeLoop:
             case Persist():
                 self._unsynced.add(effect.token)
                 self._host.persist(effect)
+            case Log():
+                self._host.log(effect)
             case WakeAt():
                 self._wake_at_us = effect.at_us
             case OpenFragment():

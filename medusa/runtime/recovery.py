@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
 from medusa.errors import QueryError, StateError
 from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.decisions import Decision, unpack
 from medusa.mind.hosting import Saved
 from medusa.mind.record import LOG, RECORD, read_record
 from medusa.mind.spec import Fragment as Spec
-from medusa.ports import Buffer, Clock, Store
+from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.runtime.host import FragmentHost, group_name, group_token
 
 __all__ = ["Found", "recover"]
@@ -32,6 +33,7 @@ class Found:
         saved: per fragment with a whole checkpoint, what the mind needs.
         fragments: every installed fragment: restored, or from nothing.
         needed: per fragment, the groups on which its checkpoint depends; of the catalog, its own.
+        logs: per fragment, the files of its decision log.
     """
 
     incarnation: int
@@ -40,15 +42,23 @@ class Found:
     saved: dict[str, Saved] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
     needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    logs: dict[str, list[int]] = field(default_factory=dict)
 
     def resume(self, host: FragmentHost) -> None:
         """Hand over what was found, before anything else is given to the host."""
         host.resume("", None, self.needed.get("", {}))
         for name, fragment in self.fragments.items():
-            host.resume(name, fragment, self.needed.get(name, {}))
+            host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()))
 
 
-def recover(store: Store, clock: Clock, *, node: str, warn: Callable[[str], None]) -> Found:
+def recover(
+    store: Store,
+    clock: Clock,
+    *,
+    node: str,
+    warn: Callable[[str], None],
+    journal: Journal | None = None,
+) -> Found:
     """Read the newest whole state; what is damaged is told to ``warn`` and the one before used.
 
     Raises:
@@ -57,6 +67,7 @@ def recover(store: Store, clock: Clock, *, node: str, warn: Callable[[str], None
     """
     names = store.names()
     tokens = [int(name[-12:]) for name in names if re.fullmatch(r"[a-z0-9]+-\d{12}", name)]
+    tokens += journal.numbers() if journal is not None else ()
     incarnation = _next_life(store, names, clock)
     token, catalog = _catalog(store, names, node, warn)
     found = Found(incarnation=incarnation, first_token=max(tokens, default=0) + 1, catalog=catalog)
@@ -64,6 +75,8 @@ def recover(store: Store, clock: Clock, *, node: str, warn: Callable[[str], None
         found.needed[""] = {token: ()}
     for spec in found.catalog.fragments.values():
         _fragment(store, names, clock, spec, found, warn)
+    if journal is not None:
+        _decisions(journal, found, warn)
     return found
 
 
@@ -140,3 +153,53 @@ def _fragment(
 
 def _log(store: Store, fragment: str, token: int) -> Buffer:
     return _read(store, group_name(fragment, token), fragment).get(LOG, b"")
+
+
+def _decisions(journal: Journal, found: Found, warn: Callable[[str], None]) -> None:
+    """What each fragment was fed after its checkpoint: what follows that without a gap, and nothing else.
+
+    What is used is synced: it may have been read before it was durable. What isn't is removed, since
+    decisions of this life will bear its numbers.
+    """
+    decided: dict[str, int] = {}
+    again: dict[str, list[Decision]] = {}
+    for name in found.catalog.fragments:
+        record = found.saved[name].record if name in found.saved else None
+        decided[name] = record.decided if record is not None else 0
+    for number in journal.numbers():
+        data = journal.read(number)
+        records, length = unpack(data)
+        name = records[0].fragment if records else ""
+        if name not in decided or any(each.fragment != name for each in records):
+            journal.remove(number)
+            continue
+        if records[0].first > decided[name]:
+            missing = records[0].first - decided[name]
+            warn(
+                f"fragment {name}: {journal.where(number)} comes {missing} decisions too late, and isn't used"
+            )
+            journal.remove(number)
+            continue
+        if length < memoryview(data).nbytes:
+            journal.cut(number, length)
+        else:
+            journal.sync(number)
+        found.logs.setdefault(name, []).append(number)
+        for each in records:
+            new = max(each.end - decided[name], 0)
+            again.setdefault(name, []).extend(each.decisions()[-new:] if new else ())
+            decided[name] += new
+    for name, decisions in again.items():
+        if decisions and not _known(decisions, found.catalog.fragments[name]):
+            warn(f"fragment {name}: its decision log names inputs that it doesn't have, and is not used")
+            for number in found.logs.pop(name):
+                journal.remove(number)
+        elif decisions:
+            saved = found.saved.get(name, Saved(record=None, logs={}))
+            found.saved[name] = replace(saved, decisions=decisions)
+
+
+def _known(decisions: list[Decision], spec: Spec) -> bool:
+    """Whether they can be about this fragment at all."""
+    nodes = {(feed.source, feed.node) for feed in spec.feeds}
+    return all(each.source in spec.entries or (each.source, each.peer) in nodes for each in decisions)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, pieces_of
+from medusa.sim.journal import DiskJournal
 
 __all__ = ["Disk"]
 
@@ -21,6 +22,7 @@ class Disk:
         fail_at: this write from now on fails, counted from 1; 0: none.
         full: every write fails.
         tearing: writes end half done, as when the power goes; the first of its owner leaves nothing.
+        journal: the decision logs on it.
         changes: counts whatever changed what can be read.
     """
 
@@ -34,6 +36,7 @@ class Disk:
         self.fail_at = 0
         self.full = False
         self.tearing = False
+        self.journal = DiskJournal(host, fails=self._fails, tears=lambda: self.tearing)
 
     def begin(self, name: str, files: Mapping[str, Content]) -> None:
         """Start to write a group; nobody can read it yet."""
@@ -79,6 +82,7 @@ class Disk:
             elif unsynced == "torn":
                 self._groups[name] = torn(files)
         self._unsynced.clear()
+        self.journal.crash(unsynced)
 
     def lose(self) -> None:
         """The whole disk is gone."""
@@ -86,6 +90,7 @@ class Disk:
         self._groups.clear()
         self._unsynced.clear()
         self._deleted.clear()
+        self.journal.lose()
 
     def flip(self, bit: int, *, prefix: str = "") -> None:
         """One bit of the newest group turns over."""

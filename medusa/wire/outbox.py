@@ -22,6 +22,7 @@ __all__ = [
     "CloseFragment",
     "Cut",
     "Effect",
+    "Log",
     "OpenFragment",
     "Outbox",
     "Persist",
@@ -77,6 +78,22 @@ class Persist:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Add to the end of a file of the decision log of a fragment, and sync it.
+
+    The driver answers with whether it is durable. One is under way at a time. A durable ``Persist`` lets
+    go of files with a number below the oldest token that is kept.
+
+    Attributes:
+        number: of the file: a token, of which there is only one on a node.
+    """
+
+    fragment: str
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFragment:
     """Feed one element to a fragment's input and run it until it rests; its output comes back."""
 
@@ -129,7 +146,7 @@ class Report:
 
 
 Effect: TypeAlias = (
-    Send | WakeAt | Persist | RunFragment | OpenFragment | CloseFragment | Cut | Trust | Report
+    Send | WakeAt | Persist | Log | RunFragment | OpenFragment | CloseFragment | Cut | Trust | Report
 )
 
 

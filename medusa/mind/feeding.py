@@ -1,0 +1,124 @@
+"""What a fragment is fed next: what came, as it came, and before that what it was fed before a restart."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from medusa.elements import Boundary
+from medusa.mind.decided import Decided
+from medusa.mind.decisions import LOST, PROMISE, ROWS, Decision, Script
+from medusa.mind.entries import Entries
+from medusa.mind.inputs import Input, Work
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Feeding"]
+
+
+class Feeding:
+    """What waits for one fragment, and the order in which it gets it.
+
+    Args:
+        again: what it was fed after the checkpoint that it goes on from.
+        inputs: all inputs by (source, peer); shared with its owner.
+    """
+
+    def __init__(
+        self,
+        fragment: str,
+        again: Sequence[Decision],
+        inputs: dict[tuple[str, str], Input],
+        entries: Entries,
+        decided: Decided,
+        outbox: Outbox,
+    ) -> None:
+        self._fragment = fragment
+        self._entries = entries
+        self._decided = decided
+        self._outbox = outbox
+        self._script = Script(again, inputs) if again else None
+        self._waiting: deque[Work] = deque()
+        decided.begin_again(len(again))
+
+    @property
+    def repeating(self) -> int:
+        """Decisions of before the restart that are not done again yet."""
+        return self._script.left if self._script is not None else 0
+
+    def came(self, works: Iterable[Work]) -> None:
+        """Take what an input brought."""
+        if self._script is not None:
+            self._script.add(works)
+        else:
+            self._waiting.extend(works)
+
+    def tick(self, now_us: int) -> None:
+        """Publishers that stayed away are waited for no more."""
+        works = self._entries.tick(now_us)
+        if self._script is None:
+            self._waiting.extend(works)
+
+    def next(self, now_us: int, *, noting: bool) -> Work | None:
+        """What to feed now, and its number; it may be that only a position moves (no element).
+
+        Args:
+            noting: what comes out depends on the order.
+        """
+        if self._script is not None:
+            work = self._repeated(self._script)
+            if self._script.over:
+                self._go_on(now_us, self._script)
+            if work is not None or self._script is not None:
+                return work
+        return self._live(self._waiting.popleft(), noting) if self._waiting else None
+
+    def _live(self, work: Work, noting: bool) -> Work:
+        input = work.input
+        before_us = input.fed_us
+        input.issued(work)
+        if isinstance(work.element, Boundary):
+            if not input.judged:
+                work.element = self._entries.advance(input.source)
+            elif work.boundary_us <= before_us:
+                work.element = None  # Fed before a restart, when it stood elsewhere among the rows.
+            if work.element is not None:
+                work.number = self._note(PROMISE, input, work.element.time_us, noting)
+        else:
+            kind = LOST if work.element is None else ROWS
+            work.number = self._note(kind, input, work.next_seq, noting)
+        return work
+
+    def _note(self, kind: int, input: Input, to: int, noting: bool) -> int:
+        return self._decided.note(Decision(kind, input.source, input.peer, to) if noting else None)
+
+    # --- after a restart ------------------------------------------------------------------------
+
+    def _repeated(self, script: Script) -> Work | None:
+        work = script.next()
+        if work is not None:
+            work.input.issued(work)
+            work.number = self._decided.again()
+            if isinstance(work.element, Boundary) and not work.input.judged:
+                self._entries.fed_us[work.input.source] = work.element.time_us
+        return work
+
+    def _go_on(self, now_us: int, script: Script) -> None:
+        """All has been fed again, or the rest never can be: what came meanwhile is fed as it came."""
+        self._script = None
+        if not script.done:
+            # What left because of the rest can't be made again. The log goes on behind it, once a
+            # checkpoint says so.
+            self._outbox.report(
+                "error",
+                "decisions not repeated",
+                fragment=self._fragment,
+                count=script.left,
+                why=script.unfit or "a publisher didn't come back",
+            )
+            for input, first, rows in script.missing():
+                self._outbox.report(
+                    "error", "rows missing", stream=input.stream, peer=input.peer, rows=rows, first=first
+                )
+            self._decided.give_up()
+        self._waiting.extend(script.rest())
+        self._waiting.extend(self._entries.resume(now_us))

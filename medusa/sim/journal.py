@@ -1,0 +1,85 @@
+"""The decision logs on a disk in memory, which tests can break: the port ``Journal``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from medusa.errors import StateError
+from medusa.ports import Buffer
+
+__all__ = ["DiskJournal"]
+
+
+@dataclass(slots=True)
+class _File:
+    data: bytearray = field(default_factory=bytearray)
+    synced: int = 0
+
+
+class DiskJournal:
+    """Files that only grow; what isn't synced may be lost, or torn, when the machine crashes.
+
+    Args:
+        host: whose disk it is.
+        fails: whether the next write fails; asked once for each.
+        tears: whether it ends half done, as when the power goes.
+    """
+
+    def __init__(self, host: str, *, fails: Callable[[], bool], tears: Callable[[], bool]) -> None:
+        self._host = host
+        self._fails = fails
+        self._tears = tears
+        self._files: dict[int, _File] = {}
+
+    def crash(self, unsynced: str = "lost") -> None:
+        """What wasn't synced is ``lost``, ``kept`` or ``torn``."""
+        for number, file in list(self._files.items()):
+            more = len(file.data) - file.synced
+            kept = {"lost": 0, "kept": more, "torn": more // 2}[unsynced]
+            del file.data[file.synced + kept :]
+            file.synced = len(file.data)
+            if not file.data:
+                del self._files[number]
+
+    def lose(self) -> None:
+        """All is gone."""
+        self._files.clear()
+
+    # --- the Journal port ---------------------------------------------------------------------
+
+    def numbers(self) -> list[int]:
+        return sorted(self._files)
+
+    def read(self, number: int) -> Buffer:
+        return bytes(self._file(number).data)
+
+    def append(self, number: int, data: Buffer) -> None:
+        file = self._files.setdefault(number, _File())
+        if (torn := self._tears()) or self._fails():
+            file.data += bytes(data)[: len(data) // 2]
+            if torn:
+                file.synced = len(file.data)
+            raise StateError(f"can't write {self.where(number)}: the disk failed")
+        file.data += data
+
+    def sync(self, number: int) -> None:
+        file = self._file(number)
+        file.synced = len(file.data)
+
+    def cut(self, number: int, length: int) -> None:
+        file = self._file(number)
+        del file.data[length:]
+        file.synced = length
+
+    def remove(self, number: int) -> None:
+        self._files.pop(number, None)
+
+    def where(self, number: int) -> str:
+        return f"{self._host}:/decisions-{number}"
+
+    def _file(self, number: int) -> _File:
+        try:
+            return self._files[number]
+        except KeyError:
+            raise StateError(f"no log {self.where(number)}") from None
