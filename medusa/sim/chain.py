@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from medusa.ports import Buffer
 from medusa.sim.actors import PublisherActor, SubscriberActor
@@ -132,7 +132,8 @@ class Chain:
         )
 
     def _publisher(self, disk: Disk, life: int) -> Mind:
-        return PublisherActor("pub", self.relays[0], "in", SCHEMA, self._script(), self.options.link)
+        link = replace(self.options.link, at_limit="slow")  # Input is whole: what is shed is output.
+        return PublisherActor("pub", self.relays[0], "in", SCHEMA, self._script(), link)
 
     def _script(self) -> Iterator[tuple[int, tuple[Buffer, int] | None, int | None]]:
         options, dice = self.options, self.world.dice("input")
@@ -273,7 +274,7 @@ class Chain:
         check_sender(name, sender, before_bytes=before, slack_bytes=slack)
 
     def _check_retention(self, name: str, mind: Relay) -> None:
-        if not self.options.damage:
+        if not self.options.damage and self.options.link.at_limit != "shed":
             readers = {reader: self._synced(reader) for reader in mind.settings.readers}
             check_retention(name, mind.sender, readers)
 

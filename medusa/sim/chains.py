@@ -67,6 +67,22 @@ def forgetful(world: World, rows: int | None, parts: Parts | None) -> Chain:
     return Chain(world, shape, parts)
 
 
+def shedding(world: World, rows: int | None, parts: Parts | None) -> Chain:
+    """The reader is slower than the rows come, and what is too much is shed."""
+    dice = world.dice("options")
+    link = LinkSettings(
+        window_bytes=1200,
+        frame_bytes_max=500,
+        retained_bytes_max=dice.choice([1500, 4000]),
+        at_limit="shed",
+        keep_bytes=1 << 20,
+        idle_us=10_000_000_000,
+    )
+    options = draw_options(dice, 600 if rows is None else rows)
+    slow = {"reader_work_us": dice.choice([5000, 20_000]), "gap_us": 1000}
+    return Chain(world, changed(options, relays=1, twin=False, link=link, lost_ok=True, **slow), parts)
+
+
 def changed(options: ChainOptions, **fields: object) -> ChainOptions:
     """The same but for these."""
     values = {name: getattr(options, name) for name in ChainOptions.__slots__}
@@ -92,6 +108,12 @@ CHAINS: dict[str, Scenario] = {
         kinds=("cut", "cut one way"),
         count=4,
         swarm=False,
+    ),
+    "shed": Scenario(
+        about="a reader that can't keep up, and a stream that sheds: what is missing is told",
+        build=shedding,
+        kinds=[*LINKS, "crash", "crash"],
+        count=5,
     ),
     "damage": Scenario(
         about="disks give back what they never should: what is lost is told",

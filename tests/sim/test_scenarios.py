@@ -24,11 +24,12 @@ SEEDS = {
     "cut": 25,
     "crash": 30,
     "chaos": 35,
-    "gap": 15,
+    "gap": 10,
+    "shed": 10,
     "damage": 20,
     "nodes": 25,
     "union": 20,
-    "liar": 15,
+    "liar": 10,
     "ruin": 15,
 }
 """200 in all. Every twentieth runs again in another process."""
