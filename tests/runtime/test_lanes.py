@@ -8,9 +8,11 @@ from collections import Counter
 import pytest
 import zmq
 
+from medusa.runtime import zeromq
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
+from medusa.runtime.sockets import open_socket
 from medusa.runtime.zeromq import BACKLOG_MAX, Transport
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import lane_of
@@ -113,8 +115,15 @@ def test_a_full_link_is_shared_by_weight_and_an_idle_share_goes_to_the_others(op
 
 
 @pytest.fixture
-def reader():
-    """A socket that takes a message only when told."""
+def reader(monkeypatch):
+    """A socket that takes a message only when told. ZeroMQ, where nobody reads, answers no heartbeat."""
+
+    def patient(context, kind):
+        made = open_socket(context, kind)
+        made.setsockopt(zmq.HEARTBEAT_IVL, 0)
+        return made
+
+    monkeypatch.setattr(zeromq, "open_socket", patient)
     context = zmq.Context()
     socket = context.socket(zmq.ROUTER)
     for option in (zmq.RCVHWM, zmq.SNDHWM):
