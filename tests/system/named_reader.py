@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-import time
 
 import medusa as md
 from medusa.errors import LinkError
+from tests.system.nodes import until
+
+
+def subscribed(fed: md.Federation, at: int) -> md.Subscription | None:
+    """None while the one that was killed isn't noticed yet."""
+    try:
+        return fed.subscribe("q.out", from_=at, durable="results")
+    except LinkError as error:
+        if error.code != "E_TAKEN":
+            raise
+        return None
 
 
 def main(address: str, path: str) -> None:
@@ -20,14 +30,7 @@ def main(address: str, path: str) -> None:
         store.execute("create table if not exists place (row integer)")
     [at] = store.execute("select coalesce(max(row), 0) from place").fetchone()
     with md.connect(address, timeout="30s") as fed:
-        while True:
-            try:
-                trains = fed.subscribe("q.out", from_=at, durable="results")
-                break
-            except LinkError as error:
-                if error.code != "E_TAKEN":  # The one that was killed isn't noticed yet.
-                    raise
-                time.sleep(0.05)
+        trains = until(lambda: subscribed(fed, at), what="nobody else reads")
         for train in trains:
             end = train.first_seq + len(train)
             rows = enumerate(train.batch["v"].to_pylist(), start=train.first_seq)
