@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from medusa.runtime.embedded import collect as collect
     from medusa.runtime.embedded import restore as restore
     from medusa.runtime.embedded import start as start
+    from medusa.runtime.inside import Node as Node
+    from medusa.runtime.inside import node as node
     from medusa.runtime.live import Run as Run
     from medusa.runtime.recordings import replay as replay
     from medusa.runtime.views import read_history as read_history
@@ -102,6 +104,7 @@ _HOMES = {
     **dict.fromkeys(("Query", "Stream"), "medusa.query.builder"),
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
+    **dict.fromkeys(("Node", "node"), "medusa.runtime.inside"),
     "AttachedRun": "medusa.runtime.attached",
     "Run": "medusa.runtime.live",
     "source": "medusa.query.sql.sources",

@@ -9,12 +9,15 @@ such gap; whatever must be done whole, closing too, the thread does, where nothi
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
 import threading
 import time
 from collections.abc import Callable
 
 from medusa.errors import LinkError, RemoteProtocolError
+from medusa.runtime.bells import Bells
 from medusa.runtime.client_keys import ClientKeys
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
 from medusa.runtime.zeromq import Transport
@@ -70,7 +73,7 @@ class ClientLoop:
         self.lock = threading.RLock()
         self._address = address
         self._transport: Transport | None = None
-        self._bells: list[threading.Lock] = []
+        self._bells = Bells()
         self._mind: ClientMind | None = None
         self._failure: LinkError | None = None
         self._closed = False
@@ -188,9 +191,7 @@ class ClientLoop:
 
     def _ring(self) -> None:
         """Let those who wait look again. The lock is held."""
-        bells, self._bells = self._bells, []
-        for bell in bells:
-            bell.release()
+        self._bells.ring()
 
     # --- for callers ------------------------------------------------------------------------------
 
@@ -236,15 +237,31 @@ class ClientLoop:
             with self.lock:
                 if done():
                     return
-                self._check()
-                left_us = None if end_us is None else end_us - now_us()
-                if left_us is not None and left_us <= 0:
-                    raise self._timed_out(what, timeout_us or 0)
-                # Not a Condition: its wait may be interrupted where the lock is not yet taken back.
-                bell = threading.Lock()
-                bell.acquire()
-                self._bells.append(bell)
-            bell.acquire(timeout=RING_MAX_S if left_us is None else min(left_us / 1e6, RING_MAX_S))
+                left_s = self._left_s(what, timeout_us, end_us)
+                bell = self._bells.of_thread()
+            bell.acquire(timeout=left_s)
+
+    async def wait_async(self, done: Callable[[], bool], what: str, timeout_us: int | None) -> None:
+        """``wait`` for a task of asyncio, whose loop goes on meanwhile."""
+        end_us = None if timeout_us is None else now_us() + timeout_us
+        while True:
+            with self.lock:
+                if done():
+                    return
+                left_s = self._left_s(what, timeout_us, end_us)
+                bell = self._bells.of_task()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(bell.wait(), left_s)
+
+    def _left_s(self, what: str, timeout_us: int | None, end_us: int | None) -> float:
+        """How long to wait for the next bell; LinkError: no more."""
+        self._check()
+        if end_us is None:
+            return RING_MAX_S
+        left_us = end_us - now_us()
+        if left_us <= 0:
+            raise self._timed_out(what, timeout_us or 0)
+        return min(left_us / 1e6, RING_MAX_S)
 
     def _timed_out(self, what: str, timeout_us: int) -> LinkError:
         away = self._mind is None or not self._mind.up

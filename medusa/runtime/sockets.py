@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,9 @@ FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 """Larger ones end the connection before they are read."""
 
 HIGH_WATER = 64
-"""Messages per direction of a connection. Too small: a thread switch per message."""
+"""Messages that wait to leave, per connection. Too small: a thread switch per message. What came in is bounded
+by credit, not here: where ZeroMQ stops reading a connection, one of its heartbeats ends the process
+(libzmq issues 3937, 4364; in 4.3.5)."""
 
 HANDSHAKE_MS = 2000
 """Who hasn't said by then who it is, is put out."""
@@ -37,7 +40,7 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socke
     made.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
     made.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
     made.setsockopt(zmq.SNDHWM, HIGH_WATER)
-    made.setsockopt(zmq.RCVHWM, HIGH_WATER)
+    made.setsockopt(zmq.RCVHWM, 0)
     made.setsockopt(zmq.SNDBUF, 256 << 10)
     made.setsockopt(zmq.RCVBUF, 256 << 10)
     return made
@@ -61,17 +64,21 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
     return router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
 
+_UMASK = threading.Lock()
+
+
 @contextlib.contextmanager
 def _private_path(address: str) -> Iterator[None]:
     """Inside, a socket is bound to this address; where that is ipc, only its owner can use it."""
     if not address.startswith("ipc://"):
         yield
         return
-    before = os.umask(0o077)  # So there is no moment in which others can connect.
-    try:
-        yield
-    finally:
-        os.umask(before)
+    with _UMASK:  # It is the process's: two nodes in one could give back each other's.
+        before = os.umask(0o077)  # So there is no moment in which others can connect.
+        try:
+            yield
+        finally:
+            os.umask(before)
     Path(address.removeprefix("ipc://")).chmod(0o600)
 
 
