@@ -10,10 +10,12 @@ import sys
 
 import medusa as md
 from medusa.errors import LinkError
+from medusa.runtime.client import Federation
+from medusa.runtime.reading import Subscription
 from tests.system.nodes import until
 
 
-def subscribed(fed: md.Federation, at: int) -> md.Subscription | None:
+def subscribed(fed: Federation, at: int) -> Subscription | None:
     """None while the one that was killed isn't noticed yet."""
     try:
         return fed.subscribe("q.out", from_=at, durable="results")
