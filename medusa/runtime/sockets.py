@@ -20,9 +20,9 @@ FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 """Larger ones end the connection before they are read."""
 
 HIGH_WATER = 64
-"""Messages that wait to leave, per connection. Too small: a thread switch per message. What came in is bounded
-by credit, not here: where ZeroMQ stops reading a connection, one of its heartbeats ends the process
-(libzmq issues 3937, 4364; in 4.3.5)."""
+"""Messages that wait to leave, per connection. Too small: a thread switch per message. What came in is
+bounded by credit, not here: where libzmq 4.3.5 stops reading a connection, one of its own heartbeats ends
+the process (its issues 3937 and 4364)."""
 
 HANDSHAKE_MS = 2000
 """Who hasn't said by then who it is, is put out."""
