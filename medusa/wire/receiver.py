@@ -173,7 +173,8 @@ class Receiver:
                 stream=self.stream,
                 epoch=self._epoch,
                 next_seq=RESUME if self.asking else self.next_seq,
-                durable=self.durable_seq,
+                # What is durable by a note of ours goes with the note: the first ``Ack`` says it.
+                durable=0 if self.own_note else self.durable_seq,
                 granted=0 if self.asking else self._granted(),
                 plain=self.plain,
                 resumed=self._was_attached,
