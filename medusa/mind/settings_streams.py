@@ -101,6 +101,8 @@ def _rule(file: ConfigFile, pattern: str, fields: dict[str, Any]) -> StreamRule:
     if at_limit not in AT_LIMIT:
         allowed = ", ".join(f'"{each}"' for each in AT_LIMIT)
         hint = did_you_mean(at_limit, AT_LIMIT) if isinstance(at_limit, str) else ""
+        if at_limit == "spill":
+            hint = f"what is resent is resent from memory; allowed: {allowed}"
         raise file.error(
             table, f"there is no {at_limit!r:.80}", hint=hint or f"allowed: {allowed}", within="at_limit"
         )

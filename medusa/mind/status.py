@@ -100,7 +100,8 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
     Returns:
         ``rows_in``, ``rows_out`` (since the stream began for outputs, since the process started for
         inputs), both per second, ``queue_bytes`` (arrived and not yet through), ``kept_bytes``
-        (output not yet durable downstream), ``boundary_us`` (null before anything, and at the end),
+        (output not yet durable downstream), ``shed_rows`` (forgotten before it was durable there),
+        ``boundary_us`` (null before anything, and at the end),
         ``finished``, ``lag_us`` (how far the output's boundary is behind the input's), ``lost_rows``
         and the inputs and outputs one by one.
     """
