@@ -25,6 +25,8 @@ import pyarrow as pa
 import zmq
 
 import medusa as md
+from bench.link_ends import batches
+from bench.worker import forget_peak
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = 1024 // 16
@@ -191,8 +193,6 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 def into_a_node(size: int, total: int) -> dict[str, Any]:
     """A client publishes as fast as it can into a node that filters all away, until all is durable."""
-    from bench.link_ends import batches
-
     rotated = batches(size)
     count = total // size
     q = md.Query("disk")
@@ -201,6 +201,7 @@ def into_a_node(size: int, total: int) -> dict[str, Any]:
         client.deploy(q)
         held = memory(process, "VmRSS")
         mine = memory(os.getpid(), "VmRSS")
+        forget_peak()
         cpu, own = processor_seconds(process), time.process_time()
         begin = time.perf_counter()
         for turn in range(count):
@@ -214,7 +215,7 @@ def into_a_node(size: int, total: int) -> dict[str, Any]:
             "speed": total / took,
             "cpu": {"send": own, "receive": cpu},
             "held": {
-                "send": memory(os.getpid(), "VmRSS") - mine,
+                "send": memory(os.getpid(), "VmHWM") - mine,
                 "receive": memory(process, "VmHWM") - held,
             },
             "copied": 0,
