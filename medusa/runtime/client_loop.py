@@ -250,8 +250,10 @@ class ClientLoop:
                     return
                 left_s = self._left_s(what, timeout_us, end_us)
                 bell = self._bells.of_task()
+            # Not wait_for: in Python 3.11 it forgets that it was cancelled where the bell rings meanwhile.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(bell.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await bell.wait()
 
     def _left_s(self, what: str, timeout_us: int | None, end_us: int | None) -> float:
         """How long to wait for the next bell; LinkError: no more."""
@@ -265,6 +267,7 @@ class ClientLoop:
 
     def _timed_out(self, what: str, timeout_us: int) -> LinkError:
         away = self._mind is None or not self._mind.up
+        timeout_us = -(-timeout_us // 1000) * 1000  # What a caller gave, less what it took to come here.
         if away and self._refused is not None:
             text = f"waited {duration_text(timeout_us)} for {what}: {self._refused.why}"
             return LinkError(text, hint=self._hint(self._refused), code=self._refused.code)
