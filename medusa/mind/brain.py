@@ -20,7 +20,7 @@ from medusa.mind.catalog import Catalog
 from medusa.mind.commands import Commands
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted, Saved
-from medusa.mind.lanes import check_lane, lane_changed, lane_hello
+from medusa.mind.lanes import Lanes
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
@@ -126,6 +126,7 @@ class Brain:
             refusals=self.refusals,
         )
         self.fragments = self.commands.fragments
+        self.lanes = Lanes(self._me, settings, self.fragments)
         for spec in self.catalog.fragments.values():
             self.fragments[spec.name] = self._host(spec, (saved or {}).get(spec.name))
 
@@ -194,7 +195,7 @@ class Brain:
         """
         try:
             check_caller(hello, self.settings, self.clients)
-            check_lane(hello)
+            self.lanes.admit(hello)
             if self.guard is not None:
                 self.guard.admit(hello.node, key, client=hello.client)
         except RemoteProtocolError as error:
@@ -239,7 +240,7 @@ class Brain:
             if lane == 0:
                 self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
             if caller is None or self.guard is None or not self.guard.refuses(peer, caller, message):
-                self._dispatch(now_us, peer, message, payload, caller)
+                self._dispatch(now_us, peer, lane, message, payload, caller)
         except RemoteProtocolError as error:
             self._count(error.code)
             raise
@@ -250,7 +251,13 @@ class Brain:
         self.refusals[code] = self.refusals.get(code, 0) + 1
 
     def _dispatch(
-        self, now_us: int, peer: str, message: Message, payload: Buffer | None, caller: Caller | None
+        self,
+        now_us: int,
+        peer: str,
+        lane: int,
+        message: Message,
+        payload: Buffer | None,
+        caller: Caller | None,
     ) -> None:
         match message:
             case Hello() | Heartbeat():
@@ -258,9 +265,7 @@ class Brain:
             case Attach() | Ack() | Detach():
                 self._to_output(now_us, peer, message, caller)
             case Attached() | Data() | Boundary() | Progress():
-                for hosted in self.fragments.values():
-                    if (input := hosted.input_of(message.stream, peer)) is not None:
-                        hosted.receive(now_us, input, message, payload)
+                self.lanes.receive(now_us, peer, lane, message, payload)
             case Refuse():
                 self._refused(now_us, peer, message)
             case Offer():
@@ -277,14 +282,9 @@ class Brain:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)
 
-    def lane_hello(self, lane: int) -> Hello:
-        """The first words on a connection for streams."""
-        return lane_hello(self._me, lane)
-
     def lane_changed(self, now_us: int, peer: str, lane: int, *, up: bool) -> None:
         """A connection for streams to a peer broke, or stands and was introduced."""
-        flowing = up and self._is_up(peer)
-        lane_changed(now_us, peer, lane, self.fragments, self.settings.links, flowing=flowing)
+        self.lanes.changed(now_us, peer, lane, flowing=up and self._is_up(peer))
         self._wake(now_us)
 
     def _spread(self, now_us: int, peer: str, event: LinkEvent | None) -> None:

@@ -275,7 +275,7 @@ class NodeLoop:
 
     def _open_lane(self, peer: str, lane: int) -> None:
         """Streams may go this way."""
-        self._transport.introduce(peer, lane, encode_frame(self._brain.lane_hello(lane)))
+        self._transport.introduce(peer, lane, encode_frame(self._brain.lanes.hello(lane)))
         self._brain.lane_changed(self._clock.monotonic_us(), peer, lane, up=True)
 
     def _lost(self, link: str, lane: int = 0) -> None:

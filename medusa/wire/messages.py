@@ -81,6 +81,8 @@ class Hello(_Message, frozen=True, tag="hello"):
         memory: the speaker keeps nothing over its end.
         lane: 0: this connection is for control, or for all; else the one of this number for the streams
             of a node.
+        striped: of such a connection: the frames of each stream go round over so many; 0: a stream keeps
+            to one.
     """
 
     version: Count
@@ -90,6 +92,7 @@ class Hello(_Message, frozen=True, tag="hello"):
     client: bool = False
     memory: bool = False
     lane: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
+    striped: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
 
 
 class Heartbeat(_Message, frozen=True, tag="heartbeat"):

@@ -30,6 +30,18 @@ CREDIT = 8 * MIB
 WEIGHTS = {"a": 1, "b": 2, "c": 4}
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """No connection ends because nobody reads for a moment: ZeroMQ then answers no heartbeat."""
+
+    def opened(context, kind):
+        made = open_socket(context, kind)
+        made.setsockopt(zmq.HEARTBEAT_IVL, 0)
+        return made
+
+    monkeypatch.setattr(zeromq, "open_socket", opened)
+
+
 @pytest.fixture
 def open_transport():
     made: list[Transport] = []
@@ -115,15 +127,8 @@ def test_a_full_link_is_shared_by_weight_and_an_idle_share_goes_to_the_others(op
 
 
 @pytest.fixture
-def reader(monkeypatch):
-    """A socket that takes a message only when told. ZeroMQ, where nobody reads, answers no heartbeat."""
-
-    def patient(context, kind):
-        made = open_socket(context, kind)
-        made.setsockopt(zmq.HEARTBEAT_IVL, 0)
-        return made
-
-    monkeypatch.setattr(zeromq, "open_socket", patient)
+def reader():
+    """A socket that takes a message only when told."""
     context = zmq.Context()
     socket = context.socket(zmq.ROUTER)
     for option in (zmq.RCVHWM, zmq.SNDHWM):
