@@ -112,6 +112,8 @@ class Hosted:
         self.spec = spec
         self.failed = ""
         self.checkpoints = self.checkpoint_failures = 0
+        self.disk_error = ""
+        """Why the last checkpoint couldn't be written; empty: it could."""
         self._incarnation = incarnation
         self._outbox = outbox
         self._link = link
@@ -322,7 +324,6 @@ class Hosted:
             output = self.outputs[sink]
             held = output.held
             output.take(now_us, element, hold=self.mixed, note=note)
-            self._wanted = self._wanted or output.pressed
             if output.held > held:
                 self._made.append((work.number, output, output.held - held))
         self._release(now_us)
@@ -432,9 +433,14 @@ class Hosted:
         if not ok:
             self.checkpoint_failures += 1
             self._dirty = True
-            self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
+            if not self.disk_error:  # Once: it is tried again and again, and status goes on saying why.
+                self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
+            self.disk_error = why
         else:
             self.checkpoints += 1
+            if self.disk_error:
+                self._outbox.report("info", "checkpoint written again", fragment=self.spec.name)
+            self.disk_error = ""
             for output, where in writing.places:
                 output.stored(where)
             self.decided.covered(writing.decided, usable=writing.mixed)

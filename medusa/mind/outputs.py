@@ -157,11 +157,6 @@ class Output:
         held = self.held_bytes + coming
         return self.sender.full_with(held) or held >= self.sender.settings.retained_bytes_max
 
-    @property
-    def pressed(self) -> bool:
-        """Half of the bound is held back: a checkpoint soon would release it."""
-        return 2 * self.held_bytes >= self.sender.settings.retained_bytes_max
-
     # --- checkpoints ------------------------------------------------------------------------
 
     @property

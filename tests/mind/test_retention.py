@@ -152,7 +152,7 @@ def test_a_stream_has_the_bound_that_the_first_fitting_rule_says():
 
 @pytest.mark.parametrize("at_limit", ["slow", "shed"])
 def test_output_that_waits_for_a_disk_counts_for_the_bound(at_limit):
-    """It could not be shed; a checkpoint is taken early instead of keeping it for ten minutes."""
+    """It could not be shed, so under either policy the source waits until it may leave."""
     most = 0
 
     def watch(node):

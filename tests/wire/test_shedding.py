@@ -52,7 +52,7 @@ def test_a_stream_is_slowed_unless_it_is_said_to_shed():
 def test_beyond_the_bound_the_oldest_go_and_the_source_is_not_slowed():
     pair = stalled(100)
     log = pair.sender.log
-    assert not pair.sender.full
+    assert not pair.sender.full_with(10 * SHEDS.retained_bytes_max)
     assert pair.sender.pressed
     assert SHEDS.retained_bytes_max - COST < log.nbytes <= SHEDS.retained_bytes_max
     assert log.next_seq == 10_000
