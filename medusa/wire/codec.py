@@ -12,6 +12,7 @@ counted.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -186,18 +187,29 @@ class TrainCodec:
             raise LocalProtocolError(
                 f"a train of schema {train.batch.schema}, expected {self.schema}", code="E_SCHEMA"
             )
+        if 0 < len(train) <= limits.ROWS_MAX and not self._clean:
+            batch = self._on_the_wire(train)
+            if pa.ipc.get_record_batch_size(batch) <= limits.TRAIN_BYTES:  # The usual case, for less.
+                yield batch.serialize(), len(train), train.late is not None
+                return
         for piece in split(train):
             yield from self._encode(piece)
 
-    def _encode(self, piece: Train) -> Iterator[tuple[pa.Buffer, int, bool]]:
-        columns = list(piece.batch.columns)
-        if piece.times is not None:
-            columns.append(piece.times)
-        if piece.late is not None:
-            columns.append(piece.late)
+    def _on_the_wire(self, train: Train) -> pa.RecordBatch:
+        """With its hidden columns."""
+        if train.times is None and train.late is None and not self._clean:
+            return train.batch
+        columns = list(train.batch.columns)
+        if train.times is not None:
+            columns.append(train.times)
+        if train.late is not None:
+            columns.append(train.late)
         if self._clean:
             columns = [clean(column) for column in columns]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self._wire[piece.late is not None])
+        return pa.RecordBatch.from_arrays(columns, schema=self._wire[train.late is not None])
+
+    def _encode(self, piece: Train) -> Iterator[tuple[pa.Buffer, int, bool]]:
+        batch = self._on_the_wire(piece)
         if pa.ipc.get_record_batch_size(batch) <= limits.PAYLOAD_BYTES_MAX:
             yield batch.serialize(), len(piece), piece.late is not None
             return
@@ -224,14 +236,14 @@ class TrainCodec:
                 (``E_LIMIT``), a time out of range (``E_LIMIT``), a row below the boundary (``E_BOUNDARY``).
         """
         batch = self._read(message, payload, peer)
-        names = self.schema.names
-        hidden = batch.columns[len(names) :]
-        times = hidden[0] if self.timed else None
-        late = hidden[-1] if message.late else None
+        times = batch.column(len(self.schema)) if self.timed else None
+        late = batch.column(batch.num_columns - 1) if message.late else None
         for column, what in ((times, "time"), (late, "late mask")):
             if column is not None and column.null_count:
                 raise RemoteProtocolError(f"a null {what}", peer=peer, code="E_ARROW")
-        shown = pa.RecordBatch.from_arrays(batch.columns[: len(names)], schema=self.schema)
+        shown = batch
+        if batch.num_columns > len(self.schema):
+            shown = pa.RecordBatch.from_arrays(batch.columns[: len(self.schema)], schema=self.schema)
         train = Train(
             batch=shown,
             times=times,
@@ -256,10 +268,11 @@ class TrainCodec:
             found = pa.ipc.read_message(buffer)
             if found.type != "record batch":
                 raise RemoteProtocolError(f"an Arrow message of type {found.type}", peer=peer, code="E_ARROW")
-            if _compressed(found.metadata):
+            compressed, count = _facts(found.metadata)
+            if compressed:
                 raise RemoteProtocolError("a compressed train", peer=peer, code="E_LIMIT")
             expected = self._wire[message.late]
-            if (count := _columns(found.metadata)) != len(expected):
+            if count != len(expected):
                 raise RemoteProtocolError(
                     f"{count} columns, expected {len(expected)}", peer=peer, code="E_ARROW"
                 )
@@ -269,7 +282,7 @@ class TrainCodec:
                     f"{batch.num_rows:,} rows, the header says {message.rows:,}", peer=peer, code="E_LIMIT"
                 )
             batch.validate(full=True)
-        except (pa.ArrowException, OSError, ValueError, IndexError, NotImplementedError, EOFError) as error:
+        except _MALFORMED as error:
             text = str(error)[:200]
             raise RemoteProtocolError(f"not Arrow: {text}", peer=peer, code="E_ARROW") from None
         return batch
@@ -290,41 +303,43 @@ def _check_times(times: pa.Array, late: pa.Array | None, boundary_us: int | None
         )
 
 
-def _compressed(metadata: Buffer) -> bool:
-    """Whether a record batch message says that its buffers are compressed.
+def _facts(metadata: Buffer) -> tuple[bool, int]:
+    """Whether a record batch message says that its buffers are compressed, and how many columns it brings.
 
-    Reading one would allocate what it claims. Arrow has verified the flatbuffer; the walk is
-    message -> field 2 (header) -> field 3 (compression), where a table begins with the distance
-    back to its vtable, and the vtable lists the fields' places after two sizes.
+    To read compressed ones would allocate what they claim. Of columns, none of ours being nested, Arrow reads
+    as many as it needs and passes over more. Arrow has verified the flatbuffer; the walk is message ->
+    field 2 (header) -> fields 3 (compression) and 1 (columns, a vector), where a table begins with the
+    distance back to its vtable, and the vtable lists the fields' places after two sizes.
     """
     data = memoryview(metadata)
-    message = _int(data, 0)
+    (message,) = _INT(data, 0)
     header = message + _field(data, message, 2)
-    return _field(data, header + _int(data, header), 3) != 0
-
-
-def _columns(metadata: Buffer) -> int:
-    """How many columns a record batch message brings, none of ours being nested; Arrow reads as many as it
-    needs, and passes over more. The walk is to field 1 of the header, a vector."""
-    data = memoryview(metadata)
-    message = _int(data, 0)
-    header = message + _field(data, message, 2)
-    header += _int(data, header)
+    header += _INT(data, header)[0]
     place = _field(data, header, 1)
-    return _int(data, header + place + _int(data, header + place)) if place else 0
-
-
-def _int(data: memoryview, at: int) -> int:
-    return int.from_bytes(data[at : at + 4], "little", signed=True)
+    vector = header + place
+    count = _INT(data, vector + _INT(data, vector)[0])[0] if place else 0
+    return _field(data, header, 3) != 0, count
 
 
 def _field(data: memoryview, table: int, number: int) -> int:
     """Where the field stands, from the table on; 0 where it is left out."""
-    vtable = table - _int(data, table)
+    vtable = table - _INT(data, table)[0]
     at = 4 + 2 * number
-    if at >= int.from_bytes(data[vtable : vtable + 2], "little"):
+    if at >= _SHORT(data, vtable)[0]:
         return 0
-    return int.from_bytes(data[vtable + at : vtable + at + 2], "little")
+    place: int = _SHORT(data, vtable + at)[0]
+    return place
 
 
+_INT = struct.Struct("<i").unpack_from
+_SHORT = struct.Struct("<H").unpack_from
+_MALFORMED = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    IndexError,
+    NotImplementedError,
+    EOFError,
+    struct.error,
+)
 _TIME = pa.timestamp("us", tz="UTC")
