@@ -52,7 +52,7 @@ def change(old: str, new: str) -> str:
         (change('name = "edge-1"', "name = 7"), "line 2: name: expected text, got 7"),
         (change("name =", "nmae ="), "line 2: nmae: unknown field 'nmae' (did you mean 'name'?)"),
         (change('data = "state/edge-1"', 'data = ""'), "line 4: data: data is empty"),
-        (change('data = "state/edge-1"', 'data = "x"\nstore = "memory"'), "not supported in this version"),
+        (change('data = "state/edge-1"', 'data = "x"\nstore = "memory"'), "line 4: data: a node with store"),
         (change('data = "state/edge-1"', 'data = "x"\nstore = "tape"'), "'tape' is no store"),
         (
             change("127.0.0.1:5555", "0.0.0.0:5555"),
@@ -89,6 +89,12 @@ def test_a_slip_is_named_with_its_line(text, says):
         parse(text, where="edge.toml")
     assert says in str(caught.value)
     assert str(caught.value).startswith("edge.toml")
+
+
+def test_a_node_that_keeps_nothing():
+    assert parse(GOOD).store == "disk"
+    settings = parse(change('data = "state/edge-1"', 'store = "memory"'), folder="/etc")
+    assert (settings.store, settings.data) == ("memory", "")
 
 
 def test_modules_of_functions():
