@@ -43,6 +43,9 @@ class Entry:
     note: bytes = b""
 
 
+_GONE = Entry(seq=0, end=0, promise_us=0, cost=0)
+
+
 class OutputLog:
     """Entries in order; positions checked; bytes counted.
 
@@ -53,6 +56,8 @@ class OutputLog:
     def __init__(self, *, first_seq: int = 0, boundary_us: int = START_US) -> None:
         self._entries: list[Entry] = []
         self._ends: list[int] = []
+        self._dead = 0
+        """Places at the front that were forgotten; removed together, so that each costs little."""
         self.base = 0
         """Index of the first entry held."""
         self.start_seq = first_seq
@@ -65,11 +70,11 @@ class OutputLog:
     @property
     def end(self) -> int:
         """The index of the next entry."""
-        return self.base + len(self._entries)
+        return self.base + len(self._entries) - self._dead
 
     def __getitem__(self, index: int) -> Entry:
         assert index >= self.base, "entry was trimmed"
-        return self._entries[index - self.base]
+        return self._entries[index - self.base + self._dead]
 
     def append_train(
         self, payload: Buffer, rows: int, *, late: bool = False, tentative: bool = False, note: bytes = b""
@@ -115,7 +120,7 @@ class OutputLog:
         if time_us == self.boundary_us:
             return None
         before_us, self.boundary_us = self.boundary_us, time_us
-        if self._entries and self._entries[-1].time_us is not None:
+        if self.end > self.base and self._entries[-1].time_us is not None:
             last = self._entries[-1]
             # A fresh entry, since the old one may stand in an effect that is not yet done.
             self._entries[-1] = Entry(
@@ -150,7 +155,7 @@ class OutputLog:
         It is the first entry that ends beyond ``seq``; boundaries at ``seq`` before it are covered
         by ``promise``.
         """
-        return self.base + bisect_right(self._ends, seq)
+        return self.base - self._dead + bisect_right(self._ends, seq, self._dead)
 
     def promise(self, index: int) -> int:
         """The boundary in force before entry ``index`` (which may be ``end``)."""
@@ -158,27 +163,33 @@ class OutputLog:
 
     def trim(self, seq: int, before: int) -> None:
         """Forget the entries that end at or before ``seq`` and stand before index ``before``."""
-        count = min(bisect_right(self._ends, seq), before - self.base)
+        count = min(bisect_right(self._ends, seq, self._dead) - self._dead, before - self.base)
         if count > 0:
             self._forget(count)
 
     def trim_to(self, nbytes: int, *, least: int = 0) -> None:
         """Forget the oldest entries until at most ``nbytes`` are held, or only ``least`` entries."""
         count, held = 0, self.nbytes
-        while held > nbytes and count + least < len(self._entries):
-            held -= self._entries[count].cost
+        while held > nbytes and self.base + count + least < self.end:
+            held -= self[self.base + count].cost
             count += 1
         if count > 0:
             self._forget(count)
 
     def _forget(self, count: int) -> None:
-        gone = self._entries[:count]
+        dead = self._dead + count
+        gone = self._entries[self._dead : dead]
         self.nbytes -= sum(entry.cost for entry in gone)
         self.start_seq = gone[-1].end
-        del self._entries[:count]
-        del self._ends[:count]
         self.base += count
+        if 2 * dead < len(self._entries):
+            self._entries[self._dead : dead] = [_GONE] * count
+            self._dead = dead
+        else:
+            del self._entries[:dead]
+            del self._ends[:dead]
+            self._dead = 0
 
     def entries(self) -> list[Entry]:
         """What is held, oldest first; the entries themselves, not to be changed."""
-        return list(self._entries)
+        return self._entries[self._dead :]
