@@ -20,9 +20,17 @@ FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 """Larger ones end the connection before they are read."""
 
 HIGH_WATER = 64
-"""Messages that wait to leave, per connection. Too small: a thread switch per message. What came in is
-bounded by credit, not here: where libzmq 4.3.5 stops reading a connection, one of its own heartbeats ends
-the process (its issues 3937 and 4364)."""
+"""Messages per direction of a connection. Too small: a thread switch per message."""
+
+UNANSWERED_MS = 300
+"""A connection ends when what we sent is unacknowledged for so long; our own heartbeats see to it that there
+is something. Too small: a lossy line is cut; too large: so late a cut shows.
+
+ZeroMQ's heartbeats are off: libzmq 4.3.5 aborts the process when one is due on a connection of which it reads
+no more because a queue is full, and which then breaks (its issues 3937, 4364, 4767)."""
+
+IDLE_S = 1
+"""Then TCP asks by itself whether the other end is there."""
 
 HANDSHAKE_MS = 2000
 """Who hasn't said by then who it is, is put out."""
@@ -32,15 +40,17 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socke
     """A socket with our options, neither bound nor connected."""
     made = context.socket(kind)
     made.setsockopt(zmq.LINGER, 0)
-    made.setsockopt(zmq.HEARTBEAT_IVL, 100)
-    made.setsockopt(zmq.HEARTBEAT_TIMEOUT, 300)
+    made.setsockopt(zmq.TCP_MAXRT, UNANSWERED_MS)
+    made.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, IDLE_S)
+    made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, IDLE_S)
     made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     made.setsockopt(zmq.RECONNECT_IVL, 100)
     made.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
     made.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
     made.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
     made.setsockopt(zmq.SNDHWM, HIGH_WATER)
-    made.setsockopt(zmq.RCVHWM, 0)
+    made.setsockopt(zmq.RCVHWM, HIGH_WATER)
     made.setsockopt(zmq.SNDBUF, 256 << 10)
     made.setsockopt(zmq.RCVBUF, 256 << 10)
     return made
