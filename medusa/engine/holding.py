@@ -24,6 +24,7 @@ from medusa.query.boxes import (
     Aggregate,
     Box,
     Filter,
+    Graph,
     Input,
     Join,
     Route,
@@ -35,7 +36,7 @@ from medusa.query.boxes import (
     WithColumns,
 )
 
-__all__ = ["NOTHING", "Held", "Holding", "row_by_row"]
+__all__ = ["NOTHING", "Held", "Holding", "row_by_row", "uncounted"]
 
 Times: TypeAlias = NDArray[np.int64]
 Step: TypeAlias = tuple[int, int, int]
@@ -157,6 +158,11 @@ def step_of(spec: Box) -> Step | None:
             return SAME  # Its boundary stands back by ``within_us`` already.
         case _:
             return SAME if row_by_row(spec) else None
+
+
+def uncounted(graph: Graph) -> list[str]:
+    """Boxes of which nobody can say how many rows they hold."""
+    return [box.id for box in graph.boxes if step_of(box) is None]
 
 
 def row_by_row(spec: Box) -> bool:

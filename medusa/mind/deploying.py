@@ -211,6 +211,9 @@ class Coordinator:
             return
         if isinstance(question.message, Install):
             if attempt is None or deployment.state != DEPLOYING:
+                if reply.code and deployment.state == RUNNING:
+                    about = {"fragment": question.message.fragment, "node": node, "code": reply.code}
+                    self._outbox.report("error", "not installed again", **about, why=reply.text)
                 return
             attempt.installs.pop(reply.request, None)
             if node in self._forgetful and question.payload is not None and not reply.code:
@@ -236,19 +239,23 @@ class Coordinator:
             if deployment.state != RUNNING:
                 continue
             for of, fragment, payload in deployment.forgetful:
-                if of == node and not self._open(deployment.query):
-                    self._request += 1
-                    message = Install(request=self._request, query=deployment.query, fragment=fragment)
-                    question = _Question(
-                        query=deployment.query,
-                        node=node,
-                        message=message,
-                        payload=payload,
-                        after=0,
-                        asked_at_us=now_us,
-                    )
-                    self._questions[self._request] = question
-                    self._ask(question)
+                asked = (question.message for question in self._questions.values() if question.node == node)
+                if of != node or any(isinstance(m, Install) and m.fragment == fragment for m in asked):
+                    continue
+                self._install_again(now_us, deployment.query, node, fragment, payload)
+
+    def _install_again(self, now_us: int, query: str, node: str, fragment: str, payload: bytes) -> None:
+        self._request += 1
+        question = _Question(
+            query=query,
+            node=node,
+            message=Install(request=self._request, query=query, fragment=fragment),
+            payload=payload,
+            after=0,
+            asked_at_us=now_us,
+        )
+        self._questions[self._request] = question
+        self._ask(question)
 
     def _undo(self, now_us: int, deployment: Deployment, attempt: _Attempt, why: Reply) -> None:
         """All or nothing: what was installed goes; the client hears why."""

@@ -89,10 +89,12 @@ class Hosted:
         rows_in: fed since the process started.
         known_lost: rows that died with earlier lives of a node without a disk.
         lost_unknown: of some of those lives nobody can say.
+        uncounted: boxes whose rows would die with it, and nobody could say how many.
     """
 
     known_lost = 0
     lost_unknown = False
+    uncounted: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from collections import deque
 from typing import Any
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
-from medusa.engine.holding import NOTHING, Held, row_by_row
+from medusa.engine.holding import NOTHING, Held, row_by_row, uncounted
 from medusa.errors import LinkError
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input, Work
@@ -72,6 +72,7 @@ class VolatileHosted(Hosted):
         """The clients that may come back had their time."""
         super().__init__(spec, **rest)
         self._repeats = not self.mixed and all(row_by_row(box) for box in spec.graph.boxes)
+        self.uncounted = tuple(uncounted(spec.graph))
         self.mixed = False
         self._mixed_durable = True  # Nothing is held back for a checkpoint.
         self._begun_us = now_us
@@ -232,7 +233,8 @@ class VolatileHosted(Hosted):
             self.known_lost = base.lost + max(base.held, 0)
             self.lost_unknown = base.unknown
             if base.held < 0:
-                self._tell_unknown("some of its boxes can't say what they hold")
+                boxes = ", ".join(self.uncounted) or "its boxes"
+                self._tell_unknown(f"nobody can say how many rows {boxes} held")
             if base.held > 0:
                 self._outbox.report(
                     "error",
