@@ -268,12 +268,14 @@ class Commands:
             fragment_status(hosted, self.rates, now_us, self.engine.get(name, {}))
             for name, hosted in self.fragments.items()
         ]
+        disk = (self._saver.disk_error, *(each["disk_error"] for each in fragments))
         return {
             "node": self._settings.name,
             **totals(fragments),
             "peers": dict(self.peers),
             "refused": dict(self._refusals),
             "door": dict(self.door),
+            "disk_error": next(filter(None, disk), ""),
             "fragments": fragments,
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),

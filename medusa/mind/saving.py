@@ -57,6 +57,11 @@ class Saver:
         """The newest token whose write, or a later one, is on disk."""
         return self._durable
 
+    @property
+    def disk_error(self) -> str:
+        """Why the last write failed; empty: it did not."""
+        return self._why if self._pause_us else ""
+
     def save(self) -> int:
         """Write the catalog as it is, or as it will be when the pause is over; the token."""
         if self._retry is not None:

@@ -75,6 +75,24 @@ class Limits:
     deploy_timeout_us: int = 5 * SECOND_US
     """A deployment that not all nodes have answered by then is undone. In [100 ms, 10 min]."""
 
+    connections_per_address: int = 256
+    """With keys: open at once from one address. In [1, 65,536].
+
+    Too small: clients behind one router are refused. Too large: one stranger holds so many
+    descriptors, each for up to 2 s (the limit of a handshake).
+    """
+
+    calls_at_once: int = 512
+    """With keys: new connections from one address: so many at once, then so many each second as
+    ``calls_per_s`` says. In [1, 1,000,000].
+
+    Too small: a peer whose link flaps is refused. Too large: each handshake takes the node some
+    milliseconds.
+    """
+
+    calls_per_s: int = 50
+    """In [1, 100,000]."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -132,6 +150,13 @@ _SIZES = {
     "retention": ("retention_bytes", *RETENTION),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
 }
+_COUNTS = {
+    "connections_per_address": (1, 65_536),
+    "calls_at_once": (1, 1_000_000),
+    "calls_per_s": (1, 100_000),
+}
+"""For the door, which only a node with keys has; named as their attributes."""
+
 _FIELDS = (
     "name",
     "listen",
@@ -216,16 +241,19 @@ class _Reader(ConfigFile):
 
     def _limits(self) -> Limits:
         table = self.table("limits")
-        self.known("limits", table, (*_SIZES, *_DURATIONS))
+        self.known("limits", table, (*_SIZES, *_DURATIONS, *_COUNTS))
         values: dict[str, int] = {}
         for key, value in table.items():
+            if key in _COUNTS:
+                values[key] = self._count(key, value)
+                continue
             attribute, least, most = _SIZES.get(key) or _DURATIONS[key]
             what = f"{self.at('limits', key)}: limits.{key}"
             if key in _SIZES:
                 number = byte_count(value, what=what, error=ConfigError)
                 shown = f"{size_text(least)} to {size_text(most)}"
             else:
-                if isinstance(value, int):
+                if isinstance(value, int) and not isinstance(value, bool):
                     raise self.error(
                         "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
                     )
@@ -238,6 +266,16 @@ class _Reader(ConfigFile):
         if limits.credit_bytes > limits.memory_bytes:
             raise self.error("limits", "credit is larger than memory", hint="lower credit", within="credit")
         return limits
+
+    def _count(self, key: str, value: Any) -> int:
+        least, most = _COUNTS[key]
+        if "keys" not in self.root:
+            hint = "without keys only this machine reaches the node: leave it out, or add [keys]"
+            raise self.error("limits", "says nothing without keys", hint=hint, within=key, code="config.keys")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            hint = f"allowed: {least:,} to {most:,}"
+            raise self.error("limits", f"{value!r:.80} is no such number", hint=hint, within=key)
+        return value
 
     def _store(self) -> str:
         store = self.root.get("store", "disk")

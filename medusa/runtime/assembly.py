@@ -81,12 +81,12 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
     keys = load_keys(settings)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        store: FolderStore | Unstored = _open_store(settings, clock)
         unused = stack.enter_context(contextlib.ExitStack())
+        store: FolderStore | Unstored = _open_store(settings, clock)
         unused.callback(store.close)
         journal = FolderJournal(settings.data) if settings.store == "disk" else None
         if journal is not None:
-            stack.callback(journal.close)
+            unused.callback(journal.close)
         found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal)
         transport = Transport(
             listen=settings.listen,
@@ -94,6 +94,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             key=keys.own,
             lanes=settings.links.connections,
             striped=settings.links.striped,
+            limits=settings.limits,
         )
         stack.callback(transport.close)
         if settings.security is not None and settings.security.introduce and keys.own is not None:
@@ -103,8 +104,8 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         host = FragmentHost(
             store, clock, wake=transport.wake, counts=settings.store == "memory", journal=journal
         )
-        unused.pop_all()
-        stack.callback(host.stop, timeout_s=ENDING_S, last=store.close)
+        disk = unused.pop_all()
+        stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
         found.resume(host)
         brain = Brain(
             settings,
@@ -124,7 +125,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             server.serve(partial(node_rows, loop))
             reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
         server_key = "" if keys.own is None else keys.own.public
-        yield Assembled(settings.name, transport.endpoint, server_key, loop, store.close)
+        yield Assembled(settings.name, transport.endpoint, server_key, loop, disk.close)
 
 
 def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:

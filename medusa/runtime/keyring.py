@@ -13,6 +13,7 @@ from typing import Any
 
 import zmq
 
+from medusa.mind.settings import Limits
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import LinkRefused
@@ -40,10 +41,14 @@ class Keyring:
     Args:
         own: of this node or client.
         server_keys: peer -> keys under which we call it, the likeliest first.
+        limits: of who calls.
     """
 
-    def __init__(self, own: CurveKey, server_keys: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, own: CurveKey, server_keys: Mapping[str, Sequence[str]], limits: Limits | None = None
+    ) -> None:
         self.own = own
+        self._limits = limits
         self._server_keys = {peer: tuple(keys) for peer, keys in server_keys.items()}
         self._tried: dict[str, int] = {}
         self._allowed: frozenset[str] = frozenset()
@@ -57,7 +62,7 @@ class Keyring:
     def listen(self, context: zmq.Context[Any], router: zmq.Socket[bytes]) -> None:
         """Lock a socket that isn't bound yet: nobody gets in until ``trust``."""
         self.own.lock(router, server_key=None)
-        self._door = Door(context, router)
+        self._door = Door(context, router, self._limits)
 
     def call(self, peer: str, dealer: zmq.Socket[bytes]) -> str:
         """Lock a socket that isn't connected yet; the key that it calls, empty where there is none."""

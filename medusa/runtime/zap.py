@@ -23,6 +23,7 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
+from medusa.mind.settings import Limits
 from medusa.runtime.connection import Connection
 
 __all__ = ["DOMAIN", "Door", "Refused"]
@@ -32,15 +33,6 @@ DOMAIN = b"medusa"
 
 ENDPOINT = "inproc://zeromq.zap.01"
 MONITOR = "inproc://medusa.door"
-
-CONNECTIONS_MAX = 256
-"""Open at once from one address. Too small: clients behind one router are refused. Too large: one
-stranger holds so many descriptors, each for up to 2 s (the limit of a handshake)."""
-
-CALLS_PER_S = 50.0
-CALLS_AT_ONCE = 512
-"""New connections from one address: so many at once, then so many each second. A handshake takes this
-thread and libzmq's some milliseconds."""
 
 ADDRESSES_MAX = 4096
 """Addresses whose calls are counted; beyond it the one that has been silent longest is forgotten."""
@@ -79,15 +71,19 @@ class Door:
 
     Args:
         router: not bound yet.
+        limits: of connections from one address.
 
     Attributes:
         refused: how many, by reason, since the beginning.
     """
 
-    def __init__(self, context: zmq.Context[Any], router: zmq.Socket[bytes]) -> None:
+    def __init__(
+        self, context: zmq.Context[Any], router: zmq.Socket[bytes], limits: Limits | None = None
+    ) -> None:
         self.refused: Counter[str] = Counter()
         self._allowed: frozenset[str] = frozenset()
         self._router = router
+        self._limits = limits or Limits()
         self._open: dict[int, str] = {}
         """Descriptor -> address of the peer."""
         self._per_address: Counter[str] = Counter()
@@ -199,7 +195,7 @@ class Door:
         if connection is None or not connection.address:
             return  # It is gone already, or comes over ipc: then it is of this machine and user.
         address = connection.address
-        if self._per_address[address] >= CONNECTIONS_MAX:
+        if self._per_address[address] >= self._limits.connections_per_address:
             connection.cut()
             self._refuse("too many connections", address, "")
         elif not self._may_call(address):
@@ -217,9 +213,9 @@ class Door:
 
     def _may_call(self, address: str) -> bool:
         """A bucket of calls for each address, that fills with time."""
-        now = time.monotonic()
-        left, at = self._calls.pop(address, (float(CALLS_AT_ONCE), now))
-        left = min(left + (now - at) * CALLS_PER_S, CALLS_AT_ONCE)
+        now, limits = time.monotonic(), self._limits
+        left, at = self._calls.pop(address, (float(limits.calls_at_once), now))
+        left = min(left + (now - at) * limits.calls_per_s, limits.calls_at_once)
         may = left >= 1
         self._calls[address] = (left - may, now)
         if len(self._calls) > ADDRESSES_MAX:

@@ -29,7 +29,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from medusa.errors import ConfigError, LinkError
-from medusa.mind.settings import check_address
+from medusa.mind.settings import Limits, check_address
 from medusa.runtime.called import Called
 from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.keys import CurveKey
@@ -73,6 +73,7 @@ class Transport:
         server_keys: peer -> keys under which it is called.
         lanes: connections for streams to each peer, beside the one for control; 0: one carries all.
         striped: the frames of a stream go round over all lanes; else a stream keeps to one.
+        limits: of who calls, where there are keys.
 
     Raises:
         LinkError: the address is taken or not allowed, or libzmq is too old.
@@ -87,6 +88,7 @@ class Transport:
         server_keys: Mapping[str, Sequence[str]] | None = None,
         lanes: int = 0,
         striped: bool = False,
+        limits: Limits | None = None,
     ) -> None:
         if zmq.zmq_version_info() < LIBZMQ_MIN:
             raise LinkError(
@@ -108,7 +110,7 @@ class Transport:
         self._full: dict[Waiting, str] = {}
         """What waits, and for which link."""
         self._lanes, self._striped = lanes, striped
-        self._keyring = None if key is None else Keyring(key, server_keys or {})
+        self._keyring = None if key is None else Keyring(key, server_keys or {}, limits)
         self._shunned: OrderedDict[bytes, None] = OrderedDict()
         self._calls = 0
         self._pending: list[Event] = []

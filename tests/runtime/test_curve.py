@@ -15,6 +15,7 @@ import pytest
 import zmq
 
 from medusa.errors import LinkError
+from medusa.mind.settings import Limits
 from medusa.runtime import sockets, zap
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp, Refused
@@ -328,16 +329,16 @@ def test_a_peer_is_called_under_its_other_key_when_the_first_is_wrong(open_trans
 
 
 @pytest.mark.parametrize("listen", ["tcp"], indirect=True)
-@pytest.mark.parametrize("limit", ["CONNECTIONS_MAX", "CALLS_AT_ONCE"])
+@pytest.mark.parametrize("limit", ["connections_per_address", "calls_at_once"])
 def test_a_flood_from_one_address_is_shut_out_and_ends(call, server, monkeypatch, limit):
     """Row 28 of the threat table. (ipc has no addresses: who may use the socket is its owner.)"""
-    monkeypatch.setattr(zap, limit, 3)
-    monkeypatch.setattr(zap, "CALLS_PER_S", 0.0)
+    door = server._keyring._door
+    monkeypatch.setattr(door, "_limits", Limits(**{"calls_per_s": 0, limit: 3}))
     monkeypatch.setattr(zap, "TELL_EVERY_S", 3600.0)
     alice = connected(call, server)
     flood = [stranger(server) for _ in range(20)]
     try:
-        why = "too many connections" if limit == "CONNECTIONS_MAX" else "too many calls"
+        why = "too many connections" if limit == "connections_per_address" else "too many calls"
         events, _ = until(
             lambda s, c: server.door().get(why, 0) >= 10 and any(isinstance(e, Refused) for e in s),
             server,
@@ -352,7 +353,7 @@ def test_a_flood_from_one_address_is_shut_out_and_ends(call, server, monkeypatch
     finally:
         for each in flood:
             each.close()
-    monkeypatch.setattr(zap, "CALLS_PER_S", 1e6)
+    monkeypatch.setattr(door, "_limits", Limits(calls_per_s=1_000_000))
     assert said(server, connected(call, server, BOB)).key == BOB.public
 
 
