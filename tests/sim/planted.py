@@ -226,6 +226,13 @@ class GapHiddenReader(SubscriberActor):
         self.subscription.receiver.__class__ = GapHidden
 
 
+class ShedInSilence(Sender):
+    """Who wanted next what was shed gets what comes after it, and is told nothing."""
+
+    def _overtaken(self, view):
+        view.cursor = self.log.base
+
+
 # --- in whole nodes -------------------------------------------------------------------------------
 
 
@@ -339,6 +346,8 @@ PLANTED = {
     ),
     "failed write believed": Plant("crash", 3, Parts(relay=FailedWriteBelieved)),
     "gap not reported": Plant("gap", 0, Parts(reader=GapHiddenReader)),
+    "shed in silence": Plant("shed", 0, relay(sender_type=ShedInSilence)),
+    "shed rows not reported": Plant("shed", 2, Parts(reader=GapHiddenReader)),
     "torn checkpoint loaded": Plant("crash", 11, patch=torn_checkpoint, shows="StateError: "),
     "a node acks before sync": Plant("nodes", 41, patch=ack_before_sync),
     "a node forgets its output": Plant("nodes", 15, patch=forget_output),
