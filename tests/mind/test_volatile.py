@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
 import pytest
 
+import medusa as md
 from medusa.mind.volatile import Cut, Seal
+from medusa.sim.client import Client
+from medusa.sim.federation import Federation
 from medusa.sim.network import Faults
 from medusa.wire import limits
-from tests.mind.volatile_run import Run, Shape
+from medusa.wire.messages import NOW
+from tests.mind.volatile_run import SCHEMA, Run, Shape
 
 SHAPES = {
     "between nodes": Shape(),
@@ -94,6 +99,86 @@ def test_a_node_with_a_disk_and_one_without_die_together():
     assert outcome.want - outcome.came >= outcome.told, "what c had only in memory is told by c"
     lost = run.federation.nodes["c"].brain.status(0)["lost_rows"]
     assert (outcome.want - outcome.came == outcome.told) is (lost == 0)
+
+
+def alone(q: md.Query, seed: int = 1) -> tuple[Federation, Client, Client, Client]:
+    """One memory node, which coordinates its own query; who deploys, who publishes, who reads."""
+    federation = Federation(seed, ["m"], memory=["m"])
+    federation.start()
+    made = [federation.client(name, "m") for name in ("deployer", "pub", "reader")]
+    assert federation.answer(made[0], made[0].deploy(q, {"m": ["rows"]}))[0].code == ""
+    made[2].read("q.out")
+    return federation, *made
+
+
+def columns(q: md.Query):
+    return next(box.schema for box in q.graph.boxes if box.id == "rows")
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """One every 100 ms."""
+    times = range(first * 100_000, (first + count) * 100_000, 100_000)
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "k": ["a"] * count,
+            "v": pa.array([1] * count, pa.int64()),
+        }
+    )
+
+
+def test_deployed_again_by_hand_it_goes_on_where_its_clients_know():
+    """Its own deployments are forgotten too; nobody else has them."""
+    q = md.Query("q")
+    source = q.source("rows", SCHEMA, time="ts")
+    q.sink("out", source.window("1s").aggregate(n=md.count(), name="w"))
+    federation, deployer, publisher, reader = alone(q)
+    publisher.publish("q.rows", rows(0, 25), columns(q))
+    federation.run(for_us=1_000_000)
+    federation.nodes["m"].crash()
+    federation.nodes["m"].restart()
+    publisher.publish("q.rows", rows(25, 10), columns(q))
+    federation.run(for_us=1_000_000)
+    assert publisher.mind.publications["q.rows"].refusal is None
+    assert federation.answer(deployer, deployer.deploy(q, {"m": ["rows"]}))[0].code == ""
+    publisher.finish("q.rows", columns(q))
+    assert federation.run(lambda: bool(reader.ended)), federation.last()
+    (status,) = federation.nodes["m"].brain.status(0)["fragments"]
+    came = [n for each in reader.rows["q.out"] for n in each.column("n").to_pylist()]
+    assert came == [10, 10, 5, 5], "of the third window the first half died"
+    assert (status["lost_rows"], status["lost_unknown"]) == (5, False)
+    assert not reader.lost
+
+
+def test_where_nobody_can_say_it_is_said():
+    q = md.Query("q")
+    source = q.source("rows", SCHEMA, time="ts")
+    q.sink("out", source.group_by("k").running(n=md.count(), name="so_far"))
+    federation, deployer, publisher, _ = alone(q)
+    publisher.publish("q.rows", rows(0, 25), columns(q))
+    federation.run(for_us=1_000_000)
+    (status,) = federation.nodes["m"].brain.status(0)["fragments"]
+    assert (status["uncounted"], status["lost_unknown"]) == (["so_far"], False)
+    federation.nodes["m"].crash()
+    federation.nodes["m"].restart()
+    assert federation.answer(deployer, deployer.deploy(q, {"m": ["rows"]}))[0].code == ""
+    federation.run(for_us=12_000_000)
+    (status,) = federation.nodes["m"].brain.status(0)["fragments"]
+    assert (status["lost_rows"], status["lost_unknown"]) == (0, True)
+    why = [r.fields["why"] for r in federation.nodes["m"].reports if "nobody knows" in r.what]
+    assert why == ["nobody can say how many rows so_far held"]
+
+
+def test_no_name_for_rows_that_nobody_keeps():
+    q = md.Query("q")
+    q.sink("out", q.source("rows", SCHEMA, time="ts").filter("v > 0", name="f"))
+    federation, _, _, reader = alone(q)
+    reader.do(lambda mind: mind.unsubscribe(federation.world.now_us, "q.out"))
+    reader.do(lambda mind: mind.subscribe(federation.world.now_us, "q.out", NOW, name="report"))
+    federation.run(for_us=500_000)
+    refusal = reader.mind.subscriptions["q.out"].receiver.refusal
+    assert refusal is not None
+    assert refusal.code == "E_STORE"
 
 
 # --- notes ----------------------------------------------------------------------------------------
