@@ -25,9 +25,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("i")  # The path of a socket has to be short.
 
 
-# --- when it dies ---------------------------------------------------------------------------------
-
-
 def test_a_loop_that_dies_is_never_silent(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
