@@ -414,8 +414,8 @@ class Program:
 STEPS = ("rows", "rows", "look", "look", "look", "ack", "ack", "disk", "crash", "die", "notice", "wait")
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(STEPS), max_size=60))
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), min_size=30, max_size=60))
 def test_every_row_comes_at_least_once_and_none_below_what_is_durable(steps):
     places = Places()
     program = Program(places)
