@@ -36,7 +36,7 @@ def patient(monkeypatch):
 
     def opened(context, kind):
         made = open_socket(context, kind)
-        made.setsockopt(zmq.HEARTBEAT_IVL, 0)
+        made.setsockopt(zmq.TCP_MAXRT, 0)
         return made
 
     monkeypatch.setattr(zeromq, "open_socket", opened)
