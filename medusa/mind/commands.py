@@ -106,7 +106,7 @@ class Commands:
             case Remove():
                 self._undeploy(now_us, peer, message)
             case Forget() if client:
-                self._forget(now_us, peer, message, caller.called if caller is not None else "")
+                self._forget(now_us, peer, message, caller)
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload, caller)
             case StatusRequest():
@@ -166,13 +166,19 @@ class Commands:
             hint = did_you_mean(query, self._catalog.deployments)
         self._outbox.send(client, _refusal(message.request, "E_QUERY", text, hint))
 
-    def _forget(self, now_us: int, client: str, message: Forget, owner: str) -> None:
+    def _forget(self, now_us: int, client: str, message: Forget, caller: Caller | None) -> None:
         try:
             fragment, sink = self._catalog.sink(message.stream)
         except LinkError as error:
             self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
             return
-        self.fragments[fragment].subscribers.forget(now_us, sink, client, owner, message)
+        hosted = self.fragments[fragment]
+        owner = caller.called if caller is not None else ""
+        if message.owner and caller is not None and not caller.may("deploy", hosted.spec.query):
+            why = no_deploy(caller, hosted.spec.query)
+            self._outbox.send(client, _refusal(message.request, why.code, why.text, why.hint))
+            return
+        hosted.subscribers.forget(now_us, sink, client, message.owner or owner, message)
 
     # --- fragments ------------------------------------------------------------------------------
 

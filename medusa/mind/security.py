@@ -151,6 +151,8 @@ def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Ref
         return None if sees else _no_role(caller, "status", "")
     if isinstance(message, Deploy):  # Which query it is shows when its graph is read.
         return None if rules.deploy else _no_role(caller, "deploy", "")
+    if isinstance(message, Forget) and message.owner:  # Which query it is of shows there.
+        return no_deploy(caller, "") if not rules.deploy else None
     role = ROLES.get(type(message))
     if role is None:
         return None

@@ -138,7 +138,11 @@ class Subscribers:
         )
 
     def forget(self, now_us: int, sink: str, peer: str, owner: str, message: Forget) -> None:
-        """End a named subscription; the answer goes out once that is durable."""
+        """End a named subscription; the answer goes out once that is durable.
+
+        Args:
+            owner: whose it is; where the message names one, the client may end it even while it is read.
+        """
         sender = self._outputs[sink].sender
         key = key_of(owner, message.name)
         if any(e.peer == peer and e.message == message for e in self._waiting):
@@ -148,10 +152,11 @@ class Subscribers:
             self._outbox.send(peer, Reply(request=message.request))
         elif view is None:
             mine = [owner_and_name(each) for each in sender.receivers if is_key(each)]
-            text = f"stream {message.stream!r} has no named subscription {message.name!r} of this client"
+            whose = message.owner or "this client"
+            text = f"stream {message.stream!r} has no named subscription {message.name!r} of {whose}"
             hint = did_you_mean(message.name, [name for of, name in mine if of == owner])
             self._outbox.send(peer, Reply(request=message.request, code="E_NAME", text=text, hint=hint))
-        elif view.peer not in ("", peer) and view.state is SenderState.FLOWING:
+        elif not message.owner and view.peer not in ("", peer) and view.state is SenderState.FLOWING:
             text = f"subscription {message.name!r} is being read by another program"
             self._outbox.send(
                 peer, Reply(request=message.request, code=TAKEN, text=text, hint="close it there")

@@ -334,18 +334,24 @@ class Federation:
             wait_us = duration_us(timeout, what="subscribe: timeout", minimum_us=1, error=LinkError)
         return Subscription(self._loop, name, start, wait_us, durable)
 
-    def unsubscribe(self, name: str, *, durable: str) -> None:
+    def unsubscribe(self, name: str, *, durable: str, owner: str | None = None) -> None:
         """End a named subscription for good: the node keeps nothing for it any more.
 
         Args:
             name: of the stream.
             durable: the name of the subscription, of this client or of an earlier one with its key.
+            owner: whose it is, as status shows it, where it is of another key: takes the role ``deploy``
+                for the query, and ends it also while it is read.
 
         Raises:
-            LinkError: there is none of this name (``E_NAME``), or another program reads it (``E_TAKEN``).
+            LinkError: there is none of this name (``E_NAME``), or another program reads it (``E_TAKEN``),
+                or it is another's and not this client's to end (``E_ROLE``).
         """
         check_name(durable)
-        self._ask(lambda number: Forget(request=number, stream=name, name=durable))
+        if owner is not None:
+            check_name(owner)
+        whose = owner or ""
+        self._ask(lambda number: Forget(request=number, stream=name, name=durable, owner=whose))
 
     # --- the end --------------------------------------------------------------------------------------
 

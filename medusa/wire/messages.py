@@ -289,11 +289,17 @@ class Remove(_Message, frozen=True, tag="remove"):
 
 
 class Forget(_Message, frozen=True, tag="forget"):
-    """From a client: end its named subscription, keep nothing for it."""
+    """From a client: end its named subscription, keep nothing for it.
+
+    Attributes:
+        owner: whose it is, as status shows it; empty: the client's own. Another's is ended by who may
+            remove the query.
+    """
 
     request: Count
     stream: Name
     name: Annotated[SubscriptionName, Meta(min_length=1)]
+    owner: SubscriptionName = ""
 
 
 class StatusRequest(_Message, frozen=True, tag="status"):

@@ -208,6 +208,34 @@ def test_nobody_ends_what_another_program_reads():
     assert node.answer("reader", FORGET, called=f"{OWNER}-2") == ""
 
 
+def test_who_may_remove_the_query_ends_the_names_of_others_also_while_they_are_read():
+    node = running()
+    node.say("reader", ATTACH)
+    forced = Forget(request=8, stream="q.out", name="r", owner=OWNER)
+    assert node.answer("second", forced) == "E_ROLE"
+    other = Forget(request=8, stream="q.out", name="r", owner="somebody")
+    assert node.answer("maker", other) == "E_NAME"
+    assert node.answer("maker", forced) == ""
+    assert not sender(node).receivers
+    assert any(
+        e.peer == f"{OWNER}-1" and isinstance(e.message, Refuse) and e.message.code == "E_REMOVED"
+        for e in node.effects
+        if hasattr(e, "message")
+    )
+
+
+def test_another_query_than_one_may_deploy():
+    node = running()
+    rules = replace(SECURITY.clients["maker"], deploy=("other",))
+    node.brain.configure(node.now_us, replace(SECURITY, clients={**SECURITY.clients, "maker": rules}))
+    node.settle()
+    for name in ("reader", "maker"):
+        node.hello(name)
+    node.say("reader", ATTACH)
+    assert node.answer("maker", Forget(request=8, stream="q.out", name="r", owner=OWNER)) == "E_ROLE"
+    assert list(sender(node).receivers) == [KEY]
+
+
 @pytest.mark.parametrize("bound", ["NAMED_PER_STREAM", "NAMED_PER_OWNER"])
 def test_names_are_bounded(monkeypatch, bound):
     monkeypatch.setattr(subscribers, bound, 3)
