@@ -146,6 +146,10 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
 
     CONFIG is a TOML file: name, listen, data, [peers], [limits]; docs/nodes.md describes it. A node
     that was killed goes on from its last checkpoint when it is started again.
+
+    Exit codes: 0 after its last checkpoint; 1 for an error, with a line that says what to do (the
+    configuration, the address, the data folder, a last checkpoint that wasn't written); 2 for a wrong
+    command line.
     """
     from medusa.runtime.process import run_node
 
