@@ -24,10 +24,10 @@ from medusa.engine.decisions import framed, frames
 from medusa.mind.inputs import Input, Work
 from medusa.ports import Buffer
 
-__all__ = ["LOST", "PROMISE", "ROWS", "Decision", "Record", "Script", "pack", "unpack"]
+__all__ = ["JOINED", "LOST", "PROMISE", "ROWS", "Decision", "Record", "Script", "pack", "unpack"]
 
-ROWS, LOST, PROMISE = range(3)
-"""A train was fed; rows that nobody has any more were passed over; a boundary was fed."""
+ROWS, LOST, PROMISE, JOINED = range(4)
+"""A train was fed; rows that nobody has any more were passed over; a boundary was fed; a publisher came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Decision:
     """One element that was fed.
 
     Attributes:
-        kind: ``ROWS``, ``LOST`` or ``PROMISE``.
+        kind: ``ROWS``, ``LOST``, ``PROMISE`` or ``JOINED``.
         source, peer: the input; of a promise of several publishers, one of them.
-        to: the position after the rows; of a promise, its time.
+        to: the position after the rows; of a promise, its time; of a publisher, where it begins: 0.
     """
 
     kind: int
@@ -113,12 +113,15 @@ def _possible(record: Record) -> bool:
     return (
         len(fed) > 0
         and len(fed) % 3 == 0
-        and all(
-            START_US < to <= END_US if kind == PROMISE else kind in (ROWS, LOST) and to > 0
-            for kind, to in zip(fed[::3], fed[2::3], strict=True)
-        )
+        and all(_fits(kind, to) for kind, to in zip(fed[::3], fed[2::3], strict=True))
         and all(0 <= index < len(record.inputs) for index in fed[1::3])
     )
+
+
+def _fits(kind: int, to: int) -> bool:
+    if kind == PROMISE:
+        return START_US < to <= END_US
+    return to == 0 if kind == JOINED else kind in (ROWS, LOST) and to > 0
 
 
 # --- doing it again -------------------------------------------------------------------------
@@ -163,7 +166,7 @@ class Script:
         if self.done or self.unfit:
             return True
         key = self._left[0].source, self._left[0].peer
-        waits = self._left[0].kind != PROMISE and self._come(key) < self._left[0].to
+        waits = self._left[0].kind in (ROWS, LOST) and self._come(key) < self._left[0].to
         return waits and self._inputs[key].gone
 
     def _come(self, key: tuple[str, str]) -> int:
@@ -182,6 +185,9 @@ class Script:
             # Of a publisher it is what all have promised together: it says nothing of this one.
             time_us = decision.to if input.judged else input.fed_us
             return Work(input, Boundary(decision.to), next_seq=input.fed_seq, boundary_us=time_us, cost=0)
+        if decision.kind == JOINED:
+            self._left.popleft()
+            return Work(input, None, next_seq=input.fed_seq, boundary_us=input.fed_us, cost=0)
         if decision.to <= input.fed_seq:
             self.unfit = f"row {decision.to} of {input.stream!r} was fed before"
             return None
@@ -234,7 +240,7 @@ class Script:
         """Rows that were fed and haven't come again: input, the first, how many."""
         ends: dict[tuple[str, str], int] = {}
         for each in self._left:
-            if each.kind != PROMISE:
+            if each.kind in (ROWS, LOST):
                 ends[each.source, each.peer] = each.to
         return [
             (self._inputs[key], come, end - come)

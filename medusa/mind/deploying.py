@@ -97,7 +97,7 @@ class Coordinator:
 
     def resume(self, now_us: int) -> None:
         """After a start: undo what was not finished, finish what was being removed."""
-        for deployment in self._catalog.deployments.values():
+        for deployment in list(self._catalog.deployments.values()):
             if deployment.state != RUNNING:
                 self._begin_removal(now_us, deployment)
 

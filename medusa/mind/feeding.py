@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from medusa.elements import Boundary
 from medusa.mind.decided import Decided
-from medusa.mind.decisions import LOST, PROMISE, ROWS, Decision, Script
+from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision, Script
 from medusa.mind.entries import Entries
 from medusa.mind.inputs import Input, Work
 from medusa.wire.outbox import Outbox
@@ -38,6 +38,8 @@ class Feeding:
         self._outbox = outbox
         self._script = Script(again, inputs) if again else None
         self._waiting: deque[Work] = deque()
+        self._joining: dict[Input, int] = {}
+        """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
         decided.begin_again(len(again))
 
     @property
@@ -51,6 +53,24 @@ class Feeding:
             self._script.add(works)
         else:
             self._waiting.extend(works)
+
+    def joins(self, input: Input) -> None:
+        """A publisher comes: its source doesn't end without it, also after a restart."""
+        if self._script is None:
+            self._joining[input] = self._note(JOINED, input, 0, True)
+        else:
+            self._joining[input] = -1
+
+    def joined(self) -> list[Input]:
+        """Publishers of which the disk has learnt since the last call."""
+        known = [each for each, number in self._joining.items() if 0 <= number < self._decided.durable]
+        for each in known:
+            del self._joining[each]
+        return known
+
+    def is_joining(self, input: Input) -> bool:
+        """The disk hasn't learnt of this publisher yet."""
+        return input in self._joining
 
     def tick(self, now_us: int) -> None:
         """Publishers that stayed away are waited for no more."""
@@ -120,5 +140,7 @@ class Feeding:
                     "error", "rows missing", stream=input.stream, peer=input.peer, rows=rows, first=first
                 )
             self._decided.give_up()
+        for input in self._joining:
+            self._joining[input] = self._note(JOINED, input, 0, True)
         self._waiting.extend(script.rest())
         self._waiting.extend(self._entries.resume(now_us))

@@ -125,7 +125,6 @@ class Hosted:
         self.mixed = interleaves(spec.graph) or bool(record and record.mixed)
         self._mixed_durable = self.mixed
         decisions = saved.decisions if saved else ()
-        self._newcomers: list[Input] = []
         positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
         self.inputs: dict[tuple[str, str], Input] = {}
         self._entries = Entries(
@@ -231,7 +230,7 @@ class Hosted:
         known = self.inputs.get((source, peer))
         if known is not None:
             known.repeat_not_taken()
-            if known not in self._newcomers and known.receiver.state in _RESTING:
+            if not self._feeding.is_joining(known) and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
         others = self._entries.check_offer(peer, source, schema)
@@ -240,7 +239,9 @@ class Hosted:
             # Which publisher's row came first is a decision. From now on output waits until those that
             # it depends on are on disk, and from the next checkpoint on they are logged.
             self.mixed = self._wanted = True
-            self._newcomers.append(made)
+        if self.mixed:
+            self._feeding.joins(made)
+            self._dirty = True
             self._pump(now_us)
         else:
             made.receiver.peer_event(now_us, LinkEvent.PEER_UP)
@@ -252,7 +253,7 @@ class Hosted:
                 continue
             input.silent_since_us = now_us if event is LinkEvent.PEER_DOWN else None
             input.gone = False
-            if input not in self._newcomers:
+            if not self._feeding.is_joining(input):
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
             output.sender.peer(now_us, peer, event)
@@ -332,10 +333,13 @@ class Hosted:
         self._pump(now_us)
 
     def _release(self, now_us: int) -> None:
-        """Let go what was made of decisions that are on disk."""
+        """Let go what was made of decisions that are on disk, and let in whom the disk knows."""
         while self._made and self._made[0][0] < self.decided.durable:
             _, output, count = self._made.popleft()
             output.release(now_us, count)
+        for input in self._feeding.joined():
+            if input.silent_since_us is None:
+                input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
     def logged(self, now_us: int, ok: bool, why: str = "") -> None:
         """A write of the decision log is durable, or failed."""
@@ -452,16 +456,9 @@ class Hosted:
                 input.durable_us = boundary_us
             if writing.mixed:
                 self._mixed_durable = True
-                self._admit_newcomers(now_us)
         self.subscribers.persisted(now_us, token, ok)
         self._pump(now_us)
         return True
-
-    def _admit_newcomers(self, now_us: int) -> None:
-        newcomers, self._newcomers = self._newcomers, []
-        for input in newcomers:
-            if input.silent_since_us is None:
-                input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
     # --- time -------------------------------------------------------------------------------
 
