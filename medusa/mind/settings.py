@@ -202,7 +202,8 @@ class _Reader(ConfigFile):
         store = self._store()
         data = self.text("data") if store == "disk" else ""
         if store == "disk" and (not data.strip() or "\0" in data):
-            raise self.error("data", "data is empty", hint='a folder: data = "state/edge-1"')
+            why = "data has a NUL" if "\0" in data else "data is empty"
+            raise self.error("data", why, hint='a folder: data = "state/edge-1"')
         if self._folder and store == "disk" and not data.startswith("/"):
             data = f"{self._folder}/{data}"
         listen = self._address("", "listen", self.text("listen"), bind=True)
@@ -248,17 +249,19 @@ class _Reader(ConfigFile):
                 values[key] = self._count(key, value)
                 continue
             attribute, least, most = _SIZES.get(key) or _DURATIONS[key]
-            what = f"{self.at('limits', key)}: limits.{key}"
-            if key in _SIZES:
-                number = byte_count(value, what=what, error=ConfigError)
-                shown = f"{size_text(least)} to {size_text(most)}"
-            else:
-                if isinstance(value, int) and not isinstance(value, bool):
-                    raise self.error(
-                        "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
-                    )
-                number = duration_us(value, what=what, error=ConfigError)
-                shown = f"{duration_text(least)} to {duration_text(most)}"
+            is_size = key in _SIZES
+            if not is_size and isinstance(value, int) and not isinstance(value, bool):
+                raise self.error(
+                    "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
+                )
+            text = size_text if is_size else duration_text
+            shown = f"{text(least)} to {text(most)}"
+            try:
+                number = (byte_count if is_size else duration_us)(value, what=key, error=ConfigError)
+            except ConfigError as error:
+                why = error.message.removeprefix(f"{key}: ")
+                hint = f'write "{"64 MiB" if is_size else "1s"}"; allowed: {shown}'
+                raise self.error("limits", why, hint=hint, within=key) from None
             if not least <= number <= most:
                 raise self.error("limits", f"{value!r} is out of range", hint=f"allowed: {shown}", within=key)
             values[attribute] = number
