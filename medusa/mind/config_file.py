@@ -39,7 +39,9 @@ class ConfigFile:
         except tomllib.TOMLDecodeError as error:
             reason, _, place = str(error).partition(" (at line ")
             line = place.split(",")[0] or max(len(self._lines), 1)  # Else it is the end of the document.
-            raise ConfigError(f"{where} line {line}: {reason}", hint="see docs/nodes.md", code="config.toml") from None
+            raise ConfigError(
+                f"{where} line {line}: {reason}", hint="see docs/nodes.md", code="config.toml"
+            ) from None
 
     def name(self, key: str) -> str:
         """A field that is a name.
