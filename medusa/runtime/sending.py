@@ -29,6 +29,8 @@ LENT_BYTES = 64 << 10
 """From so many bytes on libzmq is lent the buffer; below, and until so many have come together, copying
 is cheaper than hearing when a buffer is free again."""
 
+_AND_MORE = zmq.DONTWAIT | zmq.SNDMORE
+
 
 class Waiting:
     """Frames for one connection.
@@ -139,7 +141,7 @@ def hand(socket: zmq.Socket[bytes], frames: Frames) -> None:
     """
     last = len(frames) - 1
     for part in frames[:last]:
-        socket.send(part, zmq.DONTWAIT | zmq.SNDMORE)
+        socket.send(part, _AND_MORE)
     socket.send(frames[last], zmq.DONTWAIT, copy=not isinstance(frames[last], zmq.Frame))
 
 
