@@ -99,20 +99,20 @@ class TrimAtReceived(Sender):
 class ResendFromWrongRow(Sender):
     """After a reconnection it goes on behind the row that is wanted."""
 
-    def _attach(self, now_us, peer, message):
+    def _attach(self, now_us, peer, message, key):
         find = self.log.find
         if peer in self.receivers and self.receivers[peer].epoch:
             self.log.find = lambda seq: min(find(seq) + 1, self.log.end)
-        super()._attach(now_us, peer, message)
+        super()._attach(now_us, peer, message, key)
         self.log.find = find
 
 
 class CreditKeptFromBefore(Sender):
     """The bytes sent in the epoch before still count against the new credit."""
 
-    def _attach(self, now_us, peer, message):
+    def _attach(self, now_us, peer, message, key):
         before = self.receivers[peer].sent_bytes if peer in self.receivers else 0
-        super()._attach(now_us, peer, message)
+        super()._attach(now_us, peer, message, key)
         view = self.receivers[peer]
         view.sent_bytes = min(view.sent_bytes + before, view.granted)
 
@@ -175,11 +175,11 @@ def relay(**types):
 class TrimAtFirst(Sender):
     """Rows are trimmed as soon as one of the receivers holds them."""
 
-    def _trim(self):
+    def _trim(self, now_us):
         kept = {view.peer: view.durable for view in self.receivers.values()}
         for view in self.receivers.values():
             view.durable = max(kept.values())
-        super()._trim()
+        super()._trim(now_us)
         for view in self.receivers.values():
             view.durable = kept[view.peer]
 
@@ -288,7 +288,9 @@ def decisions_leave_early(monkeypatch):
     """What depends on the order of arrival leaves before that order is on disk."""
     honest = Output.take
     monkeypatch.setattr(
-        Output, "take", lambda self, now_us, element, *, hold: honest(self, now_us, element, hold=False)
+        Output,
+        "take",
+        lambda self, now_us, element, *, hold, **more: honest(self, now_us, element, hold=False, **more),
     )
 
 

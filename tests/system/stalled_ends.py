@@ -33,11 +33,21 @@ def publish(address: str, stream: str, paced: str, rows: str) -> None:
     def train(at: int) -> pa.RecordBatch:
         return pa.record_batch({"n": pa.array(np.arange(at, at + TRAIN_ROWS)), "text": text})
 
+    def taken(at: int) -> bool:
+        try:
+            fed.publish(stream, train(at))
+        except md.LinkError as error:
+            if error.code != "link.timeout":
+                raise
+            return False  # Not yet: the node is slow to take the stream.
+        return True
+
     with md.connect(address, timeout=TIMEOUT) as fed:
         say("begun")
         sys.stdin.readline()
         for at in range(0, int(paced), TRAIN_ROWS):
-            fed.publish(stream, train(at))
+            while not taken(at):
+                pass
             if at % UNDER_WAY == 0:
                 fed.flush("60s")
         fed.flush("60s")
@@ -46,8 +56,7 @@ def publish(address: str, stream: str, paced: str, rows: str) -> None:
         at, told = int(paced), False
         while at < int(rows):
             try:
-                fed.publish(stream, train(at))
-                at += TRAIN_ROWS
+                at += TRAIN_ROWS * taken(at)
             except md.FullError:
                 if not told:
                     say(f"full {at}")
