@@ -1,0 +1,28 @@
+"""A node whose disk is as a file says: while that is there, syncing ``fails`` or ``hangs``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+from pathlib import Path
+
+
+def main(config: str, ill: str) -> None:
+    from medusa import cli
+    from medusa.runtime import assembly
+
+    assembly.STOP_TIMEOUT_US, assembly.ENDING_S = 500_000, 0.1
+    honest = os.fsync
+
+    def fsync(number: int) -> None:
+        if Path(ill).exists():
+            if Path(ill).read_text() == "hangs":
+                threading.Event().wait()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        honest(number)
+
+    os.fsync = fsync
+    sys.argv = ["medusa", "node", config]
+    cli.main()
