@@ -217,7 +217,8 @@ class Coordinator:
                 return
             attempt.installs.pop(reply.request, None)
             if node in self._forgetful and question.payload is not None and not reply.code:
-                deployment.forgetful += ((node, question.message.fragment, question.payload),)
+                spec = node, question.message.fragment, question.payload
+                deployment.forgetful += () if spec in deployment.forgetful else (spec,)
             if reply.code:
                 self._undo(now_us, deployment, attempt, _from_node(reply, node))
             elif not attempt.installs:
@@ -236,7 +237,7 @@ class Coordinator:
             return
         self._forgetful.add(node)
         for deployment in self._catalog.deployments.values():
-            if deployment.state != RUNNING:
+            if deployment.state == REMOVING:
                 continue
             for of, fragment, payload in deployment.forgetful:
                 asked = (question.message for question in self._questions.values() if question.node == node)

@@ -52,6 +52,15 @@ def unions() -> tuple[Query, dict[str, list[str]]]:
     return q, {"a": ["left", "right", "both"], "b": ["most", "out"]}
 
 
+def counts() -> tuple[Query, dict[str, list[str]]]:
+    """Rows are counted by a node in the middle."""
+    q = Query("n")
+    flows = q.source("flows", SCHEMA, time="ts").filter("v > -80", name="most")
+    per_k = flows.window("1s").group_by("k").aggregate(n=count(), name="per_k")
+    q.sink("out", per_k.filter("n > 0", name="all"))
+    return q, {"e": ["flows", "most"], "m": ["per_k"], "c": ["all", "out"]}
+
+
 def table(dice: Random, rows: int) -> pa.Table:
     times = sorted(dice.randrange(20_000_000) for _ in range(rows))
     return pa.table(
@@ -80,7 +89,7 @@ def options(dice: Random, at: dict[str, list[str]], **more: Any) -> QueryOptions
 @lru_cache(maxsize=64)
 def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
     """Rows, and what one program makes of them."""
-    q, _ = windows() if kind == "windows" else unions()
+    q, _ = {"windows": windows, "unions": unions, "counts": counts}[kind]()
     dice = Random(f"{kind} {seed}")
     tables = {source: table(dice, rows) for source in q.sources}
     return tables, dict(collect(q, **tables))
@@ -126,6 +135,12 @@ def ordered(slack: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict
     q = numbered(slack)
     tables = {source: rows_of(Random(f"{source} {seed}"), source, rows) for source in q.sources}
     return tables, dict(collect(q, **tables))
+
+
+def memory(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    q, at = counts()
+    tables, want = answered("counts", world.seed % 16, ROWS if rows is None else rows)
+    return QueryTrial(world, q, tables, options(world.dice("options"), at, memory=("m",)), want=want)
 
 
 def spread(world: World, rows: int | None, size: int, edges: int) -> QueryTrial:
@@ -175,6 +190,11 @@ FEDERATIONS: dict[str, Scenario] = {
     "union": Scenario(
         about="sources meet in a union before what shows its order: it is on disk before it shows",
         build=mixed,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+    ),
+    "memory": Scenario(
+        about="the node in the middle keeps nothing: the rows that are missing are those that it says",
+        build=memory,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
     ),
     "liar": Scenario(
