@@ -10,10 +10,13 @@ import pytest
 
 from medusa.mind import hosting
 from medusa.mind.catalog import REMOVING
+from medusa.mind.decided import Decided
 from medusa.mind.deploying import Coordinator
+from medusa.mind.feeding import Feeding
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
+from medusa.runtime import recovery
 from medusa.sim import query_trial
 from medusa.sim import relay as relay_module
 from medusa.sim.actors import SubscriberActor
@@ -80,12 +83,8 @@ class NoBackpressure(Relay):
     """Input is consumed although no more output can be kept."""
 
     def _work(self, now_us):
-        settings = self.sender.settings
-        self.sender.settings = type(settings)(
-            window_bytes=settings.window_bytes, frame_bytes_max=settings.frame_bytes_max
-        )
+        self.sender.retention.full = lambda nbytes: False
         super()._work(now_us)
-        self.sender.settings = settings
 
 
 class TrimAtReceived(Sender):
@@ -287,11 +286,45 @@ def position_of_arrival(monkeypatch):
 def decisions_leave_early(monkeypatch):
     """What depends on the order of arrival leaves before that order is on disk."""
     honest = Output.take
-    monkeypatch.setattr(
-        Output,
-        "take",
-        lambda self, now_us, element, *, hold, **more: honest(self, now_us, element, hold=False, **more),
-    )
+
+    def hasty(self, now_us, element, *, hold, **more):
+        honest(self, now_us, element, hold=False, **more)
+
+    monkeypatch.setattr(Output, "take", hasty)
+
+
+def released_before_logged(monkeypatch):
+    """What was given to the disk counts as on it."""
+    honest = Decided.write
+
+    def hasty(self, now_us):
+        honest(self, now_us)
+        self.durable = max(self.durable, self.at)
+
+    monkeypatch.setattr(Decided, "write", hasty)
+
+
+def fed_as_it_comes(monkeypatch):
+    """After a restart rows are fed in the order in which they come now."""
+    honest = Feeding.__init__
+
+    def careless(self, fragment, again, inputs, entries, decided, outbox):
+        honest(self, fragment, (), inputs, entries, decided, outbox)
+        decided.at += len(again)
+        decided.durable = decided.at
+
+    monkeypatch.setattr(Feeding, "__init__", careless)
+
+
+def log_of_an_older_checkpoint(monkeypatch):
+    """What is fed again begins before the checkpoint."""
+    honest = recovery.read_record
+
+    def older(data, *, where):
+        record = honest(data, where=where)
+        return msgspec.structs.replace(record, decided=max(record.decided - 3, 0))
+
+    monkeypatch.setattr(recovery, "read_record", older)
 
 
 def undone_in_silence(monkeypatch):
@@ -354,7 +387,10 @@ PLANTED = {
     "a node acks before sync": Plant("nodes", 41, patch=ack_before_sync),
     "a node forgets its output": Plant("nodes", 15, patch=forget_output),
     "a node notes what arrived": Plant("nodes", 71, patch=position_of_arrival),
-    "decisions leave early": Plant("union", 2, patch=decisions_leave_early),
+    "decisions leave early": Plant("union", 37, patch=decisions_leave_early),
+    "released before it is logged": Plant("union", 42, patch=released_before_logged),
+    "fed as it comes after a restart": Plant("union", 7, patch=fed_as_it_comes),
+    "log of an older checkpoint": Plant("union", 7, patch=log_of_an_older_checkpoint),
     "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
 }
 """Name: the mistake, with the scenario and the seed that must notice it."""
