@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import medusa as md
 from tests.system.killed import NAMES, Flow
 from tests.system.nodes import ForkedNodes, Nodes
 
@@ -68,6 +69,39 @@ def kills(nodes: Nodes, seed: int, count: int) -> None:
         flow.end()
     finally:
         flow.close()
+
+
+def kills_of_memory(nodes: Nodes, seed: int, victims: tuple[str, ...]) -> None:
+    """The middle keeps nothing on disk; what its windows held when it died is what it says."""
+    chance = random.Random(seed)
+    text = nodes.config("middle").read_text()
+    nodes.config("middle").write_text(text.replace('data = "middle.data"', 'store = "memory"'))
+    nodes.start()
+    flow = Flow(nodes, simple=True)
+    try:
+        flow.goes_on()
+        for victim in victims:
+            kill_and_go_on(nodes, flow, (victim,), chance)
+            flow.goes_on()
+        flow.finish()
+        with md.connect(nodes.addresses["middle"], timeout="30s") as middle:
+            (status,) = middle.status()["fragments"]
+        assert not status["lost_unknown"]
+        assert status["lost_rows"] == flow.uncounted() > 0
+        assert not nodes.data("middle").exists()
+    finally:
+        flow.close()
+
+
+def test_what_a_middle_node_without_a_disk_loses_is_what_it_says(nodes: Nodes) -> None:
+    kills_of_memory(nodes, 0, ("middle", "edge-1", "middle", "core"))
+
+
+@pytest.mark.full
+@pytest.mark.issue(5)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_what_it_loses_in_ten_lives_is_what_it_says(commands: Nodes, seed: int) -> None:
+    kills_of_memory(commands, seed, tuple(random.Random(seed).choices(NAMES, (1, 1, 3, 1), k=10)))
 
 
 def test_killed_eight_times_nothing_is_lost_or_repeated(nodes: Nodes) -> None:
