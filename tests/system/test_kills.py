@@ -37,14 +37,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     made.close()
 
 
-@pytest.fixture
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """Nodes as a user starts them."""
-    made = Nodes(tmp_path_factory.mktemp("k"), list(NAMES), limits=LIMITS)
-    yield made
-    made.close()
-
-
 def kill_and_go_on(nodes: Nodes, flow: Flow, victims: tuple[str, ...], chance: random.Random) -> None:
     """After some train more they die, and come back at once or when rows no longer pass."""
     flow.await_trains(chance.randrange(1, 6))
@@ -100,8 +92,8 @@ def test_what_a_middle_node_without_a_disk_loses_is_what_it_says(nodes: Nodes) -
 @pytest.mark.full
 @pytest.mark.issue(5)
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_what_it_loses_in_ten_lives_is_what_it_says(commands: Nodes, seed: int) -> None:
-    kills_of_memory(commands, seed, tuple(random.Random(seed).choices(NAMES, (1, 1, 3, 1), k=10)))
+def test_what_it_loses_in_ten_lives_is_what_it_says(nodes: Nodes, seed: int) -> None:
+    kills_of_memory(nodes, seed, tuple(random.Random(seed).choices(NAMES, (1, 1, 3, 1), k=10)))
 
 
 def test_killed_eight_times_nothing_is_lost_or_repeated(nodes: Nodes) -> None:
@@ -111,5 +103,5 @@ def test_killed_eight_times_nothing_is_lost_or_repeated(nodes: Nodes) -> None:
 @pytest.mark.full
 @pytest.mark.issue(5)
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_killed_fifty_times_nothing_is_lost_or_repeated(commands: Nodes, seed: int) -> None:
-    kills(commands, seed=seed, count=10)
+def test_killed_fifty_times_nothing_is_lost_or_repeated(nodes: Nodes, seed: int) -> None:
+    kills(nodes, seed=seed, count=10)
