@@ -11,6 +11,8 @@ from medusa.elements import END_US, START_US, Boundary, Train
 from medusa.engine.decisions import framed
 from medusa.mind.decided import RETRY_US, Decided
 from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision, Script, pack, unpack
+from medusa.mind.entries import Entries
+from medusa.mind.feeding import Feeding
 from medusa.mind.inputs import Input, Work
 from medusa.query.boxes import Field, Source
 from medusa.wire.link import LinkSettings
@@ -309,3 +311,86 @@ def test_a_publisher_that_is_gone_ends_the_script_and_what_is_missing_is_known()
     assert script.over
     assert script.missing() == [(inputs["right", "n"], 0, 9)]
     assert [work.next_seq for work in script.rest()] == [4]
+
+
+class Beginning:
+    """A fragment with two publishers' sources that begins after a restart."""
+
+    def __init__(self, again, *, at=0):
+        self.written = Written(at=at)
+        self.decided, self.outbox = self.written.decided, self.written.outbox
+        self.inputs = {(name, "n"): input_of(name, self.outbox, judged=False) for name in ("left", "right")}
+        sources = {name: Source(id=name, schema=SCHEMA, time="t") for name in ("left", "right")}
+        streams = {name: f"q.{name}" for name in sources}
+        entries = Entries(sources, streams, self.inputs, fed_us={}, grace_us=1_000)
+        self.feeding = Feeding("q/box", again, self.inputs, entries, self.decided, self.outbox)
+
+    def came(self, name, *cuts, promises=None):
+        self.feeding.came(works(self.inputs[name, "n"], None, cuts, promises or {}))
+
+    def fed(self, now_us=0):
+        """(source, rows or time, number) of all that can be fed now."""
+        found = []
+        while (work := self.feeding.next(now_us, noting=True)) is not None:
+            element = work.element
+            what = element.time_us if isinstance(element, Boundary) else element and len(element)
+            found.append((work.input.source, what, work.number))
+        return found
+
+
+def test_live_follows_what_is_repeated():
+    again = [
+        Decision(ROWS, "right", "n", 2),
+        Decision(PROMISE, "left", "n", 50),
+        Decision(ROWS, "left", "n", 3),
+    ]
+    begun = Beginning(again, at=10)
+    begun.came("left", 5)
+    assert begun.fed() == []
+    assert begun.feeding.repeating == 3
+    begun.came("right", 4)
+    assert begun.fed() == [
+        ("right", 2, 10),
+        ("left", 50, 11),
+        ("left", 3, 12),
+        ("left", 2, 13),
+        ("right", 2, 14),
+    ]
+    assert begun.feeding.repeating == 0
+    assert begun.decided.durable == 13
+    assert begun.written.taken() == [(100, 13, [5, 4])]
+
+
+def test_a_publisher_that_comes_meanwhile_is_let_in_once_the_log_knows_it():
+    begun = Beginning([Decision(ROWS, "right", "n", 2)])
+    left = begun.inputs["left", "n"]
+    begun.feeding.joins(left)
+    begun.came("right", 2)
+    assert begun.feeding.joined() == []
+    assert begun.fed() == [("right", 2, 0)]
+    assert begun.written.taken() == [(100, 1, [0])]
+    assert begun.feeding.joined() == []
+    assert begun.feeding.is_joining(left)
+    begun.decided.logged(0, True)
+    assert begun.feeding.joined() == [left]
+    assert not begun.feeding.is_joining(left)
+
+
+def test_who_never_comes_back_is_waited_for_so_long_and_what_is_missing_is_told():
+    begun = Beginning([Decision(ROWS, "right", "n", 2), Decision(ROWS, "left", "n", 3)])
+    begun.inputs["right", "n"].silent_since_us = 0
+    begun.came("left", 5)
+    begun.feeding.tick(999)
+    assert begun.fed(999) == []
+    begun.feeding.tick(1_000)
+    assert begun.fed(1_000) == [("left", 5, 2)]
+    told = [(each.what, dict(each.fields)) for each in begun.outbox.take() if isinstance(each, Report)]
+    assert told == [
+        (
+            "decisions not repeated",
+            {"fragment": "q/box", "count": 2, "why": "a publisher didn't come back"},
+        ),
+        ("rows missing", {"stream": "q.right", "peer": "n", "rows": 2, "first": 0}),
+    ]
+    assert begun.written.taken() == []  # Only a checkpoint lets out what is made from now on.
+    assert begun.decided.durable == 2

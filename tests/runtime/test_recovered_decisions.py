@@ -1,0 +1,176 @@
+"""What a node takes from its decision logs when it starts: what follows the checkpoint, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+import medusa as md
+from medusa.engine.checkpoint import seal
+from medusa.engine.fragment import Fragment
+from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.decisions import JOINED, PROMISE, ROWS, Decision, pack
+from medusa.mind.placement import cut
+from medusa.mind.record import RECORD, FragmentRecord
+from medusa.runtime.clock import SystemClock
+from medusa.runtime.files import FolderStore
+from medusa.runtime.host import FragmentHost, Logged, group_name
+from medusa.runtime.journal import FolderJournal
+from medusa.runtime.recovery import recover
+from medusa.wire.outbox import Log, Persist
+
+FED = [
+    Decision(JOINED, "left", "c", 0),
+    Decision(ROWS, "left", "c", 5),
+    Decision(ROWS, "right", "d", 3),
+    Decision(PROMISE, "left", "c", 70),
+    Decision(ROWS, "left", "c", 9),
+]
+
+
+def spec():
+    q = md.Query("u")
+    left, right = (q.source(name, {"ts": "timestamp[us]"}, time="ts") for name in ("left", "right"))
+    q.sink("rows", left.union(right, name="both"))
+    return cut(q.graph, {"n": ["left", "right"]}).fragments[0]
+
+
+class Disk:
+    """The data folder of a node with one fragment."""
+
+    def __init__(self, folder):
+        self.store, self.journal = FolderStore(folder), FolderJournal(folder)
+        self.spec = spec()
+        catalog = Catalog("n")
+        catalog.fragments[self.spec.name] = self.spec
+        files = {CATALOG: catalog.to_bytes()}
+        self.store.write(group_name("", 1), seal(files, {"fragment": "", "token": 1}))
+        self.warnings = []
+
+    def checkpoint(self, token, decided):
+        record = FragmentRecord(
+            token=token,
+            fragment=self.spec.name,
+            mixed=True,
+            inputs=(),
+            outputs=(),
+            fed_us={},
+            decided=decided,
+        )
+        files = {**Fragment(self.spec.graph).snapshot(), RECORD: record.to_bytes()}
+        name = group_name(self.spec.name, token)
+        self.store.write(name, seal(files, {"fragment": self.spec.name, "token": token}))
+
+    def log(self, number, first, decisions, name=""):
+        self.journal.append(number, pack(name or self.spec.name, first, decisions))
+
+    def found(self):
+        """What is to be fed again."""
+        found = recover(self.store, SystemClock(), node="n", warn=self.warnings.append, journal=self.journal)
+        self.first_token = found.first_token
+        saved = found.saved.get(self.spec.name)
+        return list(saved.decisions) if saved else []
+
+
+@pytest.fixture
+def disk(tmp_path):
+    made = Disk(tmp_path / "n")
+    yield made
+    made.journal.close()
+    made.store.close()
+
+
+def test_what_was_fed_before_any_checkpoint(disk):
+    disk.log(2, 0, FED[:2])
+    disk.log(2, 2, FED[2:])
+    assert disk.found() == FED
+    assert disk.first_token == 3
+    assert disk.found() == FED
+
+
+def test_what_the_checkpoint_holds_is_not_fed_again(disk):
+    disk.checkpoint(3, 2)
+    disk.log(2, 0, FED[:3])
+    disk.log(3, 3, FED[3:])
+    assert disk.found() == FED[2:]
+    disk.checkpoint(4, 5)
+    assert disk.found() == []
+
+
+def test_a_write_that_was_repeated_in_another_file_counts_once(disk):
+    disk.log(2, 0, FED[:2])
+    disk.log(3, 0, FED[:4])
+    disk.log(3, 4, FED[4:])
+    assert disk.found() == FED
+
+
+def test_a_torn_end_is_cut_and_what_follows_goes_on_there(disk):
+    disk.log(2, 0, FED[:2])
+    disk.journal.append(2, pack(disk.spec.name, 2, FED[2:])[:-3])
+    assert disk.found() == FED[:2]
+    disk.log(5, 2, FED[3:])
+    assert disk.found() == FED[:2] + FED[3:]
+    assert disk.warnings == []
+
+
+def test_what_comes_behind_a_gap_is_never_used(disk):
+    disk.checkpoint(2, 1)
+    disk.log(3, 2, FED[2:])
+    assert disk.found() == []
+    (warning,) = disk.warnings
+    assert "comes 1 decisions too late" in warning
+    assert disk.journal.numbers() == []
+    assert disk.first_token == 4
+
+
+def test_logs_of_others_and_of_inputs_that_are_not_there_are_removed(disk):
+    disk.log(2, 0, FED, name="u/other")
+    disk.journal.append(3, b"nothing")
+    assert disk.found() == []
+    assert disk.journal.numbers() == []
+    disk.log(4, 0, [Decision(ROWS, "middle", "c", 5)])
+    assert disk.found() == []
+    assert "names inputs that it doesn't have" in disk.warnings[-1]
+    assert disk.journal.numbers() == []
+
+
+class AtOnce:
+    idle = False
+
+    def __init__(self, name):
+        self.name = name
+
+    def give(self, job):
+        job()
+
+    def stop(self, timeout_s=None, *, last=None):
+        return True
+
+
+def test_the_host_logs_and_lets_go_of_files_that_no_checkpoint_needs(disk):
+    name = disk.spec.name
+    host = FragmentHost(disk.store, SystemClock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
+    host.open(name, disk.spec.graph)
+    for number in (2, 3, 4):
+        record = FragmentRecord(token=number, fragment=name, mixed=True, inputs=(), outputs=(), fed_us={})
+        host.persist(Persist(token=number, fragment=name, files={RECORD: record.to_bytes()}))
+        host.log(Log(fragment=name, number=number, data=pack(name, number, FED[:1])))
+    assert host.finished().count(Logged(name, True)) == 3
+    assert disk.journal.numbers() == [3, 4]  # The last two checkpoints are kept, with what follows them.
+    host.persist(Persist(token=5, fragment=name, files={RECORD: record.to_bytes()}))
+    assert disk.journal.numbers() == [4]
+    host.close(name)
+    assert disk.journal.numbers() == []
+
+
+def test_a_log_that_cant_be_written_is_told(disk):
+    name = disk.spec.name
+    host = FragmentHost(disk.store, SystemClock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
+    host.open(name, disk.spec.graph)
+    disk.journal.close()
+    with contextlib.suppress(md.StateError):
+        host.log(Log(fragment=name, number=2, data=b"x"))
+    (logged,) = [done for done in host.finished() if isinstance(done, Logged)]
+    assert not logged.ok
+    assert "decisions-000000002.log" in logged.why
