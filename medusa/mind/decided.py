@@ -40,6 +40,7 @@ class Decided:
         durable: decisions below it are on disk, in the log or in a checkpoint.
         usable: else only checkpoints make decisions durable, until one holds that it is.
         writes, failures: of the log, since the process started.
+        why: the last write failed; empty: it did not.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Decided:
         self.at = self.durable = at
         self.usable = usable
         self.writes = self.failures = 0
+        self.why = ""
         self._fragment = fragment
         self._outbox = outbox
         self._next_token = next_token
@@ -97,6 +99,7 @@ class Decided:
         end, self._writing = self._writing, None
         assert end is not None, "no write of the log is under way"
         self.writes += 1
+        self.why = why
         if ok:
             self._is_durable(end)
         else:
@@ -124,6 +127,7 @@ class Decided:
             usable: what is fed after it is all noted.
         """
         self.usable = self.usable or usable
+        self.why = ""
         self._is_durable(at)
 
     def begin_again(self, count: int) -> None:

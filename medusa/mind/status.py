@@ -133,7 +133,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "refused_rows": sum(each["refused_rows"] for each in inputs),
         "checkpoints": hosted.checkpoints,
         "checkpoint_failures": hosted.checkpoint_failures,
-        "disk_error": hosted.disk_error,
+        "disk_error": hosted.disk_error or hosted.decided.why,
         **engine,
         "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
         "inputs": inputs,

@@ -12,6 +12,7 @@ from medusa.errors import StateError
 from medusa.mind.brain import Brain
 from medusa.mind.settings import Settings
 from medusa.runtime.clock import SystemClock
+from medusa.runtime.connection import let_go
 from medusa.runtime.files import FolderStore
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.introduction import Introduction
@@ -43,7 +44,7 @@ class Assembled:
     Attributes:
         address: where it listens.
         server_key: the public half of its key; empty: it has none.
-        leave_to_parent: in a forked child, lets go of what is on disk.
+        leave_to_parent: in a forked child, lets go of its files and addresses.
     """
 
     name: str
@@ -97,9 +98,11 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             limits=settings.limits,
         )
         stack.callback(transport.close)
+        addresses = [transport.endpoint]
         if settings.security is not None and settings.security.introduce and keys.own is not None:
             introduction = Introduction(settings.security.introduce, keys.own.public)
             stack.callback(introduction.close)
+            addresses.append(introduction.address)
             reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
         host = FragmentHost(
             store, clock, wake=transport.wake, counts=settings.store == "memory", journal=journal
@@ -124,8 +127,14 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             stack.callback(server.close)
             server.serve(partial(node_rows, loop))
             reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
+
+        def leave() -> None:
+            disk.close()
+            for address in addresses:
+                let_go(address)
+
         server_key = "" if keys.own is None else keys.own.public
-        yield Assembled(settings.name, transport.endpoint, server_key, loop, disk.close)
+        yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)
 
 
 def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import zmq
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "let_go"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,31 @@ def _held(number: int) -> Iterator[socket.socket]:
     """The socket under this number, held so that the number stays its own; OSError: it is none."""
     with socket.socket(fileno=os.dup(number)) as held:
         yield held
+
+
+def let_go(address: str) -> None:
+    """In a forked child: close our copies of the sockets at an address where the parent listens.
+
+    Else it stays taken for as long as the child lives. Nobody here uses them: ZeroMQ's threads are the
+    parent's.
+
+    Args:
+        address: ``tcp://host:port`` or ``ipc://path``.
+    """
+    with contextlib.suppress(OSError):
+        for number in map(int, os.listdir("/dev/fd")):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(number).st_mode) and _is_at(number, address):
+                    os.close(number)
+
+
+def _is_at(number: int, address: str) -> bool:
+    """Whether a socket is bound to this address: it listens there, or was accepted there."""
+    with _held(number) as held:
+        here = held.getsockname()
+        if held.type != socket.SOCK_STREAM:
+            return False
+        if isinstance(here, tuple):
+            host, _, port = address.removeprefix("tcp://").rpartition(":")
+            return str(here[1]) == port and host.strip("[]") in (here[0], "*", "0.0.0.0", "::")
+        return f"ipc://{here}" == address

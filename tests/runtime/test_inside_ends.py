@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import medusa as md
 from medusa.runtime import inside
+from medusa.runtime.keys import CurveKey, write_key
 from tests.runtime.test_client_interrupted import MOMENTS_MIN
 from tests.runtime.test_forked import in_child
 from tests.runtime.test_inside import DEADLINE_S, dies, fields, query, threads, until_taken
@@ -106,6 +108,35 @@ def test_a_forked_child_leaves_it_to_its_parent(folder: Path) -> None:
         assert in_child(child) == 0
         assert sorted(path.name for path in (folder / "a.data").iterdir()) == before
         assert node.status()["node"] == "a"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("listen", ["tcp://127.0.0.1:*", "tcp://0.0.0.0:*", "ipc"])
+def test_a_child_that_lives_on_takes_no_address_and_no_folder(folder: Path, listen: str) -> None:
+    given = fields(folder)
+    if listen == "tcp://0.0.0.0:*":
+        write_key(folder / "a.key", "node", CurveKey.new())
+        given |= {"federation": "f", "keys": {"node": folder / "a.key", "introduce": "tcp://127.0.0.1:*"}}
+    if listen != "ipc":
+        given["listen"] = listen
+    reads, ends = os.pipe()
+    with md.node(given) as node:
+        address = node.address
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            os.close(ends)
+            os.read(reads, 1)  # Until the parent has closed the other end.
+            os._exit(0)
+        assert node.status()["node"] == "a"
+    try:
+        with md.node(given | {"listen": address}) as node:
+            assert node.address == address
+    finally:
+        os.close(ends)
+        os.close(reads)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def interrupted(call: Any, at: int) -> bool:
