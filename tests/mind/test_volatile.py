@@ -78,6 +78,23 @@ def test_the_last_life_dies_before_it_left_a_word():
     check(run)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_its_reader_cannot_be_reached_meanwhile(seed):
+    """What the reader has isn't put out under other numbers, and what it hasn't comes again."""
+    run = Run(20 + seed, Shape(windows=bool(seed)), rows=400)
+    world, network, node = run.federation.world, run.federation.network, run.federation.nodes["m"]
+
+    def cut() -> None:
+        network.cut("m", "c")
+        network.cut("c", "m")
+
+    world.after(1_000_000, cut)
+    world.after(1_000_000 + 400_000 * seed + 5_000, node.crash)
+    world.after(1_450_000, node.restart)
+    world.after(2_600_000, network.heal_all)
+    check(run)
+
+
 def test_it_forgets_what_it_runs_and_is_told_again():
     run = Run(7, Shape(), rows=100)
     node = run.federation.nodes["m"]
@@ -148,6 +165,27 @@ def test_deployed_again_by_hand_it_goes_on_where_its_clients_know():
     assert came == [10, 10, 5, 5], "of the third window the first half died"
     assert (status["lost_rows"], status["lost_unknown"]) == (5, False)
     assert not reader.lost
+
+
+def test_what_was_late_stays_late():
+    """Else a window that has left would open again."""
+    q = md.Query("q")
+    source = q.source("rows", SCHEMA, time="ts")
+    q.sink("out", source.window("1s").aggregate(n=md.count(), name="w"))
+    federation, deployer, publisher, reader = alone(q)
+    publisher.publish("q.rows", rows(0, 25), columns(q))
+    federation.run(for_us=1_000_000)
+    federation.nodes["m"].crash()
+    federation.nodes["m"].restart()
+    assert federation.answer(deployer, deployer.deploy(q, {"m": ["rows"]}))[0].code == ""
+    publisher.publish("q.rows", rows(3, 1), columns(q))
+    publisher.publish("q.rows", rows(25, 10), columns(q))
+    publisher.finish("q.rows", columns(q))
+    assert federation.run(lambda: bool(reader.ended)), federation.last()
+    assert [n for each in reader.rows["q.out"] for n in each.column("n").to_pylist()] == [10, 10, 5, 5]
+    federation.run(for_us=1_000_000)
+    (status,) = federation.nodes["m"].brain.status(0)["fragments"]
+    assert (status["late"], status["lost_rows"]) == (1, 5)
 
 
 def test_where_nobody_can_say_it_is_said():
