@@ -10,7 +10,7 @@ from medusa.mind.settings import Limits, Settings
 from medusa.mind.settings_security import ClientRules, PeerKey, Security
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Declare, Deploy, Hello, Refuse, Reply
-from medusa.wire.outbox import Cut, Persist, Send, Trust
+from medusa.wire.outbox import Cut, Log, Persist, Send, Trust
 from medusa.wire.statement import Certificate, Revocation, client_name, sign
 
 WALL_US = 1_700_000_000_000_000
@@ -103,6 +103,8 @@ class Keyed:
             for effect in effects:
                 if isinstance(effect, Persist) and disk:
                     self.brain.persisted(self.now_us, effect.token, True)
+                if isinstance(effect, Log) and disk:
+                    self.brain.logged(self.now_us, effect.fragment, True)
         self.effects += found
         return found
 

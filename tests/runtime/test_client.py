@@ -267,7 +267,9 @@ def test_flush_and_leaving_wait_over_a_restart_of_the_node(tmp_path_factory, mon
         node = InThread(config, monkeypatch)
         fed.publish("q.rows", {"ts": [4], "v": [4]})
         fed.finish("q.rows")
-    with md.connect(f"ipc://{folder}/a", timeout="20s") as fed:
-        with fed.subscribe("q.out", from_="oldest") as trains:
-            assert trains.table("20s")["v"].to_pylist() == [1, 2, 3, 4]
+    with (
+        md.connect(f"ipc://{folder}/a", timeout="20s") as fed,
+        fed.subscribe("q.out", from_="oldest") as trains,
+    ):
+        assert trains.table("20s")["v"].to_pylist() == [1, 2, 3, 4]
     node.stop()
