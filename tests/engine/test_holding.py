@@ -12,7 +12,7 @@ from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import Holding
 
-SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
+SCHEMA = {"ts": "timestamp[us, UTC]", "k": "int64", "v": "int64"}
 SECOND = 1_000_000
 
 
@@ -20,7 +20,7 @@ def batch(times: list[int], dice: Random) -> pa.RecordBatch:
     return pa.record_batch(
         {
             "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
-            "k": [dice.choice("ab") for _ in times],
+            "k": pa.array([dice.randrange(2) for _ in times], pa.int64()),
             "v": pa.array([dice.randrange(-9, 9) for _ in times], pa.int64()),
         }
     )

@@ -95,6 +95,22 @@ def test_its_reader_cannot_be_reached_meanwhile(seed):
     check(run)
 
 
+def test_it_waits_for_a_reader_that_has_more_than_upstream_knows():
+    run = Run(30, Shape(), rows=400, asked="e")
+    network, nodes = run.federation.network, run.federation.nodes
+    (link,) = next(iter(nodes["c"].brain.fragments.values())).inputs.values()
+    assert run.federation.run(lambda: link.receiver.next_seq >= 20)
+    nodes["m"].crash()
+    network.cut("m", "c")
+    network.cut("c", "m")
+    nodes["m"].restart()
+    run.federation.run(for_us=700_000)
+    (status,) = nodes["m"].brain.status(0)["fragments"]
+    assert status["rows_in"] == 0
+    network.heal_all()
+    check(run)
+
+
 def test_it_forgets_what_it_runs_and_is_told_again():
     run = Run(7, Shape(), rows=100)
     node = run.federation.nodes["m"]

@@ -100,9 +100,11 @@ def query(shape: Shape) -> tuple[md.Query, dict[str, list[str]], dict[str, str]]
 
 
 class Run:
-    """One run in virtual time."""
+    """One run in virtual time; ``asked``: the node that deploys."""
 
-    def __init__(self, seed: int, shape: Shape, *, rows: int = 600, faults: Faults | None = None) -> None:
+    def __init__(
+        self, seed: int, shape: Shape, *, rows: int = 600, faults: Faults | None = None, asked: str = "c"
+    ) -> None:
         self.dice = Random(seed)
         self.shape = shape
         self.rows = rows
@@ -117,7 +119,8 @@ class Run:
         self.federation.start()
         self.q, self.at, self.sources = query(shape)
         self.client = self.federation.client("client", "c")
-        reply, _ = self.federation.answer(self.client, self.client.deploy(self.q, self.at))
+        deployer = self.federation.client("deployer", asked)
+        reply, _ = self.federation.answer(deployer, deployer.deploy(self.q, self.at))
         assert reply.code == "", reply
         self.reader = self.federation.client("reader", "m") if shape.read else self.client
         for sink in self.q.graph.boxes:
