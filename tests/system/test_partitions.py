@@ -31,13 +31,14 @@ CUT_S = 1.3
 class Keyed:
     """Nodes a, b, c on a network; every socket with CURVE; a client may publish, another read."""
 
-    def __init__(self, net: Net, folder: Path) -> None:
+    def __init__(self, net: Net, folder: Path, *, nodes: tuple[str, ...] = NODES, more: str = "") -> None:
         self.net, self.folder = net, folder
+        self.nodes, self._more = nodes, more
         self.keys = {name: CurveKey.new() for name in HOSTS}
         self.processes: dict[str, subprocess.Popen[str]] = {}
         for name, key in self.keys.items():
-            write_key(folder / f"{name}.key", "node" if name in NODES else "client", key)
-        for name in NODES:
+            write_key(folder / f"{name}.key", "node" if name in nodes else "client", key)
+        for name in nodes:
             (folder / f"{name}.toml").write_text(self._config(name))
             self.start(name)
 
@@ -47,7 +48,7 @@ class Keyed:
     def _config(self, name: str) -> str:
         peers = "".join(
             f'{other} = {{address = "{self.address(other)}", key = "{self.keys[other].public}"}}\n'
-            for other in NODES
+            for other in self.nodes
             if other != name
         )
         return (
@@ -56,7 +57,7 @@ class Keyed:
             f'[clients.pub]\nkey = "{self.keys["pub"].public}"\n'
             'deploy = ["*"]\npublish = ["*"]\nstatus = true\n'
             f'[clients.reader]\nkey = "{self.keys["reader"].public}"\nsubscribe = ["*"]\n'
-            '[limits]\ncheckpoint_every = "200 ms"\n'
+            f'[limits]\ncheckpoint_every = "200 ms"\n{self._more}'
         )
 
     def start(self, name: str) -> None:
