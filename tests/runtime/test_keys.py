@@ -239,3 +239,10 @@ def test_without_the_package_cryptography_it_is_said(monkeypatch):
             call()
         assert "medusa-streams[federation]" in caught.value.hint
     assert CurveKey.new().public  # CURVE needs nothing more.
+
+
+def test_a_derived_secret_tells_nothing_of_the_key():
+    key = CurveKey.new()
+    assert key.derived("a") == key.derived("a") != key.derived("b")
+    assert key.derived("a") != CurveKey.new().derived("a")
+    assert len(key.derived("a")) == 32
