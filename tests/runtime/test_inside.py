@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -24,6 +25,18 @@ DEADLINE_S = 60
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("i")  # The path of a socket has to be short.
+
+
+@pytest.fixture
+def deadline() -> Any:
+    def late(number: int, frame: Any) -> None:
+        raise TimeoutError(f"nothing for {DEADLINE_S} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(DEADLINE_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def fields(folder: Path, name: str = "a", **more: Any) -> dict[str, Any]:
@@ -326,6 +339,7 @@ def test_in_asyncio_others_have_their_turn(folder: Path, monkeypatch: pytest.Mon
     assert threads() == set()
 
 
+@pytest.mark.usefixtures("deadline")
 def test_a_cancelled_start_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began, go_on = threading.Event(), threading.Event()
     honest = inside.assembled

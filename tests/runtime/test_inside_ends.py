@@ -19,7 +19,9 @@ from medusa.runtime import inside
 from medusa.runtime.keys import CurveKey, write_key
 from tests.runtime.test_client_interrupted import MOMENTS_MIN
 from tests.runtime.test_forked import in_child
-from tests.runtime.test_inside import DEADLINE_S, dies, fields, query, threads, until_taken
+from tests.runtime.test_inside import DEADLINE_S, deadline, dies, fields, query, threads, until_taken
+
+__all__ = ["deadline"]
 
 
 @pytest.fixture
@@ -90,6 +92,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_told(
 # --- forks, signals, the end of the program -------------------------------------------------------
 
 
+@pytest.mark.usefixtures("deadline")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_leaves_it_to_its_parent(folder: Path) -> None:
     with md.node(fields(folder)) as node:
@@ -163,18 +166,6 @@ def gone() -> None:
         if each.name.startswith(("medusa-node", "medusa-engine", "medusa-disk")):
             each.join(DEADLINE_S)
     assert threads() == set()
-
-
-@pytest.fixture
-def deadline() -> Any:
-    def late(number: int, frame: Any) -> None:
-        raise TimeoutError(f"nothing for {DEADLINE_S} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(DEADLINE_S)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.usefixtures("deadline")
