@@ -83,6 +83,7 @@ def main() -> None:
         ("footprint", "footprint"),
         ("metrics", "metrics"),
         ("links", "links"),
+        ("lanes", "lanes"),
     ):
         path = RESULTS / f"{stem}.md"
         if path.exists():
