@@ -195,9 +195,9 @@ class Brain:
         """
         try:
             check_caller(hello, self.settings, self.clients)
-            self.lanes.admit(hello)
             if self.guard is not None:
                 self.guard.admit(hello.node, key, client=hello.client)
+            self.lanes.admit(hello)  # Only who it is may say how its streams come.
         except RemoteProtocolError as error:
             self._count(error.code)
             raise
