@@ -8,7 +8,7 @@ sender may say it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -134,7 +134,9 @@ class Brain:
         return Session(self._me, peer, outbox=self.outbox, settings=SESSION, calls=calls)
 
     def _host(self, spec: Fragment, saved: Saved | None = None) -> Hosted:
-        make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us) if self._forgets else Hosted
+        make: Callable[..., Hosted] = Hosted
+        if self._forgets:
+            make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us, born_us=self._started_us)
         hosted = make(
             spec,
             incarnation=self.incarnation,

@@ -37,6 +37,9 @@ __all__ = ["VolatileHosted"]
 CUTS_MAX = 256
 """Cuts that wait until their output was received; the last one gives way to a later one."""
 
+CLIENTS_US = 2_000_000
+"""So long after its start a node waits for clients to come back: of some of them only they know."""
+
 CUT_US = 2_000
 """Runs without output leave a cut only so often."""
 
@@ -46,12 +49,13 @@ class VolatileHosted(Hosted):
 
     Args:
         seal: of this node.
+        born_us: when the node was started.
 
     Attributes:
         known_lost: rows that died with earlier lives of the node; ``lost_unknown``: and more may have.
     """
 
-    def __init__(self, spec: Fragment, *, seal: Seal, now_us: int, **rest: Any) -> None:
+    def __init__(self, spec: Fragment, *, seal: Seal, now_us: int, born_us: int, **rest: Any) -> None:
         self._seal = seal
         self._started = False
         self.known_lost = 0
@@ -68,6 +72,7 @@ class VolatileHosted(Hosted):
         self._number = 0
         self._cuts: deque[Cut] = deque()
         self._cut_at_us = self._looked_at_us = now_us
+        self._ticked_us = now_us
         self._waited = False
         """The clients that may come back had their time."""
         super().__init__(spec, **rest)
@@ -76,6 +81,9 @@ class VolatileHosted(Hosted):
         self.mixed = False
         self._mixed_durable = True  # Nothing is held back for a checkpoint.
         self._begun_us = now_us
+        # Where nodes read all of our output, they have all that any client knows.
+        clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
+        self._clients_until_us = born_us + CLIENTS_US if clients else now_us
 
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
         made = super()._add_input(source, stream, peer, record)
@@ -209,6 +217,8 @@ class VolatileHosted(Hosted):
         if self._waited:
             return True
         if any(key not in self._told for key in self.inputs):
+            return False
+        if now_us < self._clients_until_us:
             return False
         if self._base is None:
             return True
@@ -348,6 +358,7 @@ class VolatileHosted(Hosted):
 
     def tick(self, now_us: int) -> None:
         super().tick(now_us)
+        self._ticked_us = now_us
         self._waited = self._waited or now_us - self._begun_us >= self._link.idle_us
         self._start_if_told(now_us)
         self._settle(now_us)
@@ -358,4 +369,6 @@ class VolatileHosted(Hosted):
             times.append(self._looked_at_us + self._link.ack_us)
         if not self._started and not self._waited:
             times.append(self._begun_us + self._link.idle_us)
+            if self._ticked_us < self._clients_until_us:
+                times.append(self._clients_until_us)
         return min((time for time in times if time is not None), default=None)

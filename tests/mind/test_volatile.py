@@ -49,7 +49,7 @@ def test_what_is_missing_is_what_is_told(shape, seed):
 def test_what_is_missing_is_what_is_told_often(shape, seed):
     bad = seed % 2 == 0 and shape.publishers == 1 and not shape.union
     run = Run(seed, shape, faults=Faults(jitter_us=5000, loss_permille=10) if bad else None)
-    run.kill(*["m"] * (seed % 4), *(["e", "c"] if bad else []))
+    run.kill(*["m"] * (seed % 4), *(["e"] if bad else []))
     check(run)
 
 
@@ -138,6 +138,7 @@ def alone(q: md.Query, seed: int = 1) -> tuple[Federation, Client, Client, Clien
     """One memory node, which coordinates its own query; who deploys, who publishes, who reads."""
     federation = Federation(seed, ["m"], memory=["m"])
     federation.start()
+    federation.run(for_us=2_100_000)  # So long it waits for clients of an earlier life.
     made = [federation.client(name, "m") for name in ("deployer", "pub", "reader")]
     assert federation.answer(made[0], made[0].deploy(q, {"m": ["rows"]}))[0].code == ""
     made[2].read("q.out")

@@ -117,6 +117,7 @@ class Run:
             faults=faults,
         )
         self.federation.start()
+        self.federation.run(for_us=2_100_000)  # So long it waits for clients of an earlier life.
         self.q, self.at, self.sources = query(shape)
         self.client = self.federation.client("client", "c")
         deployer = self.federation.client("deployer", asked)
