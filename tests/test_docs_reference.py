@@ -70,6 +70,7 @@ def test_links_of_the_built_pages_lead_somewhere(tmp_path: Path) -> None:
     assert {"index.html", "guide.html", "reference.html", "contents.html"} <= set(pages)
     assert 'href="reference.html">reference</a>' in pages["guide.html"].split("</nav>")[1]
     for name, text in pages.items():
+        assert "```" not in text, f"{name}: a block that was not taken for one"
         for link in re.findall(r'(?:href|src)="([^"]*)"', text):
             if "://" in link:
                 continue
