@@ -27,6 +27,7 @@ from medusa.mind.spec import Fragment
 from medusa.mind.volatile import Cut, Seal
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
+from medusa.wire.claims import check_attach
 from medusa.wire.link import LinkEvent, SenderState
 from medusa.wire.messages import Ack, Attach, Detach, Refuse
 from medusa.wire.outbox import RunFragment
@@ -111,7 +112,7 @@ class VolatileHosted(Hosted):
     def from_reader(
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
     ) -> None:
-        """Raises: LinkError: a named subscription (``E_STORE``)."""
+        """Raises: LinkError: a named subscription (``E_STORE``). RemoteProtocolError: a false claim."""
         if isinstance(message, Attach):
             if message.name:
                 raise LinkError(
@@ -120,6 +121,8 @@ class VolatileHosted(Hosted):
                     hint='subscribe without durable=, or run that node with store = "disk"',
                     code="E_STORE",
                 )
+            # It may be answered much later, while somebody else speaks: who is wrong hears it now.
+            check_attach(message, peer)
             cut = self._seal.cut(message.note, self.spec.name)
             self._heard.add(peer)
             self._asked[sink, peer] = message, owner, others
@@ -233,7 +236,10 @@ class VolatileHosted(Hosted):
             # of which a receiver had only a part.
             (base,) = self._told.values() or (base,)
         for sink, output in self.outputs.items():
-            seqs = [message.next_seq for (at, _), (message, *_) in self._asked.items() if at == sink]
+            # Of those in the plan: rows that a client has are in the note that it gives back.
+            plan = self.spec.readers.get(sink, ())
+            asked = ((who, message) for (at, who), (message, *_) in self._asked.items() if at == sink)
+            seqs = [message.next_seq for who, message in asked if who in plan]
             begin = base.output_at(sink) if base is not None else 0
             if not self._repeatable and (ahead := max(seqs, default=0)) > begin:
                 begin = ahead

@@ -14,6 +14,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
+from medusa.wire.claims import check_attach
 from medusa.wire.link import PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
 from medusa.wire.log import Entry, OutputLog
 from medusa.wire.messages import (
@@ -306,14 +307,9 @@ class Sender:
 
     def _asked(self, peer: str, message: Attach, view: ReceiverView | None) -> int:
         """The row that this attachment wants next."""
-        if message.next_seq == RESUME and not (message.plain or message.name):
+        check_attach(message, peer)
+        if message.next_seq == RESUME:
             return self.log.start_seq if view is None else view.durable
-        if message.next_seq < 0 and (message.next_seq == RESUME or not (message.plain or message.name)):
-            raise self._broken(peer, "E_SEQ", "a receiver with a disk names the row it wants")
-        if message.durable > max(message.next_seq, 0):
-            raise self._broken(
-                peer, "E_SEQ", f"durable up to {message.durable}, yet wants row {message.next_seq}"
-            )
         if message.next_seq >= 0:
             return message.next_seq
         if message.name and view is not None:
