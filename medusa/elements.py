@@ -47,6 +47,8 @@ class Train(Struct, frozen=True, kw_only=True, gc=False):
             Only trains that carry arrival order have it; time-dependent boxes drop those rows.
         extent: the least and largest of ``times`` in microseconds, where somebody has looked: it saves
             another look, and says nothing that ``times`` doesn't. Who changes rows leaves it out.
+        arrival_us: when rows of a publisher came to their node, by its clock; None: nobody asks. Only
+            trains that enter a source have it.
     """
 
     batch: pa.RecordBatch
@@ -55,6 +57,7 @@ class Train(Struct, frozen=True, kw_only=True, gc=False):
     kind: Kind = Kind.STABLE
     late: pa.Array | None = None
     extent: tuple[int, int] | None = None
+    arrival_us: int | None = None
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)

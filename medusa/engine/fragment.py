@@ -220,12 +220,12 @@ class Fragment(Asked):
         box.check_train(element)
         for combine in self._combines[source]:
             combine.check_train(source, element)
-        times = self.check_rows(source, [element.batch])
+        times = self.check_rows(source, [element.batch], element.arrival_us)
         if box.spec.judged:
             box.receive(0, element)
             self._settle()
         else:
-            self.push_rows(source, [element.batch], times)
+            self.push_rows(source, [element.batch], times, element.arrival_us)
 
     def _run_rows(
         self, box: SourceBox, batch: pa.RecordBatch, times: Times | None, arrival_us: int | None

@@ -28,6 +28,7 @@ from medusa.mind.settings_security import Security
 from medusa.mind.spec import Fragment
 from medusa.mind.volatile import Seal
 from medusa.mind.volatile_hosting import VolatileHosted
+from medusa.mind.wall import Wall
 from medusa.ports import Buffer, Verify
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent
@@ -102,6 +103,7 @@ class Brain:
         self._stopping = False
         self._forgets = settings.store == "memory"
         self._seal = Seal(note_key)
+        self.wall = Wall()
         self._now_us = self._started_us = 0
         self._saver = Saver(self.catalog, outbox=self.outbox, next_token=self._next_token)
         self.guard: Guard | None = None
@@ -114,6 +116,7 @@ class Brain:
                 saver=self._saver,
                 verify=verify,
                 certificate=certificate,
+                wall=self.wall,
                 count=self._count,
             )
         self.commands = Commands(
@@ -145,6 +148,7 @@ class Brain:
             link_of=partial(stream_link, self.settings),
             checkpoint_every_us=self.settings.limits.checkpoint_every_us,
             next_token=self._next_token,
+            wall=self.wall,
             clean=self.guard is not None,  # With keys, who reads may be another owner.
             saved=saved,
         )
@@ -307,9 +311,8 @@ class Brain:
     # --- keys ---------------------------------------------------------------------------------------
 
     def clock_is(self, now_us: int, wall_us: int) -> None:
-        """What time it is, in microseconds since the Unix epoch: for what expires."""
-        if self.guard is not None:
-            self.guard.clock_is(now_us, wall_us)
+        """What time it is, in microseconds since the Unix epoch: for what expires, and what arrives."""
+        self.wall.told(now_us, wall_us)
 
     def configure(self, now_us: int, security: Security) -> None:
         """Keys and rules are these now: who counts no more is cut off, who may do other things begins anew.

@@ -38,12 +38,14 @@ class Decision:
         kind: ``ROWS``, ``LOST``, ``PROMISE`` or ``JOINED``.
         source, peer: the input; of a promise of several publishers, one of them.
         to: the position after the rows; of a promise, its time; of a publisher, where it begins: 0.
+        arrival_us: when the rows came, by the clock of the node; None: nobody asks.
     """
 
     kind: int
     source: str
     peer: str
     to: int
+    arrival_us: int | None = None
 
 
 # --- bytes ----------------------------------------------------------------------------------
@@ -60,12 +62,14 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         first: the number of its first decision.
         inputs: (source, peer) of the inputs that it names.
         fed: kind, input and ``to`` of each decision, one behind the other.
+        arrivals: place of a decision in this record, and when its rows came: pairs, one behind the other.
     """
 
     fragment: _Name
     first: Annotated[int, Meta(ge=0)]
     inputs: tuple[tuple[_Name, _Name], ...]
     fed: tuple[int, ...]
+    arrivals: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
@@ -75,8 +79,10 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def decisions(self) -> list[Decision]:
         """Its decisions, in order."""
         fed = iter(self.fed)
+        came_us = dict(zip(self.arrivals[::2], self.arrivals[1::2], strict=True))
         return [
-            Decision(kind, *self.inputs[index], to) for kind, index, to in zip(fed, fed, fed, strict=True)
+            Decision(kind, *self.inputs[index], to, came_us.get(place))
+            for place, (kind, index, to) in enumerate(zip(fed, fed, fed, strict=True))
         ]
 
 
@@ -87,9 +93,12 @@ def pack(fragment: str, first: int, decisions: Iterable[Decision]) -> bytes:
     """Decisions as one record."""
     places: dict[tuple[str, str], int] = {}
     fed: list[int] = []
-    for each in decisions:
+    arrivals: list[int] = []
+    for place, each in enumerate(decisions):
         fed += each.kind, places.setdefault((each.source, each.peer), len(places)), each.to
-    return framed(msgspec.msgpack.encode(Record(fragment, first, tuple(places), tuple(fed))))
+        if each.arrival_us is not None:
+            arrivals += place, each.arrival_us
+    return framed(msgspec.msgpack.encode(Record(fragment, first, tuple(places), tuple(fed), tuple(arrivals))))
 
 
 def unpack(data: Buffer) -> tuple[list[Record], int]:
@@ -115,6 +124,18 @@ def _possible(record: Record) -> bool:
         and len(fed) % 3 == 0
         and all(_fits(kind, to) for kind, to in zip(fed[::3], fed[2::3], strict=True))
         and all(0 <= index < len(record.inputs) for index in fed[1::3])
+        and _came(record)
+    )
+
+
+def _came(record: Record) -> bool:
+    places = record.arrivals[::2]
+    return (
+        len(record.arrivals) % 2 == 0
+        and list(places) == sorted(set(places))
+        and all(0 <= place < len(record.fed) // 3 for place in places)
+        and all(record.fed[3 * place] == ROWS for place in places)
+        and all(START_US < came_us < END_US for came_us in record.arrivals[1::2])
     )
 
 
@@ -233,7 +254,7 @@ class Script:
                     train = _slice(train, 0, len(train) - rest)
                 trains.append(train)
             at = min(work.next_seq, decision.to)
-        element = _joined(trains) if trains else None
+        element = _joined(trains, decision.arrival_us) if trains else None
         return Work(input, element, next_seq=at, boundary_us=input.fed_us, cost=cost)
 
     def missing(self) -> list[tuple[Input, int, int]]:
@@ -265,14 +286,15 @@ def _slice(train: Train, start: int, count: int) -> Train:
         first_seq=train.first_seq + start,
         kind=train.kind,
         late=None if train.late is None else train.late.slice(start, count),
+        arrival_us=train.arrival_us,
     )
 
 
-def _joined(trains: Sequence[Train]) -> Train:
-    """Pieces of what was one train."""
+def _joined(trains: Sequence[Train], arrival_us: int | None) -> Train:
+    """Pieces of what was one train, which came then."""
     first = trains[0]
     if len(trains) == 1:
-        return first
+        return msgspec.structs.replace(first, arrival_us=arrival_us)
     late = [pa.array([False] * len(each)) if each.late is None else each.late for each in trains]
     times = [each.times for each in trains if each.times is not None]
     return Train(
@@ -281,4 +303,5 @@ def _joined(trains: Sequence[Train]) -> Train:
         first_seq=first.first_seq,
         kind=first.kind,
         late=pa.concat_arrays(late) if any(each.late is not None for each in trains) else None,
+        arrival_us=arrival_us,
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from medusa.elements import Boundary
+from medusa.elements import Boundary, Train
+from medusa.mind.clocked import Arrivals
 from medusa.mind.decided import Decided
 from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision, Script
 from medusa.mind.entries import Entries
@@ -31,11 +32,13 @@ class Feeding:
         entries: Entries,
         decided: Decided,
         outbox: Outbox,
+        arrivals: Arrivals,
     ) -> None:
         self._fragment = fragment
         self._entries = entries
         self._decided = decided
         self._outbox = outbox
+        self._arrivals = arrivals
         self._script = Script(again, inputs) if again else None
         self._waiting: deque[Work] = deque()
         self._joining: dict[Input, int] = {}
@@ -47,8 +50,9 @@ class Feeding:
         """Decisions of before the restart that are not done again yet."""
         return self._script.left if self._script is not None else 0
 
-    def came(self, works: Iterable[Work]) -> None:
+    def came(self, now_us: int, works: Sequence[Work]) -> None:
         """Take what an input brought."""
+        self._arrivals.came(now_us, works)
         if self._script is not None:
             self._script.add(works)
         else:
@@ -105,11 +109,12 @@ class Feeding:
                 work.number = self._note(PROMISE, input, work.element.time_us, noting)
         else:
             kind = LOST if work.element is None else ROWS
-            work.number = self._note(kind, input, work.next_seq, noting)
+            came_us = work.element.arrival_us if isinstance(work.element, Train) else None
+            work.number = self._note(kind, input, work.next_seq, noting, came_us)
         return work
 
-    def _note(self, kind: int, input: Input, to: int, noting: bool) -> int:
-        return self._decided.note(Decision(kind, input.source, input.peer, to) if noting else None)
+    def _note(self, kind: int, input: Input, to: int, noting: bool, came_us: int | None = None) -> int:
+        return self._decided.note(Decision(kind, input.source, input.peer, to, came_us) if noting else None)
 
     # --- after a restart ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, Refusal, Registry, refusal
 from medusa.mind.settings import Settings
 from medusa.mind.settings_security import Security
+from medusa.mind.wall import Wall
 from medusa.ports import Verify
 from medusa.wire import limits
 from medusa.wire.messages import Declare, Message, Refuse, Reply
@@ -31,6 +32,7 @@ class Guard:
         catalog: where statements are kept; ``saver`` makes it durable.
         verify: checks signatures.
         certificate: of our own key, said to peers when they come up; empty: none.
+        wall: the time of the node.
         count: told the code of each message that a known caller may not say.
 
     Attributes:
@@ -46,6 +48,7 @@ class Guard:
         saver: Saver,
         verify: Verify | None,
         certificate: bytes = b"",
+        wall: Wall,
         count: Callable[[str], None],
     ) -> None:
         if settings.security is None or verify is None:
@@ -67,19 +70,15 @@ class Guard:
         self._pending: list[tuple[int, str, bytes, Statement]] = []
         """What was taken and isn't on disk yet: token, who brought it, as it came, what it says."""
         self._token = 0
-        self._wall_us: tuple[int, int] | None = None
+        self._wall = wall
 
     # --- time -------------------------------------------------------------------------------------
 
-    def clock_is(self, now_us: int, wall_us: int) -> None:
-        """At ``now_us`` it was this time; from here on only ``now_us`` counts, until it is said again."""
-        self._wall_us = (now_us, wall_us)
-
     def _at(self, now_us: int) -> int:
-        if self._wall_us is None:
+        wall_us = self._wall.at(now_us)
+        if wall_us is None:
             raise RemoteProtocolError("nobody has told this node the time yet", code="E_EXPIRED")
-        then_us, wall_us = self._wall_us
-        return wall_us + now_us - then_us
+        return wall_us
 
     # --- each message -----------------------------------------------------------------------------
 
@@ -173,7 +172,8 @@ class Guard:
 
     def tick(self, now_us: int) -> None:
         """Let certificates expire."""
-        if self._wall_us is not None and self.registry.expire(self._at(now_us)):
+        wall_us = self._wall.at(now_us)
+        if wall_us is not None and self.registry.expire(wall_us):
             self._trust()
 
     # --- who is let in --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from medusa.elements import Element, Train
 from medusa.engine.holding import NOTHING, Held
 from medusa.errors import RemoteProtocolError
+from medusa.mind.clocked import Arrivals, decides
 from medusa.mind.decided import Decided
 from medusa.mind.decisions import Decision
 from medusa.mind.entries import Entries
@@ -28,10 +29,10 @@ from medusa.mind.outputs import Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, InputRecord
 from medusa.mind.spec import Fragment, check_fragment
 from medusa.mind.subscribers import Subscribers
+from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
 from medusa.query.boxes import Schema, Sink, Source
-from medusa.query.graph import interleaves
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import Ack, Attach, Detach, Refuse
 from medusa.wire.outbox import Outbox, Persist, RunFragment
@@ -106,6 +107,7 @@ class Hosted:
         link_of: Callable[[str], LinkSettings] | None = None,
         checkpoint_every_us: int,
         next_token: Callable[[], int],
+        wall: Wall,
         clean: bool = False,
         saved: Saved | None = None,
     ) -> None:
@@ -122,7 +124,7 @@ class Hosted:
         self._every_us = checkpoint_every_us
         self._next_token = next_token
         self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
-        self.mixed = interleaves(spec.graph) or bool(record and record.mixed)
+        self.mixed = decides(spec.graph) or bool(record and record.mixed)
         self._mixed_durable = self.mixed
         decisions = saved.decisions if saved else ()
         positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
@@ -167,7 +169,10 @@ class Hosted:
             at=record.decided if record else 0,
             usable=self.mixed,
         )
-        self._feeding = Feeding(spec.name, decisions, self.inputs, self._entries, self.decided, outbox)
+        arrivals = Arrivals(self._sources, wall)
+        self._feeding = Feeding(
+            spec.name, decisions, self.inputs, self._entries, self.decided, outbox, arrivals
+        )
         self._running: deque[Work] = deque()
         self._made: deque[tuple[int, Output, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
@@ -217,7 +222,7 @@ class Hosted:
         works = input.receive(now_us, message, payload)
         if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
             self._retry[input.source, input.peer] = now_us + RETRY_US
-        self._feeding.came(works)
+        self._feeding.came(now_us, works)
         self._wanted = self._wanted or (input.receiver.pressed and self._dirty)
         self._pump(now_us)
 

@@ -127,8 +127,6 @@ def refuse_undecided(graph: Graph) -> None:
     for box in graph.boxes:
         if isinstance(box, Source) and box.idle_us is not None:
             wrong, hint = "idle=", "publish boundaries where a stream is known to be silent"
-        elif isinstance(box, Source) and box.ahead_us is not None and box.arrival is None:
-            wrong, hint = "ahead= without arrival=", "a column that says when a row arrived"
         elif isinstance(box, Aggregate) and box.early_us is not None:
             wrong, hint = "early=", "early results stay inside a program (md.start) in this version"
         else:

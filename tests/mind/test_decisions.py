@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 
 from medusa.elements import END_US, START_US, Boundary, Train
 from medusa.engine.decisions import framed
+from medusa.mind.clocked import Arrivals
 from medusa.mind.decided import RETRY_US, Decided
 from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision, Script, pack, unpack
 from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
 from medusa.mind.inputs import Input, Work
+from medusa.mind.wall import Wall
 from medusa.query.boxes import Field, Source
 from medusa.wire.link import LinkSettings
 from medusa.wire.outbox import Log, Outbox, Report
 
 names = st.sampled_from(["left", "right", "x" * 255])
+arrivals = st.none() | st.integers(-(1 << 60), 1 << 60)
 decisions = st.one_of(
+    st.builds(Decision, st.just(ROWS), names, names, st.integers(1, 1 << 60), arrivals),
     st.builds(Decision, st.sampled_from([ROWS, LOST]), names, names, st.integers(1, 1 << 60)),
     st.builds(Decision, st.just(JOINED), names, names, st.just(0)),
     st.builds(Decision, st.just(PROMISE), names, names, st.integers(START_US + 1, END_US)),
@@ -72,6 +76,12 @@ def test_a_log_that_is_cut_or_changed_gives_a_beginning_of_it(records, data):
         ["", 0, [["left", "c"]], [0, 0, 5]],
         ["q/box", 0, [["left"]], [0, 0, 5]],
         ["q/box", 0, [["left", "c"]], [0, 0, 5], 1],
+        ["q/box", 0, [["left", "c"]], [0, 0, 5], [0]],
+        ["q/box", 0, [["left", "c"]], [0, 0, 5], [1, 7]],
+        ["q/box", 0, [["left", "c"]], [0, 0, 5], [-1, 7]],
+        ["q/box", 0, [["left", "c"]], [1, 0, 5], [0, 7]],
+        ["q/box", 0, [["left", "c"]], [0, 0, 5], [0, END_US]],
+        ["q/box", 0, [["left", "c"]], [0, 0, 5], [0, 7, 0, 8]],
         {"fragment": "q/box"},
     ],
 )
@@ -323,10 +333,11 @@ class Beginning:
         sources = {name: Source(id=name, schema=SCHEMA, time="t") for name in ("left", "right")}
         streams = {name: f"q.{name}" for name in sources}
         entries = Entries(sources, streams, self.inputs, fed_us={}, grace_us=1_000)
-        self.feeding = Feeding("q/box", again, self.inputs, entries, self.decided, self.outbox)
+        arrivals = Arrivals(sources, Wall())
+        self.feeding = Feeding("q/box", again, self.inputs, entries, self.decided, self.outbox, arrivals)
 
     def came(self, name, *cuts, promises=None):
-        self.feeding.came(works(self.inputs[name, "n"], None, cuts, promises or {}))
+        self.feeding.came(0, works(self.inputs[name, "n"], None, cuts, promises or {}))
 
     def fed(self, now_us=0):
         """(source, rows or time, number) of all that can be fed now."""

@@ -11,6 +11,7 @@ from medusa.mind.brain import Brain
 from medusa.mind.security import STATEMENTS_MAX
 from medusa.mind.settings import Settings
 from medusa.mind.settings_security import ClientRules, PeerKey
+from medusa.mind.wall import Wall
 from medusa.wire.messages import (
     Declare,
     Hello,
@@ -127,7 +128,7 @@ def test_a_certificate_expires_by_elapsed_time_and_its_link_is_cut():
 
 def test_before_the_time_was_told_no_statement_counts():
     node = Keyed()
-    node.brain.guard._wall_us = None
+    node.brain.guard._wall = Wall()
     node.hello("near")
     assert node.declare("near", revocation()) == "E_EXPIRED"
 

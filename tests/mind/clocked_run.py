@@ -1,0 +1,118 @@
+"""A query that its node answers by a clock, in virtual time, with what the engine was really fed.
+
+    left, right: publishers ──> n: boxes ──> sinks: reader
+                                └── dies again and again, and its clock is set meanwhile
+
+What the fragment was fed at last, fed to a run of one program, gives what the reader should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.elements import END_US, Boundary, Element, Train
+from medusa.mind.settings import Limits
+from medusa.query.boxes import Sink, Source
+from medusa.runtime.host import FragmentHost
+from medusa.sim.clock import EPOCH_US
+from medusa.sim.federation import Federation
+from medusa.wire.outbox import RunFragment
+
+SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
+SPAN_US = 2_000_000
+
+
+def rows(times_us: Sequence[int], dice: Random) -> pa.Table:
+    """Rows with these times, by the clocks of the world."""
+    return pa.table(
+        {
+            "ts": pa.array([EPOCH_US + each for each in times_us], pa.timestamp("us", tz="UTC")),
+            "k": [dice.choice("abcd") for _ in times_us],
+            "v": list(range(len(times_us))),
+        }
+    )
+
+
+class ClockedRun:
+    """One run of a query at node ``n``; what it was fed is in ``fed``, by its source, in order."""
+
+    def __init__(self, seed: int, q: md.Query, patch: pytest.MonkeyPatch) -> None:
+        self.dice = Random(seed)
+        self.q = q
+        self.fed: list[tuple[str, Element]] = []
+        self.federation = Federation(seed, ["n"], limits=Limits(checkpoint_every_us=200_000))
+        self.node = self.federation.nodes["n"]
+        self.sinks = [box.id for box in q.graph.boxes if isinstance(box, Sink)]
+        self.reader = self.federation.client("reader", "n")
+        self._columns = {box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)}
+        given = FragmentHost.run
+
+        def run(host: FragmentHost, effect: RunFragment) -> None:
+            self._note(effect.stream, effect.element)
+            given(host, effect)
+
+        patch.setattr(FragmentHost, "run", run)
+        self.federation.start()
+        reply, _ = self.federation.answer(self.reader, self.reader.deploy(q, {"n": [*self._columns]}))
+        assert reply.code == "", reply
+        for sink in self.sinks:
+            self.reader.read(f"{q.graph.name}.{sink}")
+
+    def _note(self, source: str, element: Element) -> None:
+        """Rows that are fed again take back all that was fed since they were fed first."""
+        if isinstance(element, Train):
+            for place, (name, before) in enumerate(self.fed):
+                if name == source and isinstance(before, Train) and before.first_seq >= element.first_seq:
+                    del self.fed[place:]
+                    break
+        self.fed.append((source, element))
+
+    def publish(self, source: str, data: pa.Table, times_us: Mapping[int, int], *, ends: bool = True) -> None:
+        """Publish rows from ``begin`` up to the next, each at its time of the world."""
+        world, stream, columns = self.federation.world, f"{self.q.graph.name}.{source}", self._columns[source]
+        client = self.federation.client(f"pub-{source}", "n")
+        begins = [*times_us, len(data)]
+        for place, (begin, at_us) in enumerate(times_us.items()):
+            piece = data.slice(begin, begins[place + 1] - begin)
+            world.at(at_us, lambda piece=piece: client.publish(stream, piece, columns))
+        if ends:
+            world.at(max(times_us.values()) + 1, lambda: client.finish(stream, columns))
+
+    def kill(self, count: int, span_us: int = SPAN_US) -> None:
+        """The node dies at some moments and comes back soon, with another time."""
+        world = self.federation.world
+        for _ in range(count):
+            at_us = self.dice.randrange(50_000, span_us)
+            world.after(at_us, self.node.crash)
+            world.after(at_us, lambda: self.node.clock.step(self.dice.randrange(-400_000, 400_000)))
+            world.after(at_us + self.dice.randrange(1_000, 200_000), self.node.restart)
+
+    def answer(self) -> dict[str, list[Any]]:
+        """Rows of each sink, once all have ended."""
+        name = self.q.graph.name
+        streams = {f"{name}.{sink}" for sink in self.sinks}
+        ended = self.federation.run(lambda: self.reader.ended >= streams, for_us=60_000_000)
+        assert ended, self.federation.last()
+        assert not any(self.reader.lost.values())
+        return {
+            sink: [row for batch in self.reader.rows.get(f"{name}.{sink}", []) for row in batch.to_pylist()]
+            for sink in self.sinks
+        }
+
+    def embedded(self) -> dict[str, list[Any]]:
+        """What one program gives that is told the same."""
+        with md.start(self.q) as run:
+            for source, element in self.fed:
+                if isinstance(element, Train):
+                    came_us = element.arrival_us
+                    run.push(source, element.batch, arrival=came_us)
+                elif isinstance(element, Boundary) and element.time_us < END_US:
+                    run.boundary(source, element.time_us)
+            run.finish()
+            return {sink: run.take(sink).to_pylist() for sink in self.sinks}
