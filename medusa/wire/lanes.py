@@ -92,18 +92,18 @@ class InOrder:
 
     def _hold(self, number: int, message: StreamMessage, payload: Buffer | None) -> None:
         if number != self._next:
-            cost = _cost(payload)
+            cost = _cost(message, payload)
             if self.held_bytes + cost > self._window_bytes:
                 text = f"stream {message.stream!r}: {cost} bytes out of order beyond the credit"
                 raise RemoteProtocolError(text, code="E_CREDIT")
-        self.held_bytes += _cost(payload)
+        self.held_bytes += _cost(message, payload)
         self._held[number] = (message, payload)
 
     def _ready(self) -> list[Frame]:
         out: list[Frame] = []
         passed = min(self._beyond)
         while (frame := self._held.pop(self._next, None)) is not None:
-            self.held_bytes -= _cost(frame[1])
+            self.held_bytes -= _cost(*frame)
             self._next += 1
             out.append(frame)
         if self._held and self._next < passed:
@@ -117,5 +117,6 @@ class InOrder:
         return out
 
 
-def _cost(payload: Buffer | None) -> int:
-    return limits.ENTRY_BYTES + (0 if payload is None else memoryview(payload).nbytes)
+def _cost(message: StreamMessage, payload: Buffer | None) -> int:
+    note = b"" if isinstance(message, Progress) else message.note
+    return limits.ENTRY_BYTES + len(note) + (0 if payload is None else memoryview(payload).nbytes)

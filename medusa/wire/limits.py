@@ -38,8 +38,8 @@ SEQ_MAX = (1 << 62) - 1
 """Rows of a stream, frames of an attachment."""
 
 ENTRY_BYTES = 128
-"""What a train or boundary costs in credit and retention beside its payload, so that many empty
-ones are bounded too."""
+"""What a train or boundary costs in credit and retention beside its payload and note, so that many
+empty ones are bounded too."""
 
 NOTE_BYTES_MAX = 16 << 10
 """Of what a node without a disk has its neighbours keep for it; a longer one isn't sent."""

@@ -163,7 +163,7 @@ class LinkSettings:
     1 GiB. Too small: a link of r seconds round trip carries window/r bytes a second (8 MiB at
     100 ms: 84 MB/s). Too large: so much memory per incoming stream."""
 
-    frame_bytes_max: int = limits.PAYLOAD_BYTES_MAX + limits.ENTRY_BYTES
+    frame_bytes_max: int = limits.PAYLOAD_BYTES_MAX + limits.ENTRY_BYTES + limits.NOTE_BYTES_MAX
     """The largest cost of one frame. Smaller only in tests, which want small windows."""
 
     retained_bytes_max: int = 64 << 20

@@ -96,7 +96,7 @@ class OutputLog:
                 seq=self.next_seq,
                 end=self.next_seq + rows,
                 promise_us=self.boundary_us,
-                cost=nbytes + limits.ENTRY_BYTES,
+                cost=nbytes + limits.ENTRY_BYTES + len(note),
                 payload=payload,
                 late=late,
                 tentative=tentative,
@@ -122,22 +122,24 @@ class OutputLog:
         before_us, self.boundary_us = self.boundary_us, time_us
         if self.end > self.base and self._entries[-1].time_us is not None:
             last = self._entries[-1]
+            note = note or last.note
             # A fresh entry, since the old one may stand in an effect that is not yet done.
             self._entries[-1] = Entry(
                 seq=last.seq,
                 end=last.end,
                 promise_us=last.promise_us,
-                cost=last.cost,
+                cost=limits.ENTRY_BYTES + len(note),
                 time_us=time_us,
-                note=note or last.note,
+                note=note,
             )
+            self.nbytes += len(note) - len(last.note)
             return self.end - 1
         self._append(
             Entry(
                 seq=self.next_seq,
                 end=self.next_seq,
                 promise_us=before_us,
-                cost=limits.ENTRY_BYTES,
+                cost=limits.ENTRY_BYTES + len(note),
                 time_us=time_us,
                 note=note,
             )

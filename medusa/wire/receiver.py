@@ -319,7 +319,7 @@ class Receiver:
         Raises:
             RemoteProtocolError: it goes beyond what was granted.
         """
-        cost = nbytes + limits.ENTRY_BYTES
+        cost = nbytes + limits.ENTRY_BYTES + len(message.note)
         if self._received_bytes + cost > self._granted():
             raise self._broken("E_CREDIT", f"{cost} bytes beyond the credit")
         self._received_bytes += cost

@@ -352,7 +352,7 @@ class Sender:
         # Each count only grows; a lower one is an old ack and changes nothing.
         view.acked = max(view.acked, message.received)
         view.acked_frames = max(view.acked_frames, message.frames)
-        if message.note and message.durable >= view.durable:
+        if message.note and not (view.plain or view.named) and message.durable >= view.durable:
             view.note = message.note
         view.durable = max(view.durable, message.durable)
         view.granted = max(view.granted, min(message.granted, view.sent_bytes + limits.CREDIT_BYTES_MAX))

@@ -6,7 +6,8 @@ import pytest
 
 from medusa.errors import RemoteProtocolError
 from medusa.query.boxes import Field
-from medusa.wire.link import LinkEvent
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent, LinkSettings
 from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data
 from medusa.wire.outbox import Outbox, Send
 from medusa.wire.receiver import Receiver
@@ -130,3 +131,48 @@ def test_a_reader_has_nothing_to_resume(more):
     message = Attach(stream="s", epoch=1 << 31, next_seq=RESUME, durable=0, granted=0, **more)
     with pytest.raises(RemoteProtocolError):
         pair.sender.receive(0, "reader", message)
+
+
+def test_a_note_costs_credit_and_retention():
+    """Else many small frames with long notes would take far more memory than was granted or is kept."""
+    pair = Pair()
+    note = bytes(limits.NOTE_BYTES_MAX)
+    before = pair.sender.log.nbytes
+    pair.sender.train(0, b"more", 1, note=note)
+    assert pair.sender.log.nbytes - before == 4 + limits.ENTRY_BYTES + len(note)
+    pair.attach()
+    pair.deliver()
+    assert pair.receiver.held_bytes == pair.sender.log.nbytes
+    for time_us, length in ((20, 10), (30, 5000), (40, 100), (50, 0)):
+        # One promise takes the place of another, and its note that of the other's, if it has one.
+        pair.sender.boundary(0, time_us, note[:length])
+        assert pair.sender.log.nbytes == sum(entry.cost for entry in pair.sender.log.entries())
+        assert pair.sender.log.entries()[-1].cost == limits.ENTRY_BYTES + (length or 100)
+
+
+def test_who_sends_notes_beyond_the_credit_is_refused():
+    here = Outbox()
+    settings = LinkSettings(window_bytes=2000, frame_bytes_max=1000)
+    receiver = Receiver("s", "up", incarnation=1, outbox=here, settings=settings, schema=SCHEMA, timed=True)
+    receiver.peer_event(0, LinkEvent.PEER_UP)
+    ((asked, _),) = sent(here)
+    epoch = asked.epoch
+    attached = Attached(stream="s", epoch=epoch, next_seq=0, boundary_us=0, schema=SCHEMA, timed=True)
+    receiver.receive(0, attached)
+    with pytest.raises(RemoteProtocolError, match="beyond the credit"):
+        receiver.receive(0, Data(stream="s", epoch=epoch, frame=1, seq=0, rows=1, note=bytes(2000)), b"x")
+
+
+@pytest.mark.parametrize("more", [{"plain": True}, {"name": "report"}])
+def test_who_never_resumes_leaves_no_note(more):
+    """It would be written with each checkpoint, for nothing."""
+    pair = Pair()
+    key = "owner/report" if "name" in more else "reader"
+    if "name" in more:
+        pair.sender.expect(key, 0)
+    attach = Attach(stream="s", epoch=1, next_seq=0, durable=0, granted=1 << 20, **more)
+    pair.sender.receive(0, "reader", attach, key=key if "name" in more else "")
+    ack = Ack(stream="s", epoch=1, frames=3, received=10, durable=0, granted=1 << 20, note=bytes(1000))
+    pair.sender.receive(0, "reader", ack)
+    assert pair.sender.receivers[key].acked == 10
+    assert pair.sender.notes() == {}
