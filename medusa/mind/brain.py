@@ -54,7 +54,8 @@ from medusa.wire.session import PeerState, Session, SessionSettings
 __all__ = ["Brain"]
 
 SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
-"""Longer than the transport's own heartbeats: those notice a cut, these a process that hangs."""
+"""So often that TCP soon has something unacknowledged on a line that is cut (``TCP_MAXRT``), which ends the
+connection; the timeout notices a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
 
 
 class Brain:
