@@ -89,6 +89,16 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         if journal is not None:
             unused.callback(journal.close)
         found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal)
+        brain = Brain(
+            settings,
+            incarnation=found.incarnation,
+            catalog=found.catalog,
+            saved=found.saved,
+            first_token=found.first_token,
+            verify=keys.verify,
+            certificate=keys.certificate,
+            note_key=keys.own.derived("notes") if keys.own is not None else b"",
+        )
         transport = Transport(
             listen=settings.listen,
             peers=settings.peers,
@@ -96,6 +106,8 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             lanes=settings.links.connections,
             striped=settings.links.striped,
             limits=settings.limits,
+            # Whoever calls while the rest is put together would be told that its key is unknown.
+            trusted=() if brain.guard is None else brain.guard.registry.keys(),
         )
         stack.callback(transport.close)
         addresses = [transport.endpoint]
@@ -110,16 +122,6 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         disk = unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
         found.resume(host)
-        brain = Brain(
-            settings,
-            incarnation=found.incarnation,
-            catalog=found.catalog,
-            saved=found.saved,
-            first_token=found.first_token,
-            verify=keys.verify,
-            certificate=keys.certificate,
-            note_key=keys.own.derived("notes") if keys.own is not None else b"",
-        )
         reload = partial(security_again, config, settings)
         loop = NodeLoop(brain, transport, host, clock, say=reports.report, reload=reload)
         if settings.metrics is not None:

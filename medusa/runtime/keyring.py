@@ -42,16 +42,21 @@ class Keyring:
         own: of this node or client.
         server_keys: peer -> keys under which we call it, the likeliest first.
         limits: of who calls.
+        trusted: keys that are let in from the beginning, until ``trust`` says otherwise.
     """
 
     def __init__(
-        self, own: CurveKey, server_keys: Mapping[str, Sequence[str]], limits: Limits | None = None
+        self,
+        own: CurveKey,
+        server_keys: Mapping[str, Sequence[str]],
+        limits: Limits | None = None,
+        trusted: Iterable[str] = (),
     ) -> None:
         self.own = own
         self._limits = limits
         self._server_keys = {peer: tuple(keys) for peer, keys in server_keys.items()}
         self._tried: dict[str, int] = {}
-        self._allowed: frozenset[str] = frozenset()
+        self._allowed = frozenset(trusted)
         self._door: Door | None = None
         self._links: dict[str, tuple[str, Connection | None]] = {}
         """Link of a caller -> its key, and the connection that brought its first message."""
@@ -60,9 +65,10 @@ class Keyring:
     # --- sockets ----------------------------------------------------------------------------------
 
     def listen(self, context: zmq.Context[Any], router: zmq.Socket[bytes]) -> None:
-        """Lock a socket that isn't bound yet: nobody gets in until ``trust``."""
+        """Lock a socket that isn't bound yet: only who is trusted gets in."""
         self.own.lock(router, server_key=None)
         self._door = Door(context, router, self._limits)
+        self._door.trust(self._allowed)
 
     def call(self, peer: str, dealer: zmq.Socket[bytes]) -> str:
         """Lock a socket that isn't connected yet; the key that it calls, empty where there is none."""

@@ -68,12 +68,13 @@ class Transport:
     """All sockets of a process. One thread uses it; ``wake`` may be called from any.
 
     Args:
-        key: ours. With it all sockets speak CURVE: nobody is let in until ``trust``, and a peer is
-            called only under a key of its own. Without it the node listens on this machine alone.
+        key: ours. With it all sockets speak CURVE: nobody but ``trusted`` is let in until ``trust``, and
+            a peer is called only under a key of its own. Without it the node listens on this machine alone.
         server_keys: peer -> keys under which it is called.
         lanes: connections for streams to each peer, beside the one for control; 0: one carries all.
         striped: the frames of a stream go round over all lanes; else a stream keeps to one.
         limits: of who calls, where there are keys.
+        trusted: keys that are let in before ``trust`` is called.
 
     Raises:
         LinkError: the address is taken or not allowed, or libzmq is too old.
@@ -89,6 +90,7 @@ class Transport:
         lanes: int = 0,
         striped: bool = False,
         limits: Limits | None = None,
+        trusted: Iterable[str] = (),
     ) -> None:
         if zmq.zmq_version_info() < LIBZMQ_MIN:
             raise LinkError(
@@ -110,7 +112,7 @@ class Transport:
         self._full: dict[Waiting, str] = {}
         """What waits, and for which link."""
         self._lanes, self._striped = lanes, striped
-        self._keyring = None if key is None else Keyring(key, server_keys or {}, limits)
+        self._keyring = None if key is None else Keyring(key, server_keys or {}, limits, trusted)
         self._shunned: OrderedDict[bytes, None] = OrderedDict()
         self._calls = 0
         self._pending: list[Event] = []

@@ -9,6 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, LinkError
+from medusa.runtime.assembly import assembled
 from medusa.runtime.keys import (
     CurveKey,
     ParticipantKey,
@@ -18,7 +19,9 @@ from medusa.runtime.keys import (
     write_new,
 )
 from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
+from medusa.runtime.node_config import load_settings
 from medusa.runtime.process import run_node
+from medusa.runtime.reports import Reports
 from medusa.runtime.zeromq import Transport
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
@@ -141,6 +144,23 @@ def test_who_is_not_let_in_is_told_at_once(place, node):
         assert door["unknown key"] >= 3
         assert door["accepted"] - door["let in"] >= 3
     assert time.monotonic() - begun < DEADLINE_S, "not after an hour"
+
+
+def test_who_is_known_is_let_in_from_the_moment_the_node_listens(place):
+    """Nodes that start together must not be told that they don't know each other."""
+    config = place.folder / "a.toml"
+    key = read_curve_key(place.folder / "watcher.key")
+    server_keys = {"a": (read_public(place.folder / "a.pub"),)}
+    reports = Reports(lambda level, line: None)
+    with assembled(load_settings(config), config=config, reports=reports):  # It listens, and doesn't run.
+        caller = Transport(listen=None, peers={"a": place.address}, key=key, server_keys=server_keys)
+        try:
+            came, ends = [], time.monotonic() + DEADLINE_S
+            while not came and time.monotonic() < ends:
+                came += caller.wait(50)
+            assert came == [LinkUp("a")]
+        finally:
+            caller.close()
 
 
 def test_a_wrong_server_key_ends_with_the_deadline_and_says_so(place, node):
