@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from medusa.errors import LocalProtocolError
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState, SenderState
+from medusa.wire.log import OutputLog
 from medusa.wire.messages import Refuse
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import Outbox, Report
 from medusa.wire.receiver import Lost, Promise, Rows
+from medusa.wire.retention import Retention
 from tests.wire.pair import SMALL, Pair
 
 SHEDS = replace(SMALL, at_limit="shed")
@@ -323,3 +325,13 @@ def test_what_came_and_what_was_told_lost_is_what_was_sent(steps, most):
         story.step(what, amount)
     story.end()
     story.check()
+
+
+def test_of_a_train_that_is_shed_only_the_rows_count_that_somebody_may_miss():
+    outbox, log = Outbox(), OutputLog()
+    for _ in range(3):
+        log.append_train(b"x" * 100, 10)
+    retention = Retention("s", replace(SHEDS, retained_bytes_max=COST), outbox)
+    retention.shed(0, log, durable=15)
+    assert log.start_seq == 20
+    assert retention.shed_rows == 5
