@@ -216,12 +216,17 @@ def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool
     where: str | int = int(from_) if from_.isdecimal() else from_
     left = limit
     with _interruptible(), connect(address, **keys) as fed, fed.subscribe(stream, from_=where) as trains:
-        for train in trains:
+        lost_rows = 0
+        while left != 0:
+            train = trains.next()
+            if trains.lost_rows > lost_rows:
+                click.echo(f"{trains.lost_rows - lost_rows:,} rows are not kept any more", err=True)
+                lost_rows = trains.lost_rows
+            if train is None:
+                return
             for row in train.batch.to_pylist()[:left]:
                 click.echo(_row_text(row, as_json))
                 left = None if left is None else left - 1
-            if left == 0:
-                return
 
 
 @main.command(epilog=_example("medusa explain netmon.json", "medusa explain netmon.json --svg > netmon.svg"))

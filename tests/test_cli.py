@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,6 +134,32 @@ def test_deploy_status_and_tail_against_a_node(query_file: Path, tmp_path: Path)
         unknown = run("tail", "counts.per_usr", "--node", address)
         assert unknown.exit_code == 1
         assert "per_usr" in unknown.stderr
+
+
+def test_tail_tells_of_rows_that_it_asked_for_in_vain(query_file: Path, tmp_path: Path) -> None:
+    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"]) as fed:
+        assert run("deploy", query_file, "--node", nodes.addresses["solo"]).exit_code == 0
+        with fed.subscribe("counts.per_user", from_="oldest", durable="d") as trains:
+            fed.publish("counts.clicks", {"ts": [0, 1], "user": ["a", "b"]})
+            fed.finish("counts.clicks")
+            assert trains.table("20s").num_rows == 2
+            trains.ack(2)
+            # What every reader has acknowledged is forgotten with the next checkpoint.
+            ends = time.monotonic() + 20
+            while time.monotonic() < ends:
+                (output,) = fed.status()["fragments"][0]["outputs"]
+                if output["oldest_row"] == 2:
+                    break
+        shown = run("tail", "counts.per_user", "--node", nodes.addresses["solo"], "--from", "0")
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert shown.stderr == "2 rows are not kept any more\n"
+
+
+def test_the_package_is_the_command_too() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "medusa", "--help"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.startswith("Usage: medusa [OPTIONS] COMMAND")
 
 
 def test_a_node_with_a_wrong_configuration_says_which_line(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,10 +62,9 @@ def reading(
     """
     if address.startswith(("tcp://", "ipc://")):
         from medusa.runtime.client import connect
-        from medusa.runtime.metrics import status_rows
 
         with connect(address, f"{round(timeout_s * 1000)}ms", key=key, server_key=server_key) as fed:
-            yield lambda: _boxes(status_rows(fed.status()), address)
+            yield lambda: _boxes(_status_rows(fed.status()), address)
         return
     url = _url(address)
     if key is not None or server_key is not None:
@@ -83,6 +82,18 @@ def _url(address: str) -> str:
     if parts.scheme != "http" or not known or not address.isprintable() or " " in address:
         raise refused
     return f"http://{parts.netloc}/stats"
+
+
+def _status_rows(status: Mapping[str, Any]) -> Any:
+    from medusa.runtime.metrics import status_rows
+
+    if "rows_in" not in status:  # A client that may use some streams sees those, and no boxes.
+        raise LinkError(
+            f"node {status['node']!r} shows this client no boxes",
+            hint="the node's configuration would have to say status = true in its [clients.NAME]",
+            code="E_ROLE",
+        )
+    return status_rows(status)
 
 
 def _stats(url: str, address: str, timeout_s: float) -> Any:

@@ -49,7 +49,7 @@ def connect(
 
     Args:
         address: where it listens: ``tcp://127.0.0.1:5555`` or ``ipc:///path``; with keys any host.
-        timeout: how long to wait for it now, and for each answer later.
+        timeout: how long to wait for it now, and for each answer later: ``"5s"``; at least 1 ms.
         key: our secret key, made by ``medusa keygen client``: its file, which nobody else may read, or
             its 40 characters.
         server_key: the public key of the node: its ``.pub`` file or its 40 characters. Only who has the
@@ -64,7 +64,7 @@ def connect(
         LinkError: no such address, nobody answers there, it is another than ``server_key`` says, or it
             doesn't admit us.
     """
-    timeout_us = duration_us(timeout, what="connect: timeout", minimum_us=1, error=LinkError)
+    timeout_us = duration_us(timeout, what="connect: timeout", minimum_us=1_000, error=LinkError)
     if not isinstance(address, str):
         raise LinkError(
             f"connect: an address is text, came {type(address).__name__}",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from medusa.elements import END_US
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -99,12 +100,14 @@ class Subscription:
         receiver: where we are.
         waiting: what came and was not yet taken, oldest first; at most one credit window.
         taken_seq: rows below it were taken, or are lost; None before any was.
+        ended: the end of the stream was taken.
     """
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.waiting: deque[Delivery] = deque()
         self.taken_seq: int | None = None
+        self.ended = False
 
     def take(self, now_us: int) -> Delivery | None:
         """The oldest that waits, or None; in this life what was taken is never asked for again.
@@ -121,6 +124,7 @@ class Subscription:
             case Lost():
                 self.taken_seq = delivery.to_seq
             case Promise():
+                self.ended = delivery.time_us >= END_US
                 return delivery
         if self.receiver.plain:
             self.receiver.durable(now_us, self.taken_seq)
@@ -209,10 +213,15 @@ class ClientMind:
             name: of a named subscription; if the node knows it, it goes on where that was acknowledged.
 
         Raises:
-            LocalProtocolError: we read it already.
+            LocalProtocolError: we read it already, and not to its end or under a name.
         """
-        if stream in self.subscriptions:
-            raise LocalProtocolError(f"{stream!r} is being read already")
+        if (before := self.subscriptions.get(stream)) is not None:
+            if not before.ended or before.receiver.name:
+                raise LocalProtocolError(
+                    f"{stream!r} is being read already",
+                    hint="close() the earlier subscription (`with` does), or read over another connection",
+                )
+            self.unsubscribe(now_us, stream)
         receiver = Receiver(
             stream,
             self.node,

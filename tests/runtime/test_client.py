@@ -32,6 +32,11 @@ def test_nobody_there_is_said_in_time(tmp_path):
     assert caught.value.code == "link.timeout"
 
 
+def test_a_timeout_of_microseconds_is_a_mistake():
+    with pytest.raises(LinkError, match="connect: timeout: expected a duration of at least 1ms, got 5"):
+        md.connect("tcp://127.0.0.1:1", timeout=5)
+
+
 @pytest.mark.parametrize("address", ["tcp://192.0.2.1:5555", "nonsense", "tcp://127.0.0.1:*", None])
 def test_addresses_that_are_refused(address):
     with pytest.raises(LinkError, match="connect:"):
@@ -122,8 +127,26 @@ def test_names_and_commands_that_lead_nowhere(fed):
         fed.deploy(other, at={"elsewhere": ["rows"]})
     with pytest.raises(LinkError, match="no query 'w'"):
         fed.undeploy("w")
-    with fed.subscribe("q.out"), pytest.raises(LinkError, match="being read already"):
+    with fed.subscribe("q.out"), pytest.raises(LinkError, match="being read already") as caught:
         fed.subscribe("q.out")
+    assert "close() the earlier subscription" in caught.value.hint
+
+
+def test_what_was_read_to_its_end_can_be_read_again_without_closing_it(fed):
+    keeps = fed.subscribe("q.out", from_="oldest", durable="keeps")
+    fed.publish("q.rows", {"ts": [1, 2], "v": [5, 6]})
+    fed.finish("q.rows")
+    assert keeps.table("20s").num_rows == 2
+    # Its rows may still be acknowledged: only who has it can say that it is done.
+    with pytest.raises(LinkError, match="being read already"):
+        fed.subscribe("q.out", from_="oldest")
+    keeps.close()
+    first = fed.subscribe("q.out", from_="oldest")
+    assert first.table("20s").num_rows == 2
+    second = fed.subscribe("q.out", from_=0)
+    first.close()  # It is over: the second one goes on.
+    assert second.table("20s").num_rows == 2
+    assert first.ended
 
 
 def test_removing_a_query_ends_those_who_use_it(fed):

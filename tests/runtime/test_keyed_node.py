@@ -8,6 +8,7 @@ import time
 import pytest
 
 import medusa as md
+from medusa.connectors.top_read import reading
 from medusa.errors import ConfigError, LinkError
 from medusa.runtime.assembly import assembled
 from medusa.runtime.keys import (
@@ -124,6 +125,17 @@ def test_one_role_is_enough_for_what_it_is_for(place, node):
                 with reader.subscribe("q.out", from_="oldest") as trains:
                     assert trains.next("20s").batch.to_pylist() == [{"ts": 1, "v": 1}]
                 assert reader.status()["streams"] == ["q.out"]
+
+
+def test_a_client_that_may_not_see_the_boxes_is_told_so_by_top(place, node):
+    def boxes(name):
+        keys = {"key": str(place.folder / f"{name}.key"), "server_key": str(place.folder / "a.pub")}
+        with reading(place.address, 20.0, **keys) as ask:
+            return ask()
+
+    assert boxes("watcher") == []
+    error = fails(lambda: boxes("reader"), "E_ROLE", "shows this client no boxes")
+    assert "status = true" in error.hint
 
 
 def test_a_key_as_text_is_as_good_as_its_file(place, node):
