@@ -15,7 +15,18 @@ from msgspec import Struct
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["END_US", "START_US", "Boundary", "Element", "Kind", "Micros", "RecDone", "Train", "Undo"]
+__all__ = [
+    "END_US",
+    "START_US",
+    "Boundary",
+    "Element",
+    "Kind",
+    "Micros",
+    "RecDone",
+    "Silent",
+    "Train",
+    "Undo",
+]
 
 Micros = NewType("Micros", int)
 """A point of stream time, or a length of it, in whole microseconds (points: since the Unix epoch)."""
@@ -84,6 +95,16 @@ class Undo:
 @dataclass(frozen=True, slots=True)
 class RecDone:
     """The corrections that followed an ``Undo`` are complete (Borealis DPC)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """No rows come from these sources: how far do they hold boxes back? It changes nothing and is on no arc.
+
+    The answer is a boundary for each that does.
+    """
+
+    sources: tuple[str, ...]
 
 
 Element: TypeAlias = Train | Boundary | Undo | RecDone

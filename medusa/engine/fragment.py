@@ -7,7 +7,7 @@ drive this one class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeVar
 
@@ -288,6 +288,12 @@ class Fragment(Asked):
             self._rest(box, now_us)
         while asked := list(self._idleness.asked()):  # boundaries only grow, each at most to another input's
             self._lift(asked)
+
+    def held_up(self, silent: Collection[str]) -> list[tuple[str, Element]]:
+        """Of these sources with ``idle``, those for which a box waits, and the boundary that it asks for."""
+        for box in self._idleness.sources:
+            box.idle = box.id in silent and not box.finished
+        return [(box.id, Boundary(time_us)) for box, time_us in self._idleness.asked()]
 
     def _rest(self, box: SourceBox, now_us: int) -> None:
         if box.rest(now_us):

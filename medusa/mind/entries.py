@@ -97,11 +97,14 @@ class Entries:
 
     def advance(self, source: str) -> Boundary | None:
         """A publisher promised something: what to feed, if all have."""
-        promised_us = self._promised(source)
-        if promised_us <= self.fed_us[source]:
+        return self.raised(source, Boundary(self._promised(source)))
+
+    def raised(self, source: str, boundary: Boundary) -> Boundary | None:
+        """The source takes this boundary, whatever publishers promised; None: it was there before."""
+        if boundary.time_us <= self.fed_us[source]:
             return None
-        self.fed_us[source] = promised_us
-        return Boundary(promised_us)
+        self.fed_us[source] = boundary.time_us
+        return boundary
 
     def _promised(self, source: str) -> int:
         counted = (i.fed_us for i in self._publishers(source) if not i.gone or i.fed_us >= END_US)

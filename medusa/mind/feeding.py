@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import ChainMap, deque
+from collections.abc import Iterable, Sequence
 
-from medusa.elements import Boundary, Train
-from medusa.mind.clocked import Arrivals
+from medusa.elements import Boundary, Element, Train
+from medusa.mind.clocked import Clocked
 from medusa.mind.decided import Decided
 from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision, Script
 from medusa.mind.entries import Entries
@@ -32,14 +32,14 @@ class Feeding:
         entries: Entries,
         decided: Decided,
         outbox: Outbox,
-        arrivals: Arrivals,
+        clocked: Clocked,
     ) -> None:
         self._fragment = fragment
         self._entries = entries
         self._decided = decided
         self._outbox = outbox
-        self._arrivals = arrivals
-        self._script = Script(again, inputs) if again else None
+        self._clocked = clocked
+        self._script = Script(again, ChainMap(inputs, clocked.own)) if again else None
         self._waiting: deque[Work] = deque()
         self._joining: dict[Input, int] = {}
         """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
@@ -52,7 +52,7 @@ class Feeding:
 
     def came(self, now_us: int, works: Sequence[Work]) -> None:
         """Take what an input brought."""
-        self._arrivals.came(now_us, works)
+        self._clocked.came(now_us, works)
         if self._script is not None:
             self._script.add(works)
         else:
@@ -81,9 +81,19 @@ class Feeding:
         works = self._entries.tick(now_us)
         if self._script is None:
             self._waiting.extend(works)
+            self._clocked.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = (self._entries.wake_at_us(), self._clocked.wake_at_us())
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def answered(self, boundaries: Iterable[tuple[str, Element]]) -> None:
+        """The engine says how far silent sources hold boxes back."""
+        self._waiting.extend(self._clocked.answered(boundaries))
 
     def next(self, now_us: int, *, noting: bool) -> Work | None:
-        """What to feed now, and its number; it may be that only a position moves (no element).
+        """What to feed or ask now, and its number; it may be that only a position moves (no element).
 
         Args:
             noting: what comes out depends on the order.
@@ -94,6 +104,8 @@ class Feeding:
                 self._go_on(now_us, self._script)
             if work is not None or self._script is not None:
                 return work
+        if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
+            return asked
         return self._live(self._waiting.popleft(), noting) if self._waiting else None
 
     def _live(self, work: Work, noting: bool) -> Work:
@@ -101,7 +113,10 @@ class Feeding:
         before_us = input.fed_us
         input.issued(work)
         if isinstance(work.element, Boundary):
-            if not input.judged:
+            if (input.source, input.peer) in self._clocked.own:
+                void = self._clocked.void(work)
+                work.element = None if void else self._entries.raised(input.source, work.element)
+            elif not input.judged:
                 work.element = self._entries.advance(input.source)
             elif work.boundary_us <= before_us:
                 work.element = None  # Fed before a restart, when it stood elsewhere among the rows.
@@ -111,6 +126,7 @@ class Feeding:
             kind = LOST if work.element is None else ROWS
             came_us = work.element.arrival_us if isinstance(work.element, Train) else None
             work.number = self._note(kind, input, work.next_seq, noting, came_us)
+        self._clocked.fed(work)
         return work
 
     def _note(self, kind: int, input: Input, to: int, noting: bool, came_us: int | None = None) -> int:

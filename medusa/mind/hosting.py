@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.elements import Element, Train
+from medusa.elements import Element, Silent, Train
 from medusa.engine.holding import NOTHING, Held
 from medusa.errors import RemoteProtocolError
-from medusa.mind.clocked import Arrivals, decides
+from medusa.mind.clocked import Clocked, decides
 from medusa.mind.decided import Decided
 from medusa.mind.decisions import Decision
 from medusa.mind.entries import Entries
@@ -143,7 +143,7 @@ class Hosted:
         for (source, peer), position in positions.items():
             self._add_input(source, spec.entries[source], peer, position)
         for source, peer in dict.fromkeys((each.source, each.peer) for each in decisions):
-            if (source, peer) not in self.inputs:
+            if (source, peer) not in self.inputs and peer != spec.node:
                 self._add_input(source, spec.entries[source], peer)
         outputs = {each.sink: each for each in record.outputs} if record else {}
         self.outputs = {
@@ -169,9 +169,9 @@ class Hosted:
             at=record.decided if record else 0,
             usable=self.mixed,
         )
-        arrivals = Arrivals(self._sources, wall)
+        clocked = Clocked(spec, self._sources, wall, incarnation=incarnation, outbox=outbox, settings=link)
         self._feeding = Feeding(
-            spec.name, decisions, self.inputs, self._entries, self.decided, outbox, arrivals
+            spec.name, decisions, self.inputs, self._entries, self.decided, outbox, clocked
         )
         self._running: deque[Work] = deque()
         self._made: deque[tuple[int, Output, int]] = deque()
@@ -185,7 +185,7 @@ class Hosted:
         self.rows_in = 0
 
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
-        made = Input(
+        made = self.inputs[source, peer] = Input(
             self._sources[source],
             stream,
             peer,
@@ -194,7 +194,6 @@ class Hosted:
             settings=self._link,
             record=record,
         )
-        self.inputs[source, peer] = made
         return made
 
     def begin(self, now_us: int) -> None:
@@ -313,6 +312,10 @@ class Hosted:
         """
         work = self._running.popleft()
         self._running_bytes -= work.cost
+        if isinstance(work.element, Silent):
+            self._feeding.answered(outputs)
+            self._pump(now_us)
+            return
         work.input.receiver.consumed(now_us, work.cost)
         if refused:
             rows = len(work.element) if isinstance(work.element, Train) else 0
@@ -488,7 +491,7 @@ class Hosted:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [self._checkpoint_at_us if self._dirty else None, *self._retry.values()]
-        times += [self._entries.wake_at_us(), self.decided.wake_at_us()]
+        times += [self._feeding.wake_at_us(), self.decided.wake_at_us()]
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
         times += [output.sender.wake_at_us() for output in self.outputs.values()]
         return min((time for time in times if time is not None), default=None)

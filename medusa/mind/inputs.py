@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medusa.elements import START_US, Boundary, Train
+from medusa.elements import START_US, Boundary, Silent, Train
 from medusa.errors import RemoteProtocolError
 from medusa.mind.record import InputRecord
 from medusa.ports import Buffer
@@ -22,7 +22,7 @@ class Work:
 
     Attributes:
         input: where it came from.
-        element: what to feed; None: it only moves the position.
+        element: what to feed or ask; None: it only moves the position.
         next_seq, boundary_us: where ``input`` stands after it.
         cost: bytes of credit it holds.
         note: the sender's, as it stood then.
@@ -32,7 +32,13 @@ class Work:
     __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note", "number")
 
     def __init__(
-        self, input: Input, element: Train | Boundary | None, *, next_seq: int, boundary_us: int, cost: int
+        self,
+        input: Input,
+        element: Train | Boundary | Silent | None,
+        *,
+        next_seq: int,
+        boundary_us: int,
+        cost: int,
     ) -> None:
         self.input = input
         self.element = element

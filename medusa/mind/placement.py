@@ -23,6 +23,7 @@ from hashlib import blake2b
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.mind.placement_idle import check_idle
 from medusa.mind.spec import Feed, Fragment, refuse_undecided
 from medusa.mind.users import check_users
 from medusa.query.boxes import (
@@ -97,6 +98,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     _refuse_gathered(graph, homes)
     check_graph(graph, require_sinks=True)
     refuse_undecided(graph)
+    check_idle(graph, homes)
     expander = _Expander(graph, homes)
     instances = expander.run()
     fragments: list[Fragment] = []

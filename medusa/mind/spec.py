@@ -125,8 +125,8 @@ def refuse_undecided(graph: Graph) -> None:
         QueryError: names the box and what it has.
     """
     for box in graph.boxes:
-        if isinstance(box, Source) and box.idle_us is not None:
-            wrong, hint = "idle=", "publish boundaries where a stream is known to be silent"
+        if isinstance(box, Source) and box.idle_us is not None and box.partition is not None:
+            wrong, hint = "idle= with partition=", "publish boundaries where a stream is known to be silent"
         elif isinstance(box, Aggregate) and box.early_us is not None:
             wrong, hint = "early=", "early results stay inside a program (md.start) in this version"
         else:

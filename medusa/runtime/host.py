@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
 
-from medusa.elements import Element
+from medusa.elements import Element, Silent
 from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Held, Holding
@@ -43,7 +43,7 @@ NODE_GROUP = "node"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An element was fed; (sink, element) came out.
+    """An element was fed; (sink, element) came out. Or ``Silent`` was asked; (source, boundary) says it.
 
     Attributes:
         refused: why nothing of it was taken.
@@ -249,6 +249,9 @@ class FragmentHost:
             return
         fragment, refused = running.fragment, ""
         try:
+            if isinstance(effect.element, Silent):
+                self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
+                return
             try:
                 fragment.feed(effect.stream, effect.element)
             except DataError as error:

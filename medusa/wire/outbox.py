@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from medusa.elements import Element
+from medusa.elements import Element, Silent
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph
 from medusa.wire.messages import Message
@@ -95,11 +95,14 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFragment:
-    """Feed one element to a fragment's input and run it until it rests; its output comes back."""
+    """Feed one element to a fragment's input and run it until it rests; its output comes back.
+
+    ``Silent`` is a question about its sources: the answer comes back, by source.
+    """
 
     fragment: str
     stream: str
-    element: Element
+    element: Element | Silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

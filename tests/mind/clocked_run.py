@@ -17,12 +17,12 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
+from medusa.mind.feeding import Feeding
+from medusa.mind.inputs import Work
 from medusa.mind.settings import Limits
 from medusa.query.boxes import Sink, Source
-from medusa.runtime.host import FragmentHost
 from medusa.sim.clock import EPOCH_US
 from medusa.sim.federation import Federation
-from medusa.wire.outbox import RunFragment
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 SPAN_US = 2_000_000
@@ -40,38 +40,33 @@ def rows(times_us: Sequence[int], dice: Random) -> pa.Table:
 
 
 class ClockedRun:
-    """One run of a query at node ``n``; what it was fed is in ``fed``, by its source, in order."""
+    """One run of a query at node ``n``; ``fed``: by its number, when and what a source was fed at last."""
 
-    def __init__(self, seed: int, q: md.Query, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, seed: int, q: md.Query, patch: pytest.MonkeyPatch, *, memory: bool = False) -> None:
         self.dice = Random(seed)
         self.q = q
-        self.fed: list[tuple[str, Element]] = []
-        self.federation = Federation(seed, ["n"], limits=Limits(checkpoint_every_us=200_000))
+        self.fed: dict[int, tuple[int, str, Element]] = {}
+        limits = Limits(checkpoint_every_us=200_000)
+        self.federation = Federation(seed, ["n"], limits=limits, memory=["n"] if memory else [])
         self.node = self.federation.nodes["n"]
         self.sinks = [box.id for box in q.graph.boxes if isinstance(box, Sink)]
         self.reader = self.federation.client("reader", "n")
         self._columns = {box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)}
-        given = FragmentHost.run
+        given = Feeding.next
 
-        def run(host: FragmentHost, effect: RunFragment) -> None:
-            self._note(effect.stream, effect.element)
-            given(host, effect)
+        def next(feeding: Feeding, now_us: int, *, noting: bool) -> Work | None:
+            work = given(feeding, now_us, noting=noting)
+            if work is not None and isinstance(work.element, Train | Boundary):
+                assert noting is not memory
+                self.fed[work.number] = self.federation.world.now_us, work.input.source, work.element
+            return work
 
-        patch.setattr(FragmentHost, "run", run)
+        patch.setattr(Feeding, "next", next)
         self.federation.start()
         reply, _ = self.federation.answer(self.reader, self.reader.deploy(q, {"n": [*self._columns]}))
         assert reply.code == "", reply
         for sink in self.sinks:
             self.reader.read(f"{q.graph.name}.{sink}")
-
-    def _note(self, source: str, element: Element) -> None:
-        """Rows that are fed again take back all that was fed since they were fed first."""
-        if isinstance(element, Train):
-            for place, (name, before) in enumerate(self.fed):
-                if name == source and isinstance(before, Train) and before.first_seq >= element.first_seq:
-                    del self.fed[place:]
-                    break
-        self.fed.append((source, element))
 
     def publish(self, source: str, data: pa.Table, times_us: Mapping[int, int], *, ends: bool = True) -> None:
         """Publish rows from ``begin`` up to the next, each at its time of the world."""
@@ -107,8 +102,11 @@ class ClockedRun:
 
     def embedded(self) -> dict[str, list[Any]]:
         """What one program gives that is told the same."""
-        with md.start(self.q) as run:
-            for source, element in self.fed:
+        (fragment,) = self.node.brain.fragments.values()
+        with md.start(self.q, clock=md.testing.ManualClock()) as run:
+            for number, (_, source, element) in sorted(self.fed.items()):
+                if number >= fragment.decided.at:
+                    continue  # An earlier life was fed that, and nothing of it has left.
                 if isinstance(element, Train):
                     came_us = element.arrival_us
                     run.push(source, element.batch, arrival=came_us)

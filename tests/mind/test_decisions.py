@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.elements import END_US, START_US, Boundary, Train
+from medusa.elements import END_US, START_US, Boundary, Silent, Train
 from medusa.engine.decisions import framed
-from medusa.mind.clocked import Arrivals
+from medusa.mind.clocked import Clocked
 from medusa.mind.decided import RETRY_US, Decided
 from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision, Script, pack, unpack
 from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
 from medusa.mind.inputs import Input, Work
+from medusa.mind.spec import Fragment
 from medusa.mind.wall import Wall
-from medusa.query.boxes import Field, Source
+from medusa.query.boxes import Field, Graph, Source
 from medusa.wire.link import LinkSettings
 from medusa.wire.outbox import Log, Outbox, Report
 
@@ -326,15 +327,27 @@ def test_a_publisher_that_is_gone_ends_the_script_and_what_is_missing_is_known()
 class Beginning:
     """A fragment with two publishers' sources that begins after a restart."""
 
-    def __init__(self, again, *, at=0):
+    def __init__(self, again, *, at=0, idle_us=None):
         self.written = Written(at=at)
         self.decided, self.outbox = self.written.decided, self.written.outbox
         self.inputs = {(name, "n"): input_of(name, self.outbox, judged=False) for name in ("left", "right")}
-        sources = {name: Source(id=name, schema=SCHEMA, time="t") for name in ("left", "right")}
+        sources = {
+            name: Source(id=name, schema=SCHEMA, time="t", idle_us=idle_us if name == "left" else None)
+            for name in ("left", "right")
+        }
         streams = {name: f"q.{name}" for name in sources}
         entries = Entries(sources, streams, self.inputs, fed_us={}, grace_us=1_000)
-        arrivals = Arrivals(sources, Wall())
-        self.feeding = Feeding("q/box", again, self.inputs, entries, self.decided, self.outbox, arrivals)
+        spec = Fragment(
+            node="m",
+            name="q/box",
+            graph=Graph(name="q", boxes=()),
+            feeds=(),
+            entries=streams,
+            streams={},
+            readers={},
+        )
+        clocked = Clocked(spec, sources, Wall(), incarnation=1, outbox=self.outbox, settings=LinkSettings())
+        self.feeding = Feeding("q/box", again, self.inputs, entries, self.decided, self.outbox, clocked)
 
     def came(self, name, *cuts, promises=None):
         self.feeding.came(0, works(self.inputs[name, "n"], None, cuts, promises or {}))
@@ -347,6 +360,11 @@ class Beginning:
             what = element.time_us if isinstance(element, Boundary) else element and len(element)
             found.append((work.input.source, what, work.number))
         return found
+
+    def asked(self, now_us):
+        """What the engine is asked now."""
+        works = iter(lambda: self.feeding.next(now_us, noting=True), None)
+        return [work.element for work in works if isinstance(work.element, Silent)]
 
 
 def test_live_follows_what_is_repeated():
