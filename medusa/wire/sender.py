@@ -186,8 +186,8 @@ class Sender:
             raise LocalProtocolError(f"{event.value!r} is no event of a peer")
         target = SENDER[view.state][event]
         resumed = view.state is SenderState.PAUSED and target is SenderState.FLOWING
+        view.moved_at_us = view.moved_at_us if self._stuck(view) else now_us
         view.state = target
-        view.moved_at_us = now_us
         self.seats.vacate(view)
         if resumed:
             # Frames under way when it fell silent may be lost; this lets the receiver find out.
@@ -270,6 +270,7 @@ class Sender:
             self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=wanted - asked)
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
             return
+        stuck = view is not None and self._stuck(view) and wanted <= view.durable
         if view is None:
             view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
             self.receivers[peer] = view
@@ -289,7 +290,8 @@ class Sender:
         view.frames, view.acked_frames = 1, 0
         view.sent_bytes = 0
         view.granted = min(message.granted, limits.CREDIT_BYTES_MAX)
-        view.moved_at_us = view.asked_at_us = now_us
+        view.asked_at_us = now_us
+        view.moved_at_us = view.moved_at_us if stuck else now_us
         self._outbox.send(
             peer,
             Attached(
@@ -390,6 +392,10 @@ class Sender:
             return True
         return view.acked_frames < view.frames or view.durable < view.sent_seq or view.cursor < self.log.end
 
+    def _stuck(self, view: ReceiverView) -> bool:
+        """It is cut off some time after it last moved; to come, go or ask for the same again is no move."""
+        return view.plain and self._outstanding(view)
+
     def _cut_off(self, view: ReceiverView) -> None:
         assert LinkEvent.CUT_OFF in SENDER[view.state]
         text = f"nothing was taken for {self.settings.idle_us / 1e6:g} s; stopped at row {view.acked}"
@@ -487,8 +493,4 @@ class Sender:
         self.retention.shed(now_us, self.log, floor)
 
 
-_EVENTS: dict[type, LinkEvent] = {
-    Ack: LinkEvent.ACK,
-    Detach: LinkEvent.DETACH,
-    Refuse: LinkEvent.REFUSE,
-}
+_EVENTS: dict[type, LinkEvent] = {Ack: LinkEvent.ACK, Detach: LinkEvent.DETACH, Refuse: LinkEvent.REFUSE}
