@@ -28,7 +28,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sim",),
     ("connectors", "testing"),
     ("spark", "workloads", "dashboard"),
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
     ("__init__",),
 )
 GROUND = LAYERS[0]

@@ -126,6 +126,12 @@ class Federation:
 
         if not isinstance(q, Query):
             raise QueryError(f"deploy takes a md.Query, came {type(q).__name__}", code="query.kind")
+        if at is not None and not isinstance(at, Mapping):
+            raise QueryError(
+                f"deploy: at is {type(at).__name__} {at!r:.60}, expected node -> list of box names",
+                hint='at={"edge-1": ["cars"]}; left out, all stands at this node',
+                code="query.placement",
+            )
         graph = q.graph
         where = at if at is not None else {self.node: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.

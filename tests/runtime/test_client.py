@@ -125,6 +125,8 @@ def test_names_and_commands_that_lead_nowhere(fed):
     other.sink("out", other.source("rows", {"v": "int64"}, time=None))
     with pytest.raises(QueryError, match="no node 'elsewhere'"):
         fed.deploy(other, at={"elsewhere": ["rows"]})
+    with pytest.raises(QueryError, match="deploy: at is str 'a', expected node -> list"):
+        fed.deploy(other, at="a")
     with pytest.raises(LinkError, match="no query 'w'"):
         fed.undeploy("w")
     with fed.subscribe("q.out"), pytest.raises(LinkError, match="being read already") as caught:
