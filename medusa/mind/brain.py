@@ -49,13 +49,9 @@ from medusa.wire.messages import (
 )
 from medusa.wire.outbox import Cut, Outbox, WakeAt
 from medusa.wire.receiver import PATIENCE_US
-from medusa.wire.session import PeerState, Session, SessionSettings
+from medusa.wire.session import SESSION, PeerState, Session
 
 __all__ = ["Brain"]
-
-SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
-"""So often that TCP soon has something unacknowledged on a line that is cut (``TCP_MAXRT``), which ends the
-connection; the timeout notices a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
 
 
 class Brain:

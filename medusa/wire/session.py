@@ -17,7 +17,7 @@ from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Heartbeat, Hello, Message
 from medusa.wire.outbox import Outbox
 
-__all__ = ["PeerState", "Session", "SessionSettings"]
+__all__ = ["SESSION", "PeerState", "Session", "SessionSettings"]
 
 
 class PeerState(Enum):
@@ -47,6 +47,11 @@ class SessionSettings:
                 f"heartbeat_us {self.heartbeat_us}, timeout_us {self.timeout_us}",
                 hint="the timeout is longer than the heartbeat, best three times",
             )
+
+
+SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
+"""So often that TCP soon has something unacknowledged on a line that is cut (``TCP_MAXRT``), which ends the
+connection; the timeout notices a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
 
 
 class Session:
