@@ -66,7 +66,7 @@ def main() -> None:
     """Medusa: continuous queries over streams, inside a program or over many nodes."""
 
 
-_ADDRESS = "tcp://127.0.0.1:PORT or ipc://PATH"
+_ADDRESS = "tcp://HOST:PORT or ipc://PATH"
 _NODE = click.option("--node", "address", required=True, metavar="ADDRESS", help=_ADDRESS)
 _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

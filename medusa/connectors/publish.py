@@ -27,7 +27,7 @@ EXAMPLE = (
 @click.argument("stream")
 @click.argument("file")
 @click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://127.0.0.1:PORT or ipc://PATH"
+    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
 )
 @key_options
 @click.option(

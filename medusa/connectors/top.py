@@ -43,7 +43,7 @@ Example:
 def top(address: str, by: str, every: str, once: bool, as_json: bool, **keys: str | None) -> None:
     """Watch the boxes of what runs: load, rates, cost, queue, lag, late and dead rows.
 
-    ADDRESS is a node (tcp://127.0.0.1:PORT or ipc://PATH), or what serves metrics
+    ADDRESS is a node (tcp://HOST:PORT or ipc://PATH), or what serves metrics
     (http://127.0.0.1:PORT): a program that says md.start(q, metrics="127.0.0.1:9100"), or a node whose
     configuration does. q or Ctrl-C ends it. docs/metrics.md says what each column is.
     """
