@@ -25,6 +25,7 @@ from medusa.units import duration_text
 from medusa.wire import limits
 from medusa.wire.client import ClientMind
 from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.lanes import way_of
 from medusa.wire.messages import Hello, Refuse
 from medusa.wire.outbox import Send
 from medusa.wire.session import SessionSettings
@@ -182,7 +183,10 @@ class ClientLoop:
         self._wake_at_us = now + WAIT_MAX_MS * 1000 if wake_at_us is None else wake_at_us
         for effect in self._mind.outbox.take():
             if isinstance(effect, Send):
-                transport.send(NODE, encode_frame(effect.message, effect.payload))
+                # Credit bounds what waits of a stream; of the rest there is never much.
+                stream, frame = way_of(effect.message)
+                frames = encode_frame(effect.message, effect.payload)
+                transport.send(NODE, frames, stream=stream, frame=frame)
 
     def _fail(self, error: LinkError) -> None:
         with self.lock:

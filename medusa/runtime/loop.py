@@ -21,7 +21,8 @@ from medusa.ports import Buffer, Clock
 from medusa.runtime.host import Failed, FragmentHost, Logged, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages import Attached, Boundary, Data, Hello, Message, Progress, Refuse
+from medusa.wire.lanes import way_of
+from medusa.wire.messages import Hello, Message, Refuse
 from medusa.wire.outbox import (
     CloseFragment,
     Cut,
@@ -361,16 +362,7 @@ class NodeLoop:
         if link is None:
             return
         frames = encode_frame(message, effect.payload)
-        frame: int | None
-        match message:
-            case Data(stream=stream, frame=number) | Boundary(stream=stream, frame=number):
-                frame = number
-            case Attached(stream=stream) | Refuse(stream=stream):
-                frame = 0  # With it an attachment begins or ends.
-            case Progress(stream=stream):
-                frame = None
-            case _:
-                stream, frame = "", None
+        stream, frame = way_of(message)
         if stream:
             self._transport.send(link, frames, stream=stream, weight=self._weight(stream), frame=frame)
         else:

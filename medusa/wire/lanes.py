@@ -13,9 +13,9 @@ from zlib import crc32
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.wire import limits
-from medusa.wire.messages import Attached, Boundary, Data, Progress
+from medusa.wire.messages import Attached, Boundary, Data, Message, Progress, Refuse
 
-__all__ = ["InOrder", "lane_of"]
+__all__ = ["InOrder", "lane_of", "way_of"]
 
 StreamMessage = Attached | Data | Boundary | Progress
 Frame = tuple[StreamMessage, Buffer | None]
@@ -24,6 +24,21 @@ Frame = tuple[StreamMessage, Buffer | None]
 def lane_of(stream: str, lanes: int) -> int:
     """The connection to which a stream keeps, from 1 to ``lanes``: the same in every process and life."""
     return 1 + crc32(stream.encode()) % lanes
+
+
+def way_of(message: Message) -> tuple[str, int | None]:
+    """With which stream a message goes, and its number there; no stream: before all of them.
+
+    With 0 an attachment begins or ends; None: it concerns all frames before it.
+    """
+    match message:
+        case Data(stream=stream, frame=number) | Boundary(stream=stream, frame=number):
+            return stream, number
+        case Attached(stream=stream) | Refuse(stream=stream):
+            return stream, 0
+        case Progress(stream=stream):
+            return stream, None
+    return "", None
 
 
 class InOrder:
