@@ -26,9 +26,7 @@ EXAMPLE = (
 @click.command(epilog=EXAMPLE)
 @click.argument("stream")
 @click.argument("file")
-@click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
-)
+@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
 @key_options
 @click.option(
     "--speed",

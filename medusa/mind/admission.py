@@ -1,14 +1,14 @@
-"""Who may speak with a node. Until nodes have keys a name is believed: the address is this machine's."""
+"""Who may speak with a node, and who reads. Until nodes have keys a name is believed: it is local."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from medusa.errors import RemoteProtocolError
+from medusa.errors import LinkError, RemoteProtocolError
 from medusa.mind.settings import NAME, Settings
 from medusa.wire.messages import Hello
 
-__all__ = ["check_caller"]
+__all__ = ["check_caller", "no_reader"]
 
 CLIENTS_MAX = 1000
 
@@ -37,3 +37,16 @@ def check_caller(hello: Hello, settings: Settings, clients: Collection[str]) -> 
             hint=f"add {name} to [peers] in its configuration",
             code="E_IDENTITY",
         )
+
+
+def no_reader(query: str, stream: str, peer: str) -> LinkError:
+    """What a node hears that wants rows kept back for it, and that the plan doesn't name.
+
+    They would be kept for as long as it takes; only the plan may ask for that.
+    """
+    return LinkError(
+        f"the plan of query {query!r} doesn't name {peer!r} as a reader of stream {stream!r}, so no rows are "
+        "kept back for it",
+        hint="attach as a plain receiver",
+        code="E_READER",
+    )

@@ -1,21 +1,20 @@
 """One node's mind: who is there, what is asked, and which part of the mind it concerns. No IO.
 
-The brain decides nothing about a protocol. A ``Session`` knows whether a peer is there, a
-``Hosted`` runs a fragment and its links, the ``Commands`` install and remove fragments, the
-``Catalog`` knows names. The brain brings each message to the one it is for, and checks that its
-sender may say it.
+The brain decides nothing about a protocol. A ``Session`` knows whether a peer is there, a ``Hosted`` runs a
+fragment and its links, the ``Commands`` install and remove fragments, the ``Catalog`` knows names. The
+brain brings each message to the one it is for, and checks that its sender may say it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from medusa.elements import Element
 from medusa.engine.holding import NOTHING, Held
 from medusa.errors import LinkError, LocalProtocolError, MedusaError, RemoteProtocolError
-from medusa.mind.admission import check_caller
+from medusa.mind.admission import check_caller, no_reader
 from medusa.mind.catalog import Catalog
 from medusa.mind.commands import Commands
 from medusa.mind.guard import Guard
@@ -392,6 +391,12 @@ class Brain:
             self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
         self._wake(now_us)
 
+    def fetched(self, now_us: int, fragment: str, token: int, payloads: Sequence[Buffer], why: str) -> None:
+        """A ``Fetch`` was done, or could not be: ``why`` says so."""
+        if (hosted := self.fragments.get(fragment)) is not None:
+            any(output.spilling.fetched(now_us, token, payloads, why) for output in hosted.outputs.values())
+            self._wake(now_us)
+
     def logged(self, now_us: int, fragment: str, ok: bool, why: str = "") -> None:
         """A ``Log`` of this fragment is durable, or failed."""
         if (hosted := self.fragments.get(fragment)) is not None:
@@ -446,13 +451,7 @@ class Brain:
             and not (named and peer in self.clients)
             and peer not in hosted.spec.readers.get(sink, ())
         ):
-            # Rows are kept for such a receiver for as long as it takes; only the plan may ask for that.
-            refusal = LinkError(
-                f"the plan of query {hosted.spec.query!r} doesn't name {peer!r} as a reader of stream "
-                f"{message.stream!r}, so no rows are kept back for it",
-                hint="attach as a plain receiver",
-                code="E_READER",
-            )
+            refusal = no_reader(hosted.spec.query, message.stream, peer)
             self._refuse(peer, refusal, message.stream, message.epoch)
             return
         owner = caller.called if caller is not None else ""

@@ -154,6 +154,8 @@ class Hosted:
                 readers=spec.readers.get(box.id, ()),
                 outbox=outbox,
                 settings=link if link_of is None else link_of(spec.streams[box.id]),
+                fragment=spec.name,
+                next_token=next_token,
                 clean=clean,
                 record=outputs.get(box.id),
                 logs=saved.logs if saved else None,
@@ -367,8 +369,7 @@ class Hosted:
             if input.judged:
                 input.receiver.detach(0)
             elif input.receiver.state not in _RESTING:
-                gone = RemoteProtocolError(why, code="E_REMOVED")
-                input.receiver.refuse(gone)
+                input.receiver.refuse(RemoteProtocolError(why, code="E_REMOVED"))
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
                 if not view.peer:
@@ -400,20 +401,18 @@ class Hosted:
         token = self._next_token()
         compact = len({t for output in self.outputs.values() for t in output.tokens()}) >= LOGS_MAX
         log: list[Buffer] = []
-        offset = 0
-        outputs, places = [], []
+        offset, outputs, places = 0, [], []
         for output in self.outputs.values():
             kept, payloads, where = output.record(token, offset, compact=compact)
             offset += sum(memoryview(payload).nbytes for payload in payloads)
             log += payloads
             outputs.append(kept)
             places.append((output, where))
-        inputs = tuple(input.record() for input in self.inputs.values())
         record = FragmentRecord(
             token=token,
             fragment=self.spec.name,
             mixed=self.mixed,
-            inputs=inputs,
+            inputs=tuple(input.record() for input in self.inputs.values()),
             outputs=tuple(outputs),
             fed_us=dict(self._entries.fed_us),
             decided=self.decided.at,
@@ -434,12 +433,15 @@ class Hosted:
                 token=token,
                 fragment=self.spec.name,
                 files={RECORD: record.to_bytes(), LOG: tuple(log)},
-                keep=record.tokens(),
+                keep=(*record.tokens(), *(t for o in self.outputs.values() for t in o.spilling.writing)),
             )
         )
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
-        """A checkpoint is durable, or failed; whether it was ours."""
+        """A checkpoint or a segment is durable, or failed; whether it was ours."""
+        if any(output.spilling.written(now_us, token, ok, why) for output in self.outputs.values()):
+            self._pump(now_us)
+            return True
         writing = self._writing
         if writing is None or writing.token != token:
             return False
@@ -479,13 +481,14 @@ class Hosted:
         for input in self.inputs.values():
             input.receiver.tick(now_us)
         for output in self.outputs.values():
-            output.sender.tick(now_us)
+            output.tick(now_us)
         self._feeding.tick(now_us)
         if self._checkpoint_at_us is None:
             self._checkpoint_at_us = now_us + self._every_us
         if now_us >= self._checkpoint_at_us:
             self._checkpoint_at_us = now_us + self._every_us
-            self._wanted = self._wanted or self._dirty
+            outdated = any(output.spilling.outdated for output in self.outputs.values())
+            self._wanted = self._wanted or self._dirty or outdated
         self._pump(now_us)
 
     def wake_at_us(self) -> int | None:
@@ -493,5 +496,5 @@ class Hosted:
         times = [self._checkpoint_at_us if self._dirty else None, *self._retry.values()]
         times += [self._feeding.wake_at_us(), self.decided.wake_at_us()]
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
-        times += [output.sender.wake_at_us() for output in self.outputs.values()]
+        times += [output.wake_at_us() for output in self.outputs.values()]
         return min((time for time in times if time is not None), default=None)

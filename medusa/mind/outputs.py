@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from medusa.elements import Boundary, Element, Kind, Train
 from medusa.mind.record import EntryRecord, OutputRecord, entries_from
+from medusa.mind.spilling import Spilling
 from medusa.ports import Buffer
 from medusa.query.shape import Shape
 from medusa.wire import limits
@@ -41,6 +42,7 @@ class Output:
         sender: its links.
         rows: taken from the fragment since the stream began.
         held_bytes: what is held back counts for so many, as it will once it is kept.
+        spilling: what is on disk only.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class Output:
         readers: Iterable[str],
         outbox: Outbox,
         settings: LinkSettings,
+        fragment: str,
+        next_token: Callable[[], int],
         clean: bool = False,
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
@@ -74,8 +78,16 @@ class Output:
             # Boundaries may have merged on the way; trains stand in the same order.
             places = [(e.token, e.offset) for e in record.entries if e.time_us is None]
             log = self.sender.log
-            trains = [i for i, e in enumerate(log.entries(), start=log.base) if e.payload is not None]
+            trains = [i for i, e in enumerate(log.entries(), start=log.base) if e.time_us is None]
             self._stored = dict(zip(trains, places, strict=True))
+        self.spilling = Spilling(
+            self.sender,
+            self._stored,
+            fragment=fragment,
+            outbox=outbox,
+            next_token=next_token,
+            segments=() if record is None else record.segments,
+        )
         for reader in readers:
             self.sender.expect(reader)
         self._engine_seq = 0
@@ -145,6 +157,7 @@ class Output:
                     tentative=piece.tentative,
                     note=piece.note,
                 )
+        self.spilling.settle(now_us)
 
     # --- the bound ----------------------------------------------------------------------------
 
@@ -156,6 +169,16 @@ class Output:
         """
         held = self.held_bytes + coming
         return self.sender.full_with(held) or held >= self.sender.settings.retained_bytes_max
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self.sender.tick(now_us)
+        self.spilling.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work; None: not before something else happens."""
+        times = (self.sender.wake_at_us(), self.spilling.wake_at_us())
+        return min((time for time in times if time is not None), default=None)
 
     # --- checkpoints ------------------------------------------------------------------------
 
@@ -171,9 +194,10 @@ class Output:
         self._send(now_us, pieces)
 
     def tokens(self) -> set[int]:
-        """The checkpoints on disk in which kept output lies."""
+        """The checkpoints on disk in which kept output lies, beside that in segments."""
         self._forget_trimmed()
-        return {token for token, _ in self._stored.values()}
+        whole = self.spilling.spilled_to
+        return {token for index, (token, _) in self._stored.items() if index >= whole}
 
     def _forget_trimmed(self) -> None:
         base = self.sender.log.base
@@ -188,7 +212,7 @@ class Output:
         Args:
             token: of the checkpoint.
             offset: where in its ``log`` our payloads begin.
-            compact: store all payloads again, so that older checkpoints can go.
+            compact: store all payloads again that are in no segment, so that older checkpoints can go.
 
         Returns:
             The record; the payloads for ``log``, in order; and where payloads then lie, for
@@ -198,6 +222,8 @@ class Output:
         payloads: list[Buffer] = []
         places: dict[int, tuple[int, int]] = {}
         entries: list[EntryRecord] = []
+        whole = self.spilling.spilled_to
+        segments: set[int] = set()
 
         def put(payload: Buffer, index: int | None) -> tuple[int, int]:
             nonlocal offset
@@ -212,8 +238,15 @@ class Output:
             return place
 
         for index, entry in enumerate(log.entries(), start=log.base):
-            if entry.payload is None:
+            if entry.time_us is not None:
                 entries.append(EntryRecord(entry.seq, entry.end, entry.time_us))
+            elif entry.payload is None or index < whole:
+                place = places[index] = self._stored[index]
+                segments.add(place[0])
+                nbytes = entry.cost - limits.ENTRY_BYTES
+                entries.append(
+                    EntryRecord(entry.seq, entry.end, None, entry.late, entry.tentative, *place, nbytes)
+                )
             else:
                 place = put(entry.payload, index)
                 nbytes = memoryview(entry.payload).nbytes
@@ -238,10 +271,14 @@ class Output:
             entries=tuple(entries),
             receivers=self.sender.durable_positions(),
             notes=self.sender.notes(),
+            segments=tuple(sorted(segments)),
         )
         return made, payloads, places
 
     def stored(self, places: dict[int, tuple[int, int]]) -> None:
         """A checkpoint with these places is durable."""
-        self._stored = places
+        # A segment may have become durable meanwhile: what lies there needs no other place.
+        whole = self.spilling.spilled_to
+        self._stored.update((index, place) for index, place in places.items() if index >= whole)
+        self.spilling.covered({token for token, _ in places.values()})
         self._forget_trimmed()

@@ -13,6 +13,7 @@ import msgspec
 
 from medusa.errors import StateError
 from medusa.ports import Buffer
+from medusa.wire import limits
 from medusa.wire.log import Entry
 
 __all__ = ["LOG", "RECORD", "EntryRecord", "FragmentRecord", "InputRecord", "OutputRecord", "read_record"]
@@ -46,7 +47,10 @@ class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream: what is kept of it, what each receiver holds durably, the notes that they left."""
+    """One stream: what is kept of it, what each receiver holds durably, the notes that they left.
+
+    ``segments`` are tokens of groups with output and nothing else: that stays on disk until it is wanted.
+    """
 
     sink: str
     first_seq: int
@@ -54,6 +58,7 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[EntryRecord, ...]
     receivers: dict[str, int]
     notes: dict[str, bytes] = {}
+    segments: tuple[int, ...] = ()
 
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +81,10 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     fed_us: dict[str, int]
     decided: int = 0
     version: int = VERSION
+
+    def segments(self) -> set[int]:
+        """Of these, the segments."""
+        return {token for output in self.outputs for token in output.segments}
 
     def tokens(self) -> tuple[int, ...]:
         """The checkpoints whose ``log`` is needed, ascending."""
@@ -104,7 +113,7 @@ def read_record(data: Buffer, *, where: str) -> FragmentRecord:
 
 
 def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str) -> list[Entry]:
-    """The entries of one stream, with the payloads from the logs.
+    """The entries of one stream, with the payloads from the logs; without those that are in segments.
 
     Raises:
         StateError: a log is missing or too short.
@@ -112,7 +121,8 @@ def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str
     made: list[Entry] = []
     for entry in output.entries:
         payload: Buffer | None = None
-        if entry.time_us is None:
+        spilled = entry.time_us is None and entry.token in output.segments and entry.nbytes > 0
+        if entry.time_us is None and not spilled:
             log = memoryview(logs.get(entry.token, b""))
             payload = log[entry.offset : entry.offset + entry.nbytes]
             if not entry.nbytes or len(payload) != entry.nbytes:
@@ -124,7 +134,7 @@ def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str
                 seq=entry.seq,
                 end=entry.end,
                 promise_us=0,
-                cost=0,
+                cost=entry.nbytes + limits.ENTRY_BYTES if spilled else 0,
                 payload=payload,
                 late=entry.late,
                 tentative=entry.tentative,

@@ -220,7 +220,7 @@ class _Reader(ConfigFile):
             functions=self._functions(),
             metrics=self._metrics(),
             links=read_links(self),
-            streams=read_streams(self),
+            streams=read_streams(self, store=store),
             security=read_security(self, participant=participant, folder=self._folder),
         )
 

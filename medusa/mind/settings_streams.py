@@ -68,8 +68,11 @@ def stream_settings(settings: Settings, stream: str) -> StreamSettings:
     return StreamSettings(retention_bytes=everyone)
 
 
-def read_streams(file: ConfigFile) -> tuple[StreamRule, ...]:
+def read_streams(file: ConfigFile, *, store: str) -> tuple[StreamRule, ...]:
     """The tables ``[streams."PATTERN"]``, in their order.
+
+    Args:
+        store: of the node.
 
     Raises:
         ConfigError: says the line, the field and what is allowed.
@@ -86,11 +89,11 @@ def read_streams(file: ConfigFile) -> tuple[StreamRule, ...]:
             raise file.error(
                 "streams", "expected a table of plain fields", hint=_PATTERN_RULE, within=pattern
             )
-        rules.append(_rule(file, pattern, fields))
+        rules.append(_rule(file, pattern, fields, store))
     return tuple(rules)
 
 
-def _rule(file: ConfigFile, pattern: str, fields: dict[str, Any]) -> StreamRule:
+def _rule(file: ConfigFile, pattern: str, fields: dict[str, Any], store: str) -> StreamRule:
     table = f"streams.{pattern}"
     file.known(table, fields, ("weight", "retention", "at_limit"))
     weight = fields.get("weight", 1)
@@ -101,11 +104,13 @@ def _rule(file: ConfigFile, pattern: str, fields: dict[str, Any]) -> StreamRule:
     if at_limit not in AT_LIMIT:
         allowed = ", ".join(f'"{each}"' for each in AT_LIMIT)
         hint = did_you_mean(at_limit, AT_LIMIT) if isinstance(at_limit, str) else ""
-        if at_limit == "spill":
-            hint = f"what is resent is resent from memory; allowed: {allowed}"
         raise file.error(
             table, f"there is no {at_limit!r:.80}", hint=hint or f"allowed: {allowed}", within="at_limit"
         )
+    if at_limit == "spill" and store == "memory":
+        why = 'a node with store = "memory" has no disk to spill to'
+        hint = 'write "slow" or "shed", or run this node with store = "disk"'
+        raise file.error(table, why, hint=hint, within="at_limit")
     kept = _retention(file, table, fields["retention"]) if "retention" in fields else None
     return StreamRule(pattern=pattern, weight=weight, retention_bytes=kept, at_limit=at_limit)
 

@@ -133,7 +133,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "refused_rows": sum(each["refused_rows"] for each in inputs),
         "checkpoints": hosted.checkpoints,
         "checkpoint_failures": hosted.checkpoint_failures,
-        "disk_error": hosted.disk_error or hosted.decided.why,
+        "disk_error": hosted.disk_error or hosted.decided.why or _spill_error(hosted),
         **engine,
         "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
         "inputs": inputs,
@@ -203,6 +203,7 @@ def _output_status(output: Output) -> dict[str, Any]:
         "rows": output.rows,
         "oldest_row": log.start_seq,
         "kept_bytes": log.nbytes,
+        "spilled_bytes": log.spilled_bytes,
         "shed_rows": output.sender.retention.shed_rows,
         "boundary_us": _point(output.boundary_us),
         "named": [_named_status(log, key, view) for key, view in receivers.items() if view.named],
@@ -220,6 +221,10 @@ def _output_status(output: Output) -> dict[str, Any]:
             if not view.named
         ],
     }
+
+
+def _spill_error(hosted: Hosted) -> str:
+    return next((each.spilling.error for each in hosted.outputs.values() if each.spilling.error), "")
 
 
 def _named_status(log: OutputLog, key: str, view: ReceiverView) -> dict[str, Any]:

@@ -23,10 +23,12 @@ from medusa.engine.holding import NOTHING, Held, Holding
 from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
-from medusa.wire.outbox import Log, Persist, RunFragment
+from medusa.runtime.segments import read_segment, write_segment
+from medusa.wire.outbox import Fetch, Log, Persist, RunFragment, Spill
 
 __all__ = [
     "Failed",
+    "Fetched",
     "FragmentHost",
     "Logged",
     "Persisted",
@@ -35,10 +37,12 @@ __all__ = [
     "Worker",
     "group_name",
     "group_token",
+    "segment_name",
 ]
 
 STATS_EVERY_US = 200_000
 NODE_GROUP = "node"
+SEGMENT = "log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,16 @@ class Logged:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Output was read from a segment, or not: ``why``."""
+
+    fragment: str
+    token: int
+    payloads: tuple[bytes, ...]
+    why: str = ""
+
+
 class Worker(Protocol):
     """Does what it is given, in order, beside the loop."""
 
@@ -104,7 +118,7 @@ class Worker(Protocol):
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
-Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged
+Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched
 
 
 @dataclass(slots=True)
@@ -132,8 +146,14 @@ def group_token(fragment: str, name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def segment_name(fragment: str, token: int) -> str:
+    """The group of a segment of the output of a fragment."""
+    owner, _, number = group_name(fragment, token).rpartition("-")
+    return f"{owner}-{SEGMENT}-{number}"
+
+
 class FragmentHost:
-    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log`` and ``CloseFragment``.
+    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log``, ``Spill``, ``Fetch``, ``CloseFragment``.
 
     Args:
         journal: where decision logs are; None: none can be written, and checkpoints do instead.
@@ -193,6 +213,14 @@ class FragmentHost:
     def log(self, effect: Log) -> None:
         life = self._lives.get(effect.fragment, 0)
         self._disk.give(lambda: self._log(effect, life))
+
+    def spill(self, effect: Spill) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._spill(effect, life))
+
+    def fetch(self, effect: Fetch) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._fetch(effect, life))
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
@@ -301,7 +329,7 @@ class FragmentHost:
         for old in sorted(running.needed)[:-2]:
             del running.needed[old]
         kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
-        self._sweep(effect.fragment, kept)
+        self._sweep(effect.fragment, kept, effect.token)
         self._let_go(effect.fragment, running.life, min(running.needed))
 
     def _log(self, effect: Log, life: int) -> None:
@@ -315,6 +343,23 @@ class FragmentHost:
             self._tell(effect.fragment, life, Logged(effect.fragment, False, str(error)))
             return
         self._tell(effect.fragment, life, Logged(effect.fragment, True))
+
+    def _spill(self, effect: Spill, life: int) -> None:
+        try:
+            write_segment(self._store, segment_name(effect.fragment, effect.token), effect)
+        except StateError as error:
+            self._tell(effect.fragment, life, Persisted(effect.token, False, str(error)))
+            return
+        self._tell(effect.fragment, life, Persisted(effect.token, True))
+
+    def _fetch(self, effect: Fetch, life: int) -> None:
+        payloads: tuple[bytes, ...] = ()
+        why = ""
+        try:
+            payloads = read_segment(self._store, segment_name(effect.fragment, effect.token), effect)
+        except StateError as error:
+            why = str(error)
+        self._tell(effect.fragment, life, Fetched(effect.fragment, effect.token, payloads, why))
 
     def _forget(self, name: str, life: int) -> None:
         self._sweep(name, set())
@@ -332,12 +377,19 @@ class FragmentHost:
                 return
             logs.discard(number)
 
-    def _sweep(self, fragment: str, kept: set[int]) -> None:
-        """Delete the groups of a fragment that nothing refers to. One that stays does no harm."""
+    def _sweep(self, fragment: str, kept: set[int], before: int | None = None) -> None:
+        """Delete the groups of a fragment that nothing refers to. One that stays does no harm.
+
+        Args:
+            before: what was written later stays too: the next checkpoint may refer to it.
+        """
+        segments = segment_name(fragment, 0)[:-12]
         try:
             for name in self._store.names():
                 token = group_token(fragment, name)
-                if token is not None and token not in kept:
+                if name.startswith(segments) and name[len(segments) :].isdecimal():
+                    token = int(name[len(segments) :])
+                if token is not None and token not in kept and (before is None or token < before):
                     self._store.delete(name)
         except StateError:
             return

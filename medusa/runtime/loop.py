@@ -18,7 +18,7 @@ from medusa.mind.brain import Brain
 from medusa.mind.settings_security import Security
 from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
-from medusa.runtime.host import Failed, FragmentHost, Logged, Persisted, Ran, Stats
+from medusa.runtime.host import Failed, Fetched, FragmentHost, Logged, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import way_of
@@ -27,12 +27,14 @@ from medusa.wire.outbox import (
     CloseFragment,
     Cut,
     Effect,
+    Fetch,
     Log,
     OpenFragment,
     Persist,
     Report,
     RunFragment,
     Send,
+    Spill,
     Trust,
     WakeAt,
 )
@@ -310,6 +312,8 @@ class NodeLoop:
                 self._brain.fragment_stats(done.fragment, done.counts)
             case Failed():
                 self._brain.fragment_failed(now_us, done.fragment, done.why)
+            case Fetched():
+                self._brain.fetched(now_us, done.fragment, done.token, done.payloads, done.why)
             case Logged():
                 self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
@@ -340,6 +344,10 @@ class NodeLoop:
                 self._host.persist(effect)
             case Log():
                 self._host.log(effect)
+            case Spill():
+                self._host.spill(effect)
+            case Fetch():
+                self._host.fetch(effect)
             case WakeAt():
                 self._wake_at_us = effect.at_us
             case OpenFragment():

@@ -66,7 +66,7 @@ def recover(
             read or written.
     """
     names = store.names()
-    tokens = [int(name[-12:]) for name in names if re.fullmatch(r"[a-z0-9]+-\d{12}", name)]
+    tokens = [int(name[-12:]) for name in names if re.fullmatch(r"[a-z0-9]+(-log)?-\d{12}", name)]
     tokens += journal.numbers() if journal is not None else ()
     incarnation = _next_life(store, names, clock)
     token, catalog = _catalog(store, names, node, warn)
@@ -139,6 +139,7 @@ def _fragment(
             logs: Mapping[int, Buffer] = {
                 token: own if token == record.token else _log(store, spec.name, token)
                 for token in record.tokens()
+                if token not in record.segments()
             }
             found.fragments[spec.name] = Fragment.restore(spec.graph, files, clock=clock)
             found.saved[spec.name] = Saved(record=record, logs=logs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from medusa.mind.settings import Limits, Settings
+from medusa.mind.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.sim.client import Client
 from medusa.sim.machine import Machine
@@ -28,6 +29,7 @@ class Federation:
         faults: how bad the network is from the start.
         limits: of every node.
         memory: nodes that keep nothing over their end.
+        streams: rules of every node for the streams that leave it.
         sync_us: what a synced write takes.
         job_us: what one step of the engine takes, about.
         watch: called after every turn of every node.
@@ -42,6 +44,7 @@ class Federation:
         faults: Faults | None = None,
         limits: Limits | None = None,
         memory: Sequence[str] = (),
+        streams: Sequence[StreamRule] = (),
         sync_us: int = 2000,
         job_us: int = 50,
         watch: Callable[[Node], None] = lambda node: None,
@@ -62,6 +65,7 @@ class Federation:
                 store="memory" if name in memory else "disk",
                 peers={other: f"ipc:///{other}" for other in known},
                 limits=limits,
+                streams=tuple(streams),
             )
             self.nodes[name] = Node(
                 self.world, self.network, settings, sync_us=sync_us, job_us=job_us, watch=watch

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.mind.settings import Limits
+from medusa.mind.settings_streams import StreamRule
 from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
@@ -143,6 +144,16 @@ def memory(world: World, rows: int | None, parts: Any) -> QueryTrial:
     return QueryTrial(world, q, tables, options(world.dice("options"), at, memory=("m",)), want=want)
 
 
+def spilled(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    """What nobody reads yet is trimmed at the bound, so the last stream has a larger one."""
+    q, at = counts()
+    dice = world.dice("options")
+    tables, want = answered("counts", world.seed % 16, 2 * ROWS if rows is None else rows)
+    small = StreamRule(pattern="*", retention_bytes=dice.choice([8_000, 16_000]), at_limit="spill")
+    rules = (StreamRule(pattern="n.out"), small)
+    return QueryTrial(world, q, tables, options(dice, at, streams=rules), want=want)
+
+
 def spread(world: World, rows: int | None, size: int, edges: int) -> QueryTrial:
     """A ring with chords of ``size`` nodes. One query: windows at ``edges`` of them, a join at one.
 
@@ -196,6 +207,11 @@ FEDERATIONS: dict[str, Scenario] = {
         about="the node in the middle keeps nothing: the rows that are missing are those that it says",
         build=memory,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+    ),
+    "spill": Scenario(
+        about="nodes keep little in memory of what they send: the rest is on disk, and comes from there",
+        build=spilled,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, "write fails", "write fails"],
     ),
     "liar": Scenario(
         about="a client replays, forges, never acknowledges: nobody else notices",

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from medusa.mind.catalog import RUNNING
 from medusa.mind.settings import Limits
+from medusa.mind.settings_streams import StreamRule
 from medusa.query.boxes import Schema, Source
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
@@ -47,6 +48,7 @@ class QueryOptions:
         delay_us: of every frame.
         memory: nodes that keep nothing over their end; then ``n`` of the first sink counts rows.
         limits: of every node.
+        streams: rules of every node.
     """
 
     at: Mapping[str, Sequence[str]]
@@ -60,6 +62,7 @@ class QueryOptions:
     delay_us: int = 500
     memory: Sequence[str] = ()
     limits: Limits = field(default_factory=lambda: Limits(checkpoint_every_us=200_000))
+    streams: Sequence[StreamRule] = ()
 
 
 class QueryTrial(Federation):
@@ -91,6 +94,7 @@ class QueryTrial(Federation):
             faults=Faults(delay_us=options.delay_us),
             limits=options.limits,
             memory=options.memory,
+            streams=options.streams,
             sync_us=options.sync_us,
             job_us=options.job_us,
             watch=self._watch,

@@ -149,9 +149,10 @@ SENDER: dict[SenderState, dict[LinkEvent, SenderState]] = {
 }
 
 
-AT_LIMIT = ("slow", "shed")
-"""``slow``: the fragment takes no more input. ``shed``: the oldest rows are forgotten and counted; a
-receiver that still wanted some of them attaches anew, and counts the same rows as lost."""
+AT_LIMIT = ("slow", "spill", "shed")
+"""``slow``: the fragment takes no more input. ``spill``: rows go to disk, and only what is in memory counts
+for the bound. ``shed``: the oldest rows are forgotten and counted; a receiver that still wanted some of them
+attaches anew, and counts the same rows as lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,14 @@ __all__ = ["Entry", "OutputLog"]
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """A train (``payload`` set) or a boundary (``time_us`` set).
+    """A train or a boundary (``time_us`` set).
 
     Attributes:
         seq: position of the first row; of a boundary, the position it stands before.
         end: position after the last row; of a boundary, ``seq``.
         promise_us: the boundary in force before this entry.
         cost: bytes it counts for, in credit and retention.
+        payload: of a train; None: it is on disk only, or ``lost`` there.
         note: goes with it.
     """
 
@@ -41,16 +42,23 @@ class Entry:
     tentative: bool = False
     time_us: int | None = None
     note: bytes = b""
+    lost: bool = False
+
+    @property
+    def away(self) -> int:
+        """Bytes of its rows that aren't in memory."""
+        return self.cost - limits.ENTRY_BYTES if self.payload is None and self.time_us is None else 0
 
 
-_GONE = Entry(seq=0, end=0, promise_us=0, cost=0)
+_GONE = Entry(seq=0, end=0, promise_us=0, cost=0, time_us=0)
 
 
 class OutputLog:
     """Entries in order; positions checked; bytes counted.
 
     Invariants: ``start_seq <= next_seq``; entries are contiguous in ``seq`` from ``start_seq`` to
-    ``next_seq``; boundaries only grow; ``nbytes`` is the sum of the costs.
+    ``next_seq``; boundaries only grow; ``nbytes`` is the sum of the costs, ``spilled_bytes`` that of what
+    is away.
     """
 
     def __init__(self, *, first_seq: int = 0, boundary_us: int = START_US) -> None:
@@ -66,6 +74,13 @@ class OutputLog:
         self.boundary_us: int = boundary_us
         """The last promise."""
         self.nbytes = 0
+        self.spilled_bytes = 0
+        """Of those, rows that aren't in memory."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is in memory."""
+        return self.nbytes - self.spilled_bytes
 
     @property
     def end(self) -> int:
@@ -84,7 +99,21 @@ class OutputLog:
         Raises:
             LocalProtocolError: no rows, or more bytes than a frame may have. Nothing changed.
         """
-        nbytes = memoryview(payload).nbytes
+        self._append_train(
+            memoryview(payload).nbytes, rows, payload=payload, late=late, tentative=tentative, note=note
+        )
+
+    def append_spilled(self, nbytes: int, rows: int, *, late: bool = False, tentative: bool = False) -> None:
+        """Append rows that are on disk; only when the log is loaded.
+
+        Raises:
+            LocalProtocolError: as ``append_train``.
+        """
+        self._append_train(nbytes, rows, payload=None, late=late, tentative=tentative, note=b"")
+
+    def _append_train(
+        self, nbytes: int, rows: int, *, payload: Buffer | None, late: bool, tentative: bool, note: bytes
+    ) -> None:
         if not 1 <= rows <= limits.ROWS_MAX or nbytes > limits.PAYLOAD_BYTES_MAX:
             raise LocalProtocolError(
                 f"a train of {rows:,} rows and {nbytes:,} bytes",
@@ -150,6 +179,28 @@ class OutputLog:
         self._entries.append(entry)
         self._ends.append(entry.end)
         self.nbytes += entry.cost
+        self.spilled_bytes += entry.away
+
+    def put_away(self, index: int) -> None:
+        """Forget the payload of a train that is on disk."""
+        entry = self[index]
+        self.spilled_bytes -= entry.away
+        entry.payload = None
+        self.spilled_bytes += entry.away
+
+    def bring_back(self, index: int, payload: Buffer) -> None:
+        """The payload of a train was read from disk."""
+        entry = self[index]
+        self.spilled_bytes -= entry.away
+        entry.payload = payload
+
+    def behind_lost(self, seq: int) -> int:
+        """The first row from ``seq`` on that isn't lost, or the end of the log."""
+        index = self.find(seq)
+        while index < self.end and self[index].lost:
+            seq = self[index].end
+            index = self.find(seq)
+        return seq
 
     def find(self, seq: int) -> int:
         """Index of the first entry for a receiver that wants row ``seq`` next.
@@ -182,6 +233,8 @@ class OutputLog:
         dead = self._dead + count
         gone = self._entries[self._dead : dead]
         self.nbytes -= sum(entry.cost for entry in gone)
+        if self.spilled_bytes:
+            self.spilled_bytes -= sum(entry.away for entry in gone)
         self.start_seq = gone[-1].end
         self.base += count
         if 2 * dead < len(self._entries):

@@ -22,6 +22,7 @@ __all__ = [
     "CloseFragment",
     "Cut",
     "Effect",
+    "Fetch",
     "Log",
     "OpenFragment",
     "Outbox",
@@ -29,6 +30,7 @@ __all__ = [
     "Report",
     "RunFragment",
     "Send",
+    "Spill",
     "Trust",
     "WakeAt",
 ]
@@ -67,8 +69,8 @@ class Persist:
     the token and whether it is durable.
 
     Attributes:
-        keep: tokens of earlier groups of the same fragment that this one refers to; once it is
-            durable, others but the last may be deleted.
+        keep: tokens of earlier groups of the same fragment that this one refers to, and segments that are
+            just being written; once it is durable, others but the last may be deleted.
     """
 
     token: int
@@ -91,6 +93,32 @@ class Log:
     fragment: str
     number: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spill:
+    """Store output of a fragment in a group of its own, a *segment*, beside the fragment's thread.
+
+    The driver answers as to a ``Persist``. It keeps the segment until a ``Persist`` with a larger token is
+    durable that neither refers to it nor follows right on one that does.
+    """
+
+    token: int
+    fragment: str
+    payloads: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """Read output from a segment; the driver answers with the token and the payloads, or why not.
+
+    Attributes:
+        places: first byte and number of bytes of each payload.
+    """
+
+    token: int
+    fragment: str
+    places: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +177,18 @@ class Report:
 
 
 Effect: TypeAlias = (
-    Send | WakeAt | Persist | Log | RunFragment | OpenFragment | CloseFragment | Cut | Trust | Report
+    Send
+    | WakeAt
+    | Persist
+    | Log
+    | Spill
+    | Fetch
+    | RunFragment
+    | OpenFragment
+    | CloseFragment
+    | Cut
+    | Trust
+    | Report
 )
 
 

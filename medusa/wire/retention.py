@@ -1,4 +1,7 @@
-"""What happens when a stream keeps as much as it may: its source is slowed, or rows are shed and counted."""
+"""What happens when a stream keeps as much as it may: its source is slowed, or rows are shed and counted.
+
+(Or they go to disk: then only what is in memory counts for the bound, see ``mind.spilling``.)
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Retention:
 
     def full(self, nbytes: int) -> bool:
         """Whether the source has to wait; one that sheds never does."""
-        return self._settings.at_limit == "slow" and nbytes >= self._settings.retained_bytes_max
+        return self._settings.at_limit != "shed" and nbytes >= self._settings.retained_bytes_max
 
     def pressed(self, nbytes: int) -> bool:
         """Half of the bound is reached: a checkpoint of the receivers soon would help."""

@@ -7,7 +7,7 @@ stream is one that sheds at its bound (``retention.Retention``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from medusa.elements import START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
@@ -23,8 +23,6 @@ from medusa.wire.messages import (
     Ack,
     Attach,
     Attached,
-    Boundary,
-    Data,
     Detach,
     Progress,
     Refuse,
@@ -32,7 +30,7 @@ from medusa.wire.messages import (
 from medusa.wire.named import Seats, is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.retention import Retention
-from medusa.wire.views import ReceiverView
+from medusa.wire.views import ReceiverView, frame_of
 
 __all__ = ["ReceiverView", "Sender"]
 
@@ -48,7 +46,11 @@ class Sender:
             became known.
         seats: who reads under which key.
         retention: what happens when too much is kept.
+        missing: called with the time and the index of an entry that is wanted and not in memory; it goes
+            on with ``settle`` once it is.
     """
+
+    missing: Callable[[int, int], None] | None = None
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Sender:
 
     def full_with(self, nbytes: int) -> bool:
         """The same if so many bytes more were kept."""
-        return bool(self.receivers) and self.retention.full(self.log.nbytes + nbytes)
+        return bool(self.receivers) and self.retention.full(self.log.memory_bytes + nbytes)
 
     @property
     def pressed(self) -> bool:
@@ -106,7 +108,7 @@ class Sender:
             LocalProtocolError: an impossible size. Nothing changed.
         """
         self.log.append_train(payload, rows, late=late, tentative=tentative, note=note)
-        self._settle(now_us)
+        self.settle(now_us)
 
     def boundary(self, now_us: int, time_us: int, note: bytes = b"") -> None:
         """Append a promise.
@@ -119,7 +121,7 @@ class Sender:
             return
         for view in self.receivers.values():
             view.cursor = min(view.cursor, index)
-        self._settle(now_us)
+        self.settle(now_us)
 
     # --- receivers come and go --------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class Sender:
     def forget(self, now_us: int, key: str) -> None:
         """Keep nothing more for this receiver."""
         self.seats.end(key)
-        self._settle(now_us)
+        self.settle(now_us)
 
     def durable_positions(self) -> dict[str, int]:
         """For the checkpoint: what each receiver that has a disk holds durably."""
@@ -161,6 +163,8 @@ class Sender:
             rows = entry.end - entry.seq
             if entry.payload is not None:
                 log.append_train(entry.payload, rows, late=entry.late, tentative=entry.tentative)
+            elif entry.away > 0:
+                log.append_spilled(entry.away, rows, late=entry.late, tentative=entry.tentative)
             elif entry.time_us is not None and rows == 0:
                 log.append_boundary(entry.time_us)
             else:
@@ -239,7 +243,7 @@ class Sender:
             isinstance(message, Detach) or (view.plain and target is SenderState.DETACHED)
         ):
             del self.receivers[peer]
-        self._settle(now_us)
+        self.settle(now_us)
 
     def begin_at(self, peer: str, message: Attach) -> int | None:
         """Where a named receiver that is not yet known begins; None: beyond the end, and it was told.
@@ -265,7 +269,7 @@ class Sender:
                 self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
             return
         asked = self._asked(peer, message, view)
-        wanted = max(asked, self.log.start_seq)
+        wanted = self.log.behind_lost(max(asked, self.log.start_seq))
         if asked < wanted:
             self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=wanted - asked)
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
@@ -305,7 +309,7 @@ class Sender:
                 note=view.note if message.next_seq == RESUME else b"",
             ),
         )
-        self._settle(now_us)
+        self.settle(now_us)
 
     def _asked(self, peer: str, message: Attach, view: ReceiverView | None) -> int:
         """The row that this attachment wants next."""
@@ -373,7 +377,7 @@ class Sender:
                 self._cut_off(view)
             elif view.state is SenderState.FLOWING and now_us - view.asked_at_us >= self.settings.progress_us:
                 self._progress(now_us, view)
-        self._settle(now_us)
+        self.settle(now_us)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: not before something else happens."""
@@ -414,7 +418,7 @@ class Sender:
             Progress(stream=self.stream, epoch=view.epoch, frames=view.frames, pressed=self.pressed),
         )
 
-    def _settle(self, now_us: int) -> None:
+    def settle(self, now_us: int) -> None:
         """After any change: send what may be sent, trim what may be trimmed."""
         for view in self.receivers.values():
             self._pump(now_us, view)
@@ -435,7 +439,13 @@ class Sender:
                 continue
             if view.sent_bytes + entry.cost > view.granted:
                 return
-            self._outbox.send(view.peer, self._frame(view, entry), entry.payload)
+            if entry.away:
+                if entry.lost:
+                    self._overtaken(view)
+                elif self.missing is not None:
+                    self.missing(now_us, view.cursor)
+                return
+            self._outbox.send(view.peer, frame_of(self.stream, view, entry), entry.payload)
             view.cursor += 1
             view.frames += 1
             view.sent_bytes += entry.cost
@@ -446,7 +456,7 @@ class Sender:
                 idle = False
 
     def _overtaken(self, view: ReceiverView) -> None:
-        """What it wants next was shed: it attaches anew, and so learns which rows are lost.
+        """What it wants next was shed, or is damaged: it attaches anew, and so learns which rows are lost.
 
         Only now that it has credit again, else it would do so for each entry that is shed.
         """
@@ -458,28 +468,7 @@ class Sender:
 
     def _had(self, view: ReceiverView, entry: Entry) -> bool:
         """The receiver is ahead of this entry: it had it before we restarted."""
-        return entry.end < view.wanted_seq or (entry.payload is not None and entry.end == view.wanted_seq)
-
-    def _frame(self, view: ReceiverView, entry: Entry) -> Data | Boundary:
-        if entry.time_us is not None:
-            return Boundary(
-                stream=self.stream,
-                epoch=view.epoch,
-                frame=view.frames,
-                seq=entry.seq,
-                time_us=entry.time_us,
-                note=entry.note,
-            )
-        return Data(
-            stream=self.stream,
-            epoch=view.epoch,
-            frame=view.frames,
-            seq=entry.seq,
-            rows=entry.end - entry.seq,
-            tentative=entry.tentative,
-            late=entry.late,
-            note=entry.note,
-        )
+        return entry.end < view.wanted_seq or (entry.time_us is None and entry.end == view.wanted_seq)
 
     def _trim(self, now_us: int) -> None:
         if not self.receivers:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medusa.wire.link import SenderState
+from medusa.wire.log import Entry
+from medusa.wire.messages import Boundary, Data
 
-__all__ = ["ReceiverView"]
+__all__ = ["ReceiverView", "frame_of"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,3 +45,26 @@ class ReceiverView:
     lost_rows: int = 0
     lost_below: int = 0
     note: bytes = b""
+
+
+def frame_of(stream: str, view: ReceiverView, entry: Entry) -> Data | Boundary:
+    """The next frame for this receiver."""
+    if entry.time_us is not None:
+        return Boundary(
+            stream=stream,
+            epoch=view.epoch,
+            frame=view.frames,
+            seq=entry.seq,
+            time_us=entry.time_us,
+            note=entry.note,
+        )
+    return Data(
+        stream=stream,
+        epoch=view.epoch,
+        frame=view.frames,
+        seq=entry.seq,
+        rows=entry.end - entry.seq,
+        tentative=entry.tentative,
+        late=entry.late,
+        note=entry.note,
+    )

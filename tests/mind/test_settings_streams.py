@@ -56,10 +56,7 @@ def test_without_rules_streams_are_alike():
         ('[streams."q.*"]\nweight = 1.5', "1.5 is no weight"),
         ('[streams."q.*"]\nweight = true', "True is no weight"),
         ('[streams."q.*"]\nat_limit = "slwo"', "line 6: streams.q.*.at_limit: there is no 'slwo' (did you"),
-        (
-            '[streams."q.*"]\nat_limit = "spill"',
-            'there is no \'spill\' (what is resent is resent from memory; allowed: "slow", "shed")',
-        ),
+        ('[streams."q.*"]\nat_limit = "spil"', "there is no 'spil' (did you mean 'spill'?"),
         ('[streams."q.*"]\nat_limit = ["slow"]', "there is no ['slow'] (allowed: \"slow\""),
         (
             '[streams."q.*"]\nretention = "3 parsecs"',

@@ -16,6 +16,8 @@ from medusa.mind.feeding import Feeding
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
+from medusa.mind.record import FragmentRecord
+from medusa.mind.spilling import Spilling
 from medusa.runtime import recovery
 from medusa.sim import query_trial
 from medusa.sim import relay as relay_module
@@ -308,8 +310,8 @@ def fed_as_it_comes(monkeypatch):
     """After a restart rows are fed in the order in which they come now."""
     honest = Feeding.__init__
 
-    def careless(self, fragment, again, inputs, entries, decided, outbox):
-        honest(self, fragment, (), inputs, entries, decided, outbox)
+    def careless(self, fragment, again, inputs, entries, decided, *rest):
+        honest(self, fragment, (), inputs, entries, decided, *rest)
         decided.at += len(again)
         decided.durable = decided.at
 
@@ -325,6 +327,26 @@ def log_of_an_older_checkpoint(monkeypatch):
         return msgspec.structs.replace(record, decided=max(record.decided - 3, 0))
 
     monkeypatch.setattr(recovery, "read_record", older)
+
+
+def gone_before_durable(monkeypatch):
+    """Rows leave memory although their segment couldn't be written."""
+    honest = Spilling.written
+
+    def hasty(self, now_us, token, ok, why):
+        return honest(self, now_us, token, True, "")
+
+    monkeypatch.setattr(Spilling, "written", hasty)
+
+
+def segments_not_kept(monkeypatch):
+    """A checkpoint doesn't say which segments it needs, so they are deleted."""
+    honest = FragmentRecord.tokens
+
+    def careless(self):
+        return tuple(token for token in honest(self) if token not in self.segments())
+
+    monkeypatch.setattr(FragmentRecord, "tokens", careless)
 
 
 def undone_in_silence(monkeypatch):
@@ -392,5 +414,7 @@ PLANTED = {
     "fed as it comes after a restart": Plant("union", 7, patch=fed_as_it_comes),
     "log of an older checkpoint": Plant("union", 7, patch=log_of_an_older_checkpoint),
     "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
+    "gone before it is durable": Plant("spill", 503, patch=gone_before_durable),
+    "segments that are needed are deleted": Plant("spill", 3, patch=segments_not_kept),
 }
 """Name: the mistake, with the scenario and the seed that must notice it."""

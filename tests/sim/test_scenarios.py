@@ -21,15 +21,16 @@ from tests.sim.conftest import SPENT
 from tests.sim.planted import PLANTED, AckBeforePersist, Parts
 
 SEEDS = {
-    "cut": 25,
+    "cut": 20,
     "crash": 25,
     "chaos": 30,
     "gap": 10,
     "shed": 10,
-    "damage": 20,
+    "damage": 15,
     "nodes": 25,
     "union": 20,
     "memory": 10,
+    "spill": 10,
     "liar": 10,
     "ruin": 15,
 }

@@ -43,7 +43,7 @@ def go_on(pair):
 
 
 def test_a_stream_is_slowed_unless_it_is_said_to_shed():
-    with pytest.raises(LocalProtocolError, match="slow or shed"):
+    with pytest.raises(LocalProtocolError, match="slow or spill or shed"):
         LinkSettings(at_limit="drop")
     pair = stalled(100, settings=SMALL)
     assert pair.sender.full
