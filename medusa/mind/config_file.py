@@ -74,14 +74,25 @@ class ConfigFile:
             )
         return value
 
-    def known(self, table: str, values: Mapping[str, object], allowed: Iterable[str]) -> None:
-        """Whether a table (empty: the file) has only fields that there are."""
+    def known(
+        self,
+        table: str,
+        values: Mapping[str, object],
+        allowed: Iterable[str],
+        below: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        """Whether a table (empty: the file) has only fields that there are.
+
+        Args:
+            below: name of another table -> its fields, to say where one belongs.
+        """
         for key in values:
             if key not in allowed:
+                home = next((name for name, fields in (below or {}).items() if key in fields), None)
                 raise self.error(
                     table or key,
                     f"unknown field {key!r}",
-                    hint=did_you_mean(key, allowed),
+                    hint=did_you_mean(key, allowed) if home is None else f"it belongs below [{home}]",
                     within=key,
                     code="config.field",
                 )

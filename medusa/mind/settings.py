@@ -156,6 +156,7 @@ _COUNTS = {
     "calls_per_s": (1, 100_000),
 }
 """For the door, which only a node with keys has; named as their attributes."""
+_LIMITS = (*_SIZES, *_DURATIONS, *_COUNTS)
 
 _FIELDS = (
     "name",
@@ -197,7 +198,7 @@ class _Reader(ConfigFile):
         self._folder = folder
 
     def settings(self) -> Settings:
-        self.known("", self.root, _FIELDS)
+        self.known("", self.root, _FIELDS, {"limits": _LIMITS})
         name = self.name("name")
         store = self._store()
         data = self.text("data") if store == "disk" else ""
@@ -242,7 +243,7 @@ class _Reader(ConfigFile):
 
     def _limits(self) -> Limits:
         table = self.table("limits")
-        self.known("limits", table, (*_SIZES, *_DURATIONS, *_COUNTS))
+        self.known("limits", table, _LIMITS)
         values: dict[str, int] = {}
         for key, value in table.items():
             if key in _COUNTS:

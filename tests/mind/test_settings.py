@@ -51,6 +51,10 @@ def change(old: str, new: str) -> str:
         ),
         (change('name = "edge-1"', "name = 7"), "line 2: name: expected text, got 7"),
         (change("name =", "nmae ="), "line 2: nmae: unknown field 'nmae' (did you mean 'name'?)"),
+        (
+            "retention = '9 MiB'\n" + GOOD,
+            "line 1: retention: unknown field 'retention' (it belongs below [limits])",
+        ),
         (change('data = "state/edge-1"', 'data = ""'), "line 4: data: data is empty"),
         (change('data = "state/edge-1"', 'data = "x"\nstore = "memory"'), "line 4: data: a node with store"),
         (change('data = "state/edge-1"', 'data = "x"\nstore = "tape"'), "'tape' is no store"),
