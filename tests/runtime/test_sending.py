@@ -75,7 +75,7 @@ def test_a_connection_ends_soon_after_its_line_is_cut_and_never_the_process() ->
     try:
         for kind in (zmq.DEALER, zmq.ROUTER):
             made = open_socket(context, kind)
-            assert 0 < made.getsockopt(zmq.TCP_MAXRT) == UNANSWERED_MS <= 500
+            assert 0 < made.getsockopt(zmq.TCP_MAXRT) == UNANSWERED_MS <= 700
             assert made.getsockopt(zmq.HEARTBEAT_IVL) == 0
             made.close(linger=0)
     finally:
