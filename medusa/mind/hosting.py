@@ -280,7 +280,7 @@ class Hosted:
             work = self._feeding.next(now_us, noting=self.mixed)
             if work is None:
                 break
-            self._dirty = True
+            self._dirty = self._dirty or not isinstance(work.element, Silent)
             if work.element is None:
                 work.input.receiver.consumed(now_us, work.cost)
                 continue
