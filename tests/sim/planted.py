@@ -349,6 +349,11 @@ def segments_not_kept(monkeypatch):
     monkeypatch.setattr(FragmentRecord, "tokens", careless)
 
 
+def half_written_not_kept(monkeypatch):
+    """A checkpoint doesn't say that a segment is just being written, so it is deleted as soon as it is there."""
+    monkeypatch.setattr(Spilling, "writing", ())
+
+
 def undone_in_silence(monkeypatch):
     """Who asks again for a query that is being undone hears nothing."""
     honest = Coordinator.deploy
@@ -416,5 +421,6 @@ PLANTED = {
     "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
     "gone before it is durable": Plant("spill", 503, patch=gone_before_durable),
     "segments that are needed are deleted": Plant("spill", 3, patch=segments_not_kept),
+    "a segment being written is deleted": Plant("spill", 3, patch=half_written_not_kept),
 }
 """Name: the mistake, with the scenario and the seed that must notice it."""
