@@ -350,7 +350,7 @@ def segments_not_kept(monkeypatch):
 
 
 def half_written_not_kept(monkeypatch):
-    """A checkpoint doesn't say that a segment is just being written, so it is deleted as soon as it is there."""
+    """A checkpoint doesn't say that a segment is just being written, so it is deleted when it is there."""
     monkeypatch.setattr(Spilling, "writing", ())
 
 
