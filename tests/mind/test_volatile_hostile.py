@@ -76,3 +76,21 @@ def test_a_client_that_claims_rows_without_a_note_moves_no_numbers():
     assert not status["lost_unknown"]
     (output,) = federation.nodes["m"].brain.fragments["q/rows"].outputs.values()
     assert output.rows < 10
+
+
+def test_clients_of_an_earlier_life_have_their_time_to_come_back():
+    """Nobody else knows of their rows, and nobody knows yet that there are such clients."""
+    q = md.Query("q")
+    q.sink("out", q.source("rows", SCHEMA, time="ts").filter("v > 0", name="f"))
+    federation, deployer, _, _ = alone(q)
+    node = federation.nodes["m"]
+    node.crash()
+    for client in ("pub", "reader"):
+        federation.network.cut(client, "m")
+    node.restart()
+    assert federation.answer(deployer, deployer.deploy(q, {"m": ["rows"]}))[0].code == ""
+    fragment = node.brain.fragments["q/rows"]
+    federation.run(for_us=1_000_000)
+    assert not fragment._started
+    federation.run(for_us=1_500_000)
+    assert fragment._started
