@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+import pyarrow as pa
 import pytest
 
 import medusa as md
@@ -71,40 +72,39 @@ def test_a_stalled_reader_slows_nobody_and_then_gets_all(folder):
 
 def test_what_is_spilled_outlives_the_node(folder):
     nodes = ForkedNodes(folder, ["a", "b"], limits=LIMITS)
-    ends: list[subprocess.Popen[str]] = []
+    address, rows = nodes.addresses["a"], ROWS_MIB * 1024
+    text = pa.array([b"x" * 1000] * 1024, pa.binary())
     try:
         nodes.start()
-        address = nodes.addresses["a"]
         with md.connect(nodes.addresses["b"], timeout="30s") as fed:
             fed.deploy(query(), at={"a": ["rows", "kept"], "b": ["more"]})
         nodes.kill("b")
-        publisher = end("publish", address, "chain.rows", 0, ROWS)
-        ends = [publisher]
-        assert first_line(publisher) == "begun"
-        go(publisher)
-        assert first_line(publisher) == "paced"
-        go(publisher)
-        until(lambda: outputs(address)["spilled_bytes"] >= ROWS_MIB // 4 * MIB, what="much is spilled")
-        nodes.kill("a")
-        nodes.start("a")
-        assert first_line(publisher) == f"done {ROWS}"
-        output = outputs(address)
-        assert output["spilled_bytes"] >= (ROWS_MIB - 2 * RETENTION // MIB) * MIB
+        with md.connect(address, timeout="60s") as fed:
+            for at in range(0, rows, 1024):
+                fed.publish(
+                    "chain.rows", pa.record_batch({"n": pa.array(range(at, at + 1024)), "text": text})
+                )
+                if at == rows // 2:
+                    until(lambda: outputs(address)["spilled_bytes"] >= ROWS_MIB // 4 * MIB, what="it spills")
+                    nodes.kill("a")
+                    nodes.start("a")
+            fed.finish("chain.rows")
+            fed.flush("60s")
+        assert outputs(address)["spilled_bytes"] >= (ROWS_MIB - 2 * RETENTION // MIB) * MIB
         nodes.kill("a")
         nodes.start("b")
-        reader = end("read", nodes.addresses["b"], "chain.out", ROWS)
-        ends.append(reader)
-        assert first_line(reader) == "begun"
-        nodes.start("a")
-        go(reader)
-        assert first_line(reader) == "paced"
-        go(reader)
-        assert first_line(reader) == f"read {ROWS}"
+        with (
+            md.connect(nodes.addresses["b"], timeout="60s") as fed,
+            fed.subscribe("chain.out", from_="oldest") as trains,
+        ):
+            nodes.start("a")
+            came = 0
+            for train in trains:
+                assert train.batch["n"].to_pylist() == list(range(came, came + len(train)))
+                came += len(train)
+            assert (came, trains.lost_rows) == (rows, 0)
         until(lambda: outputs(address)["kept_bytes"] == 0, what="nothing is kept")
         store = nodes.data("a")
         until(lambda: not list(store.glob("*-log-*")), what="no segment is left")
     finally:
         nodes.close()
-        for each in ends:
-            each.kill()
-            each.communicate()
