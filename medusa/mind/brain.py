@@ -48,7 +48,7 @@ from medusa.wire.messages import (
 )
 from medusa.wire.outbox import Cut, Outbox, WakeAt
 from medusa.wire.receiver import PATIENCE_US
-from medusa.wire.session import SESSION, PeerState, Session
+from medusa.wire.session import SESSION, PeerState, Session, SessionSettings
 
 __all__ = ["Brain"]
 
@@ -65,6 +65,7 @@ class Brain:
         verify: checks signatures; needed where the settings have keys.
         certificate: a signed statement about our own key, said to peers; empty: none.
         note_key: secret; seals what a node without a disk leaves with its neighbours.
+        session: when a peer counts as silent.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Brain:
         verify: Verify | None = None,
         certificate: bytes = b"",
         note_key: bytes = b"",
+        session: SessionSettings = SESSION,
     ) -> None:
         self.outbox = Outbox()
         self.settings = settings
@@ -87,6 +89,7 @@ class Brain:
         """Messages that broke a rule, or that their sender may not say, by code."""
         self._link = link_settings(settings.limits)
         self._token = first_token - 1
+        self._patience = session
         self._me = Hello(
             version=limits.PROTOCOL_VERSION,
             node=settings.name,
@@ -130,7 +133,7 @@ class Brain:
             self.fragments[spec.name] = self._host(spec, (saved or {}).get(spec.name))
 
     def _session(self, peer: str, *, calls: bool) -> Session:
-        return Session(self._me, peer, outbox=self.outbox, settings=SESSION, calls=calls)
+        return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
 
     def _host(self, spec: Fragment, saved: Saved | None = None) -> Hosted:
         make: Callable[..., Hosted] = Hosted

@@ -27,6 +27,7 @@ from medusa.runtime.reports import Reports
 from medusa.runtime.unstored import Unstored, wait_for_a_new_second
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
+from medusa.wire.session import PROMPT
 
 __all__ = ["Assembled", "assembled"]
 
@@ -98,6 +99,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             verify=keys.verify,
             certificate=keys.certificate,
             note_key=keys.own.derived("notes") if keys.own is not None else b"",
+            session=PROMPT,
         )
         transport = Transport(
             listen=settings.listen,

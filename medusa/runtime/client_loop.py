@@ -28,7 +28,7 @@ from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import way_of
 from medusa.wire.messages import Hello, Refuse
 from medusa.wire.outbox import Send
-from medusa.wire.session import SessionSettings
+from medusa.wire.session import PROMPT
 from medusa.wire.statement import client_name
 
 __all__ = ["ClientLoop", "now_us"]
@@ -42,8 +42,6 @@ RING_MAX_S = 60.0
 
 REFUSALS_MAX = 3
 """In a row, and the node means it. One or two may come from a node that is just starting."""
-
-SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
 
 
 def now_us() -> int:
@@ -163,7 +161,7 @@ class ClientLoop:
             self._mind.receive(now_us(), message, payload)
         elif isinstance(message, Hello):
             self.node = message.node
-            self._mind = ClientMind(self.name, message.node, session=SESSION)
+            self._mind = ClientMind(self.name, message.node, session=PROMPT)
         elif isinstance(message, Refuse):
             raise LinkError(message.text, hint=message.hint, code=message.code)
 
@@ -171,12 +169,12 @@ class ClientLoop:
         now = now_us()
         if self._mind is None:
             # Who is there? The mind begins when we know.
-            if now - self._said_hello_us >= SESSION.hello_us:
+            if now - self._said_hello_us >= PROMPT.hello_us:
                 self._said_hello_us = now
                 version = limits.PROTOCOL_VERSION
                 hello = Hello(version=version, node=self.name, incarnation=0, answer=True, client=True)
                 transport.send(NODE, encode_frame(hello))
-            self._wake_at_us = self._said_hello_us + SESSION.hello_us
+            self._wake_at_us = self._said_hello_us + PROMPT.hello_us
             return
         self._mind.tick(now)
         wake_at_us = self._mind.wake_at_us(now)

@@ -22,10 +22,11 @@ FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 HIGH_WATER = 64
 """Messages per direction of a connection. Too small: a thread switch per message."""
 
-UNANSWERED_MS = 600
+UNANSWERED_MS = 1500
 """A connection ends when what we sent is unacknowledged for so long; our own heartbeats see to it that there
-is something. Too small: a lossy line is cut, and one whose other end reads nothing for so long (its window is
-closed), and then all that was under way is sent again; too large: so late a cut shows.
+is something, and notice a cut before. Too small: a lossy line is cut, and one whose other end reads nothing
+for so long (its window is closed), and then all that was under way is sent again; too large: after a
+cut TCP itself, which asks more and more seldom, takes so long to go on.
 
 ZeroMQ's heartbeats are off: libzmq 4.3.5 aborts the process when one is due on a connection of which it reads
 no more because a queue is full, and which then breaks (its issues 3937, 4364, 4767)."""

@@ -17,7 +17,7 @@ from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Heartbeat, Hello, Message
 from medusa.wire.outbox import Outbox
 
-__all__ = ["SESSION", "PeerState", "Session", "SessionSettings"]
+__all__ = ["PROMPT", "SESSION", "PeerState", "Session", "SessionSettings"]
 
 
 class PeerState(Enum):
@@ -50,8 +50,10 @@ class SessionSettings:
 
 
 SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
-"""So often that TCP soon has something unacknowledged on a line that is cut (``TCP_MAXRT``), which ends the
-connection; the timeout notices a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
+"""For lines as slow and lossy as those of the simulator."""
+
+PROMPT = SessionSettings(heartbeat_us=100_000, timeout_us=700_000, hello_us=200_000)
+"""Of processes: notices a cut and a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
 
 
 class Session:
