@@ -26,19 +26,6 @@ from tests.runtime.test_zeromq import DEADLINE_S, payloads, until
 SERVER, ALICE, BOB, EVE = (CurveKey.new() for _ in range(4))
 
 
-@pytest.fixture
-def open_transport():
-    made: list[Transport] = []
-
-    def make(**kwargs) -> Transport:
-        made.append(Transport(**kwargs))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
 @pytest.fixture(params=["tcp", "ipc"])
 def listen(request, tmp_path_factory):
     return "tcp://127.0.0.1:*" if request.param == "tcp" else f"ipc://{tmp_path_factory.mktemp('z')}/s"

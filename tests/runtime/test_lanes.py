@@ -8,12 +8,10 @@ from collections import Counter
 import pytest
 import zmq
 
-from medusa.runtime import zeromq
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
 from medusa.runtime.sending import WINDOW_BYTES
-from medusa.runtime.sockets import open_socket
 from medusa.runtime.zeromq import BACKLOG_MAX, Transport
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import lane_of
@@ -29,31 +27,6 @@ MIB = 1 << 20
 FRAME = bytes(64 << 10)
 CREDIT = 8 * MIB
 WEIGHTS = {"a": 1, "b": 2, "c": 4}
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """No connection ends because nobody reads for a moment: ZeroMQ then answers no heartbeat."""
-
-    def opened(context, kind):
-        made = open_socket(context, kind)
-        made.setsockopt(zmq.TCP_MAXRT, 0)
-        return made
-
-    monkeypatch.setattr(zeromq, "open_socket", opened)
-
-
-@pytest.fixture
-def open_transport():
-    made: list[Transport] = []
-
-    def make(**kwargs) -> Transport:
-        made.append(Transport(**kwargs))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def introduced(server, client, lanes=1):

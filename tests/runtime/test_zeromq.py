@@ -14,19 +14,6 @@ from medusa.runtime.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transpor
 DEADLINE_S = 20.0
 
 
-@pytest.fixture
-def open_transport():
-    made: list[Transport] = []
-
-    def make(**kwargs) -> Transport:
-        made.append(Transport(**kwargs))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
 def until(condition, *transports, deadline_s=DEADLINE_S):
     """Turn the transports until ``condition(events)``; the events of each."""
     events = {id(each): [] for each in transports}
