@@ -179,6 +179,7 @@ def medusa_receive(plan: dict[str, Any], listening: Callable[[str], None]) -> di
     listening(transport.endpoint)
     link = ""
     meter = Meter(plan)
+    settled_us = 0
 
     def ship() -> None:
         for effect in outbox.take():
@@ -204,7 +205,9 @@ def medusa_receive(plan: dict[str, Any], listening: Callable[[str], None]) -> di
             elif isinstance(event, Arrival):
                 take(event)
             ship()
-        receiver.durable(_now_us(), receiver.next_seq)
+        if meter.done or _now_us() - settled_us >= receiver.settings.ack_us:  # As a node settles its cuts.
+            settled_us = _now_us()
+            receiver.durable(settled_us, receiver.next_seq)
         receiver.tick(_now_us())
         ship()
     meter.copied = codec.counters.copied
