@@ -178,7 +178,10 @@ def check_node(node: Node) -> None:
 
 
 def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str, Client]) -> None:
-    """A node that has just started finds upstream every row that its disk doesn't cover."""
+    """A node that has just started finds upstream every row that its disk doesn't cover.
+
+    Not at a node without a disk that died since: then both count what is lost.
+    """
     if node.loop is None:
         return
     for hosted in node.brain.fragments.values():
@@ -189,7 +192,7 @@ def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str,
                 senders = [publication.sender] if publication is not None else []
             else:
                 up = nodes.get(input.peer)
-                if up is None or up.loop is None:
+                if up is None or up.loop is None or (up.forgets and up.lives > 1):
                     continue
                 outputs = [each for other in up.brain.fragments.values() for each in other.outputs.values()]
                 senders = [output.sender for output in outputs if output.stream == stream]

@@ -70,6 +70,11 @@ class Node(Machine):
     def alive(self) -> bool:
         return self.loop is not None
 
+    @property
+    def forgets(self) -> bool:
+        """It has no disk."""
+        return self.settings.store == "memory"
+
     def start(self) -> None:
         """Recover what the disk holds and run.
 
@@ -78,8 +83,7 @@ class Node(Machine):
         """
         assert self.loop is None, f"{self.name} is alive"
         self.lives += 1
-        forgets = self.settings.store == "memory"
-        if forgets:
+        if self.forgets:
             self.disk.lose()
         found = recover(self.disk, self.clock, node=self.name, warn=self._warn, journal=self.disk.journal)
         host = FragmentHost(
@@ -87,13 +91,13 @@ class Node(Machine):
             self.clock,
             wake=self.soon,
             worker=self._worker,
-            counts=forgets,
+            counts=self.forgets,
             journal=self.disk.journal,
         )
         found.resume(host)
         self.brain = Brain(
             self.settings,
-            incarnation=self.lives if forgets else found.incarnation,
+            incarnation=self.lives if self.forgets else found.incarnation,
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,

@@ -27,10 +27,10 @@ MOMENTS_MIN = 5
 @pytest.fixture
 def node(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("i")
-    made = InThread(write(folder), monkeypatch)
     # Many clients say hello here, most of them before their connection stands.
-    eager = dataclasses.replace(client_loop.SESSION, hello_us=5_000)
-    monkeypatch.setattr(client_loop, "SESSION", eager)
+    eager = dataclasses.replace(client_loop.PROMPT, hello_us=5_000)
+    monkeypatch.setattr(client_loop, "PROMPT", eager)
+    made = InThread(write(folder), monkeypatch)
     address = f"ipc://{folder}/a"
     with md.connect(address, timeout="20s") as fed:
         fed.deploy(query())

@@ -48,8 +48,9 @@ EVER_FAILED = {
     "liar": [14, 21],
     "gap": [8, 10, 13],
     "chaos": [1063],
-    # A node that forgets died between its answer to a deployment and the end of that.
-    "memory": [16],
+    # A node that forgets died between its answer to a deployment and the end of that. A trial that asked
+    # it for rows that had died with it and with their reader.
+    "memory": [16, 1147],
     # The input alone took longer than what was waited for.
     "cut": [1139],
     "crash": [1081, 1101],
