@@ -54,7 +54,7 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socke
     made.setsockopt(zmq.SNDHWM, HIGH_WATER)
     made.setsockopt(zmq.RCVHWM, HIGH_WATER)
     made.setsockopt(zmq.SNDBUF, 256 << 10)
-    made.setsockopt(zmq.RCVBUF, 256 << 10)
+    made.setsockopt(zmq.RCVBUF, 1 << 20)
     return made
 
 
