@@ -133,7 +133,8 @@ class Attach(_Message, frozen=True, tag="attach"):
         resumed: rows before ``next_seq`` came over an earlier attachment of the same receiver: a
             sender that fell back behind them will come to them again. Else a plain receiver that
             names a row beyond the end is refused (``E_SEQ``).
-        name: of a named subscription of a client: its rows are kept whether or not somebody reads.
+        name: of a named subscription of a client, never ``plain``: its rows are kept whether or not
+            somebody reads.
             Where it is known and this isn't ``resumed``, ``OLDEST`` and ``NOW`` go on at the first row
             not yet acknowledged, and a row acknowledges those below it.
         note: the last that came with rows or promises of this stream.

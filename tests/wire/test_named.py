@@ -359,6 +359,23 @@ def test_only_names_and_plain_receivers_begin_at_a_word():
         Receiver("s", "n", incarnation=1, outbox=Outbox(), next_seq=NOW)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_what_has_a_name_is_never_plain(known):
+    """Else its position wouldn't be in the checkpoint, and who took nothing would be cut off for good."""
+    places = Places()
+    sender = places.node.sender
+    if known:
+        sender.expect(KEY, 0)
+    both = Attach(stream="s", epoch=1, next_seq=OLDEST, durable=0, granted=2000, plain=True, name="r")
+    with pytest.raises(RemoteProtocolError, match="plain too") as error:
+        sender.receive(0, "x", both, key=KEY) if known else sender.begin_at("x", both)
+    assert error.value.code == "E_READER"
+    assert sender.durable_positions() == ({KEY: 0} if known else {})
+    sender.train(0, b"abc", 3)
+    sender.tick(10 * SMALL.idle_us)
+    assert sender.log.start_seq == 0
+
+
 class Program:
     """Reads under the name and stores (position, rows) in one step; may die at any moment."""
 
