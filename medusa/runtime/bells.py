@@ -11,7 +11,10 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-__all__ = ["Bells"]
+__all__ = ["RING_MAX_S", "Bells"]
+
+RING_MAX_S = 60.0
+"""Waits of any length are made of such; what is waited for rings far more often, or when it is there."""
 
 
 class Bells:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.runtime.bells import Bells
+from medusa.runtime.bells import RING_MAX_S, Bells
 from medusa.runtime.client_keys import ClientKeys
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
 from medusa.runtime.zeromq import Transport
@@ -37,8 +37,6 @@ NODE = "node"
 """The key of our one link."""
 
 WAIT_MAX_MS = 200
-RING_MAX_S = 60.0
-"""Waits of any length are made of such; the thread rings far more often."""
 
 REFUSALS_MAX = 3
 """In a row, and the node means it. One or two may come from a node that is just starting."""

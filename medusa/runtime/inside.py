@@ -20,7 +20,7 @@ from typing import Any
 from medusa.errors import ConfigError, LinkError, MedusaError, StateError
 from medusa.mind.settings import Settings
 from medusa.runtime.assembly import Assembled, assembled
-from medusa.runtime.bells import Bells
+from medusa.runtime.bells import RING_MAX_S, Bells
 from medusa.runtime.client import Federation, connect
 from medusa.runtime.client_keys import KeyGiven
 from medusa.runtime.node_config import NodeConfig, import_functions, load_settings
@@ -32,9 +32,6 @@ __all__ = ["Node", "node"]
 
 LOGGER = logging.getLogger("medusa.node")
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-RING_MAX_S = 60.0
-"""Waits of any length are made of such."""
-
 HERE = {"tcp://0.0.0.0:": "tcp://127.0.0.1:", "tcp://[::]:": "tcp://[::1]:"}
 """Who listens everywhere is reached on this machine there."""
 

@@ -62,11 +62,6 @@ class Waiting:
         """How many frames of no stream wait, and streams."""
         return self._queue.heads
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of streams that wait."""
-        return self._queue.nbytes
-
     def send(self, frames: Frames, stream: str, weight: int) -> bool:
         """Hand over, or queue; False: the connection is gone."""
         if self or not self._has_room():
