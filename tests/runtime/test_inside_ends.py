@@ -19,14 +19,9 @@ from medusa.runtime import inside
 from medusa.runtime.keys import CurveKey, write_key
 from tests.runtime.test_client_interrupted import MOMENTS_MIN
 from tests.runtime.test_forked import in_child
-from tests.runtime.test_inside import DEADLINE_S, deadline, dies, fields, query, threads, until_taken
+from tests.runtime.test_inside import DEADLINE_S, deadline, dies, fields, folder, query, threads, until_taken
 
-__all__ = ["deadline"]
-
-
-@pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("i")  # The path of a socket has to be short.
+__all__ = ["deadline", "folder"]
 
 
 def test_a_loop_that_dies_is_never_silent(

@@ -19,6 +19,7 @@ from medusa.runtime.host import FragmentHost, Logged, group_name
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.recovery import recover
 from medusa.wire.outbox import Log, Persist
+from tests.runtime.test_host import AtOnce
 
 FED = [
     Decision(JOINED, "left", "c", 0),
@@ -133,19 +134,6 @@ def test_logs_of_others_and_of_inputs_that_are_not_there_are_removed(disk):
     assert disk.found() == []
     assert "names inputs that it doesn't have" in disk.warnings[-1]
     assert disk.journal.numbers() == []
-
-
-class AtOnce:
-    idle = False
-
-    def __init__(self, name):
-        self.name = name
-
-    def give(self, job):
-        job()
-
-    def stop(self, timeout_s=None, *, last=None):
-        return True
 
 
 def test_the_host_logs_and_lets_go_of_files_that_no_checkpoint_needs(disk):

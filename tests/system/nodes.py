@@ -94,14 +94,18 @@ class Nodes:
 
 
 class Forked:
-    """A node out of the nursery, with what ``Nodes`` asks of a process."""
+    """A node out of the nursery, with what ``Nodes`` asks of a process.
 
-    def __init__(self, nursery: Nursery, config: Path, log: Path) -> None:
+    Args:
+        order: what to run instead of the command with this configuration.
+    """
+
+    def __init__(self, nursery: Nursery, config: Path, log: Path, **order: str | list[str]) -> None:
         self._nursery = nursery
         self._out = config.with_suffix(".out")
         self._out.write_text("")
         self.stdout = self._out.open()
-        self.pid = nursery.ask(config=str(config), out=str(self._out), log=str(log))
+        self.pid = nursery.ask(**(order or {"config": str(config)}), out=str(self._out), log=str(log))
 
     def said(self) -> str:
         """Its first line, once it is whole."""

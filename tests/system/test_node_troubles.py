@@ -18,19 +18,6 @@ from tests.system.nodes import Forked, ForkedNodes, until
 pytestmark = pytest.mark.system
 
 
-class Troubled(Forked):
-    """A node out of the nursery whose disk is ill at times."""
-
-    def __init__(self, nursery: Any, config: Path, log: Path, ill: Path) -> None:
-        self._nursery = nursery
-        self._out = config.with_suffix(".out")
-        self._out.write_text("")
-        self.stdout = self._out.open()
-        program = "tests.system.ailing_node"
-        out, told = str(self._out), str(log)
-        self.pid = nursery.ask(program=program, arguments=[str(config), str(ill)], out=out, log=told)
-
-
 class TroubledNodes(ForkedNodes):
     """Two nodes; ``ill`` says how the disks are."""
 
@@ -39,8 +26,9 @@ class TroubledNodes(ForkedNodes):
         self.ill = folder / "ill"
 
     def _launch(self, name: str) -> None:
-        log = self.folder / f"{name}.log"
-        self.processes[name] = Troubled(self.nursery, self.config(name), log, self.ill)
+        config, log = self.config(name), self.folder / f"{name}.log"
+        order = {"program": "tests.system.ailing_node", "arguments": [str(config), str(self.ill)]}
+        self.processes[name] = Forked(self.nursery, config, log, **order)
 
     def empty(self) -> None:
         """None runs, and none was ever there."""
