@@ -57,8 +57,9 @@ def send(plan: dict[str, Any]) -> None:
     from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
     from medusa.runtime.zeromq import Transport
     from medusa.wire.codec import decode_frame, encode_frame
+    from medusa.wire.lanes import way_of
     from medusa.wire.link import LinkEvent, LinkSettings
-    from medusa.wire.messages import Attached, Hello, Progress
+    from medusa.wire.messages import Hello
     from medusa.wire.outbox import Outbox, Send
     from medusa.wire.sender import Sender
 
@@ -98,12 +99,9 @@ def send(plan: dict[str, Any]) -> None:
             sender.tick(_now_us())
         for effect in outbox.take():
             if isinstance(effect, Send):
-                said = effect.message
-                number = (
-                    None if isinstance(said, Progress) else 0 if isinstance(said, Attached) else said.frame
-                )
-                frames = encode_frame(said, effect.payload)
-                transport.send("to", frames, stream=said.stream, frame=number)
+                stream, frame = way_of(effect.message)
+                frames = encode_frame(effect.message, effect.payload)
+                transport.send("to", frames, stream=stream, frame=frame)
     transport.close()
 
 

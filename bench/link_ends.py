@@ -103,7 +103,8 @@ def medusa_send(plan: dict[str, Any], address: str) -> dict[str, Any]:
     from medusa.runtime.link_events import Arrival, LinkUp
     from medusa.runtime.zeromq import Transport
     from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
-    from medusa.wire.messages import Attached, Hello
+    from medusa.wire.lanes import way_of
+    from medusa.wire.messages import Hello
     from medusa.wire.outbox import Outbox, Send
     from medusa.wire.sender import Sender
 
@@ -125,9 +126,9 @@ def medusa_send(plan: dict[str, Any], address: str) -> dict[str, Any]:
     def ship() -> None:
         for effect in outbox.take():
             if isinstance(effect, Send):
-                frame = getattr(effect.message, "frame", 0 if isinstance(effect.message, Attached) else None)
+                stream, frame = way_of(effect.message)
                 frames = encode_frame(effect.message, effect.payload)
-                transport.send("to", frames, stream=STREAM, weight=1, frame=frame)
+                transport.send("to", frames, stream=stream, weight=1, frame=frame)
 
     def make() -> None:
         turn = next(turns)
