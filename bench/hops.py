@@ -26,7 +26,7 @@ import zmq
 
 import medusa as md
 from bench.link_ends import batches
-from bench.worker import forget_peak
+from bench.worker import forget_peak, memory
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = 1024 // 16
@@ -199,8 +199,8 @@ def into_a_node(size: int, total: int) -> dict[str, Any]:
     q.sink("out", q.source("rows", COLUMNS, time=None).filter("number < 0"))
     with nodes(1) as ([address], [process]), md.connect(address) as client:
         client.deploy(q)
-        held = memory(process, "VmRSS")
-        mine = memory(os.getpid(), "VmRSS")
+        held = memory("VmRSS", process)
+        mine = memory("VmRSS")
         forget_peak()
         cpu, own = processor_seconds(process), time.process_time()
         begin = time.perf_counter()
@@ -215,19 +215,11 @@ def into_a_node(size: int, total: int) -> dict[str, Any]:
             "speed": total / took,
             "cpu": {"send": own, "receive": cpu},
             "held": {
-                "send": memory(os.getpid(), "VmHWM") - mine,
-                "receive": memory(process, "VmHWM") - held,
+                "send": memory("VmHWM") - mine,
+                "receive": memory("VmHWM", process) - held,
             },
             "copied": 0,
         }
-
-
-def memory(process: int, field: str) -> int:
-    """Bytes."""
-    for line in Path(f"/proc/{process}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no {field}")
 
 
 def processor_seconds(process: int) -> float:

@@ -34,12 +34,13 @@ MODULES = {
 }
 
 
-def memory(field: str) -> int:
+def memory(field: str, process: int | str = "self") -> int:
     """Bytes: ``VmRSS`` now, ``VmHWM`` the highest since ``forget_peak``."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    path = Path(f"/proc/{process}/status")
+    for line in path.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
+    raise RuntimeError(f"{path} has no {field}")
 
 
 def forget_peak() -> None:
