@@ -5,19 +5,13 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import RemoteProtocolError
-from medusa.query.boxes import Field
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent, LinkSettings
 from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data
-from medusa.wire.outbox import Outbox, Send
+from medusa.wire.outbox import Outbox
 from medusa.wire.receiver import Receiver
 from medusa.wire.sender import Sender
-
-SCHEMA = (Field("v", "int64"),)
-
-
-def sent(outbox: Outbox) -> list:
-    return [(effect.message, effect.payload) for effect in outbox.take() if isinstance(effect, Send)]
+from tests.wire.pair import SCHEMA, sends
 
 
 class Pair:
@@ -38,12 +32,12 @@ class Pair:
 
     def attach(self) -> Attach:
         self.receiver.peer_event(0, LinkEvent.PEER_UP)
-        ((message, _),) = sent(self.here)
+        ((message, _),) = sends(self.here)
         self.sender.receive(0, "n", message)
         return message
 
     def deliver(self) -> list:
-        came = sent(self.there)
+        came = sends(self.there)
         for message, payload in came:
             self.receiver.receive(0, message, payload)
         return [message for message, _ in came]
@@ -51,7 +45,7 @@ class Pair:
     def ack(self, durable: int, note: bytes) -> None:
         self.receiver.own_note = note
         self.receiver.durable(0, durable)
-        for message, _ in sent(self.here):
+        for message, _ in sends(self.here):
             self.sender.receive(0, "n", message)
 
 
@@ -61,7 +55,7 @@ def test_the_last_note_that_came_is_given_back():
     assert [getattr(each, "note", None) for each in pair.deliver()] == [b"", b"after rows", b"after promise"]
     assert pair.receiver.note == b"after promise"
     pair.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
-    assert next(m for m, _ in sent(pair.here) if isinstance(m, Attach)).note == b"after promise"
+    assert next(m for m, _ in sends(pair.here) if isinstance(m, Attach)).note == b"after promise"
 
 
 def test_a_promise_that_takes_the_place_of_another_brings_its_note():
@@ -84,9 +78,9 @@ def test_who_has_nothing_asks_and_is_sent_no_rows():
     assert isinstance(attached, Attached)
     assert again.told == (6, b"up to 6")
     again.tick(10_000_000)
-    assert not any(isinstance(m, Ack) for m, _ in sent(pair.here)), "there is nothing to acknowledge"
+    assert not any(isinstance(m, Ack) for m, _ in sends(pair.here)), "there is nothing to acknowledge"
     again.begin_at(0, 6)
-    ((message, _),) = sent(pair.here)
+    ((message, _),) = sends(pair.here)
     assert (message.next_seq, message.durable) == (6, 6)
     pair.sender.receive(0, "n", message)
     assert [m.seq for m in pair.deliver() if isinstance(m, Data)] == [0], "the train that straddles row 6"
@@ -100,7 +94,7 @@ def test_what_is_durable_and_its_note_stay_together():
     pair.deliver()
     pair.ack(6, b"up to 6")
     pair.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
-    ((message, _),) = [each for each in sent(pair.here) if isinstance(each[0], Attach)]
+    ((message, _),) = [each for each in sends(pair.here) if isinstance(each[0], Attach)]
     assert (message.next_seq, message.durable) == (10, 0)
 
 
@@ -155,7 +149,7 @@ def test_who_sends_notes_beyond_the_credit_is_refused():
     settings = LinkSettings(window_bytes=2000, frame_bytes_max=1000)
     receiver = Receiver("s", "up", incarnation=1, outbox=here, settings=settings, schema=SCHEMA, timed=True)
     receiver.peer_event(0, LinkEvent.PEER_UP)
-    ((asked, _),) = sent(here)
+    ((asked, _),) = sends(here)
     epoch = asked.epoch
     attached = Attached(stream="s", epoch=epoch, next_seq=0, boundary_us=0, schema=SCHEMA, timed=True)
     receiver.receive(0, attached)
