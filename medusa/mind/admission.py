@@ -1,14 +1,21 @@
-"""Who may speak with a node, and who reads. Until nodes have keys a name is believed: it is local."""
+"""Who may speak with a node, who reads, and how others are told that they may not.
+
+Until nodes have keys a name is believed: it is local.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from medusa.errors import LinkError, RemoteProtocolError
+from medusa.mind.security import Refusal
 from medusa.mind.settings import NAME, Settings
-from medusa.wire.messages import Hello
+from medusa.mind.spec import Fragment
+from medusa.wire import limits
+from medusa.wire.messages import Attach, Hello, Message, Refuse, Reply
+from medusa.wire.outbox import Outbox
 
-__all__ = ["check_caller", "no_reader"]
+__all__ = ["check_caller", "check_reader", "say_no"]
 
 CLIENTS_MAX = 1000
 
@@ -39,14 +46,30 @@ def check_caller(hello: Hello, settings: Settings, clients: Collection[str]) -> 
         )
 
 
-def no_reader(query: str, stream: str, peer: str) -> LinkError:
-    """What a node hears that wants rows kept back for it, and that the plan doesn't name.
+def check_reader(attach: Attach, peer: str, spec: Fragment, sink: str, *, client: bool) -> None:
+    """Whether rows may be kept back for who wants to read.
 
-    They would be kept for as long as it takes; only the plan may ask for that.
+    They would be kept for as long as it takes; only the plan may ask for that, and clients by a name.
+
+    Raises:
+        LinkError: they may not (``E_READER``).
     """
-    return LinkError(
-        f"the plan of query {query!r} doesn't name {peer!r} as a reader of stream {stream!r}, so no rows are "
-        "kept back for it",
+    if attach.plain or (attach.name and client) or peer in spec.readers.get(sink, ()):
+        return
+    raise LinkError(
+        f"the plan of query {spec.query!r} doesn't name {peer!r} as a reader of stream {attach.stream!r}, so "
+        "no rows are kept back for it",
         hint="attach as a plain receiver",
         code="E_READER",
     )
+
+
+def say_no(outbox: Outbox, peer: str, message: Message, why: Refusal) -> None:
+    """Answer a message that changes nothing, in the way in which its sender waits for an answer."""
+    text, hint = why.text[: limits.TEXT_CHARS_MAX], why.hint[: limits.TEXT_CHARS_MAX]
+    request = getattr(message, "request", 0)
+    if request:
+        outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
+    elif stream := getattr(message, "stream", ""):
+        epoch = getattr(message, "epoch", 0)
+        outbox.send(peer, Refuse(code=why.code, text=text, hint=hint, stream=stream, epoch=epoch))

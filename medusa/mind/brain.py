@@ -13,15 +13,15 @@ from typing import Any
 
 from medusa.elements import Element
 from medusa.engine.holding import NOTHING, Held
-from medusa.errors import LinkError, LocalProtocolError, MedusaError, RemoteProtocolError
-from medusa.mind.admission import check_caller, no_reader
+from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
+from medusa.mind.admission import check_caller, check_reader, say_no
 from medusa.mind.catalog import Catalog
 from medusa.mind.commands import Commands
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted, Saved
 from medusa.mind.lanes import Lanes
 from medusa.mind.saving import Saver
-from medusa.mind.security import Caller
+from medusa.mind.security import Caller, Refusal
 from medusa.mind.settings import Settings, link_settings, stream_link
 from medusa.mind.settings_security import Security
 from medusa.mind.spec import Fragment
@@ -444,25 +444,19 @@ class Brain:
             fragment, sink = self.catalog.sink(message.stream)
         except LinkError as error:
             if isinstance(message, Attach) and not self._may_come(now_us):
-                self._refuse(peer, error, message.stream, message.epoch)
+                self._refuse(peer, message, error)
             return
         hosted = self.fragments[fragment]
-        named = isinstance(message, Attach) and bool(message.name)
-        if (
-            isinstance(message, Attach)
-            and not message.plain
-            and not (named and peer in self.clients)
-            and peer not in hosted.spec.readers.get(sink, ())
-        ):
-            refusal = no_reader(hosted.spec.query, message.stream, peer)
-            self._refuse(peer, refusal, message.stream, message.epoch)
-            return
         owner = caller.called if caller is not None else ""
-        others = sum(each.subscribers.count(owner) for each in self.fragments.values()) if named else 0
+        others = 0
         try:
+            if isinstance(message, Attach):
+                check_reader(message, peer, hosted.spec, sink, client=peer in self.clients)
+                if message.name:
+                    others = sum(each.subscribers.count(owner) for each in self.fragments.values())
             hosted.from_reader(now_us, sink, peer, message, owner=owner, others=others)
         except LinkError as error:
-            self._refuse(peer, error, message.stream, message.epoch)
+            self._refuse(peer, message, error)
 
     def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
         if peer not in self.clients:
@@ -473,18 +467,19 @@ class Brain:
             if (source, peer) not in hosted.inputs:
                 self.commands.check_memory(1, caller)
             hosted.offer(now_us, peer, source, message.schema)
-        except (LinkError, RemoteProtocolError) as error:
+        except LinkError as error:
             if error.code != "E_STREAM" or not self._may_come(now_us):
-                self._refuse(peer, error, message.stream, 0)
+                self._refuse(peer, message, error)
 
     def _may_come(self, now_us: int) -> bool:
         """We have forgotten what ran here, and who coordinates it may not have told us yet: who asks for
         a stream that we don't know will ask again."""
         return self._forgets and now_us - self._started_us < PATIENCE_US
 
-    def _refuse(self, peer: str, error: MedusaError, stream: str, epoch: int) -> None:
-        text, hint = error.message[: limits.TEXT_CHARS_MAX], error.hint[: limits.TEXT_CHARS_MAX]
-        self.outbox.send(peer, Refuse(code=error.code, text=text, hint=hint, stream=stream, epoch=epoch))
+    def _refuse(self, peer: str, message: Attach | Ack | Detach | Offer, error: LinkError) -> None:
+        if error.code != "E_STREAM":  # No rule: it isn't here (yet).
+            self._count(error.code)
+        say_no(self.outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
 
     def _refused(self, now_us: int, peer: str, message: Refuse) -> None:
         if not message.stream:

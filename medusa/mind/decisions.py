@@ -156,10 +156,14 @@ class Script:
 
     Args:
         inputs: all inputs of the fragment by (source, peer); shared with its owner.
+
+    Attributes:
+        named: those inputs that decisions name; they have to stay until it is over.
     """
 
     def __init__(self, decisions: Sequence[Decision], inputs: Mapping[tuple[str, str], Input]) -> None:
         self._left = deque(decisions)
+        self.named = frozenset((each.source, each.peer) for each in decisions)
         self._inputs = inputs
         self._queues: dict[tuple[str, str], deque[Work]] = {}
         self._promised: dict[tuple[str, str], Work] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from medusa.elements import END_US, START_US, Boundary
 from medusa.errors import RemoteProtocolError
@@ -55,8 +55,13 @@ class Entries:
             if not each.judged and (not source or each.source == source)
         )
 
-    def check_offer(self, peer: str, source: str, schema: Schema) -> list[Input]:
+    def check_offer(
+        self, peer: str, source: str, schema: Schema, awaited: Container[tuple[str, str]] = ()
+    ) -> list[Input]:
         """Whether a new publisher may feed a source; the others that do or did.
+
+        Args:
+            awaited: (source, peer) of those that are not forgotten for it.
 
         Raises:
             RemoteProtocolError: other columns than the source's, or the source has ended, or there
@@ -76,7 +81,7 @@ class Entries:
                 hint="deploy the query again to begin anew",
             )
         if len(others := list(self._publishers(source))) >= PUBLISHERS_MAX:
-            self._forget_one(peer, name, others)
+            self._forget_one(peer, name, [each for each in others if (source, each.peer) not in awaited])
         return others
 
     def _forget_one(self, peer: str, name: str, others: Iterable[Input]) -> None:

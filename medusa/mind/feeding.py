@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from medusa.elements import Boundary, Element, Train
 from medusa.mind.clocked import Clocked
@@ -49,6 +49,11 @@ class Feeding:
     def repeating(self) -> int:
         """Decisions of before the restart that are not done again yet."""
         return self._script.left if self._script is not None else 0
+
+    @property
+    def awaited(self) -> Collection[tuple[str, str]]:
+        """(source, peer) of the inputs that are named in what is to be fed again."""
+        return self._script.named if self._script is not None else ()
 
     def came(self, now_us: int, works: Sequence[Work]) -> None:
         """Take what an input brought."""

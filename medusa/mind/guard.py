@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.mind.admission import say_no
 from medusa.mind.catalog import Catalog
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, Refusal, Registry, refusal
@@ -12,7 +13,6 @@ from medusa.mind.settings import Settings
 from medusa.mind.settings_security import Security
 from medusa.mind.wall import Wall
 from medusa.ports import Verify
-from medusa.wire import limits
 from medusa.wire.messages import Declare, Message, Refuse, Reply
 from medusa.wire.outbox import Cut, Outbox, Trust
 from medusa.wire.statement import Certificate, Statement
@@ -113,17 +113,8 @@ class Guard:
         if against is None:
             return False
         self._count(against.code)
-        self._answer(peer, message, against)
+        say_no(self._outbox, peer, message, against)
         return True
-
-    def _answer(self, peer: str, message: Message, why: Refusal) -> None:
-        text, hint = why.text[: limits.TEXT_CHARS_MAX], why.hint[: limits.TEXT_CHARS_MAX]
-        request = getattr(message, "request", 0)
-        if request:
-            self._outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
-        elif stream := getattr(message, "stream", ""):
-            epoch = getattr(message, "epoch", 0)
-            self._outbox.send(peer, Refuse(code=why.code, text=text, hint=hint, stream=stream, epoch=epoch))
 
     def forget(self, peer: str) -> None:
         """It is gone."""
@@ -137,7 +128,7 @@ class Guard:
             statement = self.registry.take(message.statement, self._at(now_us))
         except RemoteProtocolError as error:
             self._count(error.code)
-            self._answer(peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
+            say_no(self._outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
             return
         if statement is not None:
             self._token = self._saver.save()

@@ -25,14 +25,13 @@ from medusa.mind.decisions import Decision
 from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
 from medusa.mind.inputs import Input, Work
-from medusa.mind.outputs import Output
+from medusa.mind.outputs import Output, outputs_of
 from medusa.mind.record import LOG, RECORD, FragmentRecord, InputRecord
 from medusa.mind.spec import Fragment, check_fragment
 from medusa.mind.subscribers import Subscribers
 from medusa.mind.wall import Wall
 from medusa.ports import Buffer
-from medusa.query.boxes import Input as Arc
-from medusa.query.boxes import Schema, Sink, Source
+from medusa.query.boxes import Schema, Source
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import Ack, Attach, Detach, Refuse
 from medusa.wire.outbox import Outbox, Persist, RunFragment
@@ -127,7 +126,6 @@ class Hosted:
         self.mixed = decides(spec.graph) or bool(record and record.mixed)
         self._mixed_durable = self.mixed
         decisions = saved.decisions if saved else ()
-        positions = {(each.source, each.peer): each for each in record.inputs} if record else {}
         self.inputs: dict[tuple[str, str], Input] = {}
         self._entries = Entries(
             self._sources,
@@ -136,33 +134,17 @@ class Hosted:
             fed_us=record.fed_us if record else {},
             grace_us=link.idle_us,
         )
-        for feed in spec.feeds:
-            self._add_input(
-                feed.source, feed.stream, feed.node, positions.pop((feed.source, feed.node), None)
-            )
-        for (source, peer), position in positions.items():
-            self._add_input(source, spec.entries[source], peer, position)
-        for source, peer in dict.fromkeys((each.source, each.peer) for each in decisions):
-            if (source, peer) not in self.inputs and peer != spec.node:
-                self._add_input(source, spec.entries[source], peer)
-        outputs = {each.sink: each for each in record.outputs} if record else {}
-        self.outputs = {
-            box.id: Output(
-                box.id,
-                spec.streams[box.id],
-                checked.shapes[Arc(box.id)],
-                readers=spec.readers.get(box.id, ()),
-                outbox=outbox,
-                settings=link if link_of is None else link_of(spec.streams[box.id]),
-                fragment=spec.name,
-                next_token=next_token,
-                clean=clean,
-                record=outputs.get(box.id),
-                logs=saved.logs if saved else None,
-            )
-            for box in spec.graph.boxes
-            if isinstance(box, Sink)
-        }
+        self._known_inputs(record.inputs if record else (), decisions)
+        self.outputs = outputs_of(
+            spec,
+            checked.shapes,
+            outbox=outbox,
+            link_of=link_of or (lambda stream: link),
+            next_token=next_token,
+            clean=clean,
+            records=record.outputs if record else (),
+            logs=saved.logs if saved else None,
+        )
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self._changed)
         self.decided = Decided(
             spec.name,
@@ -185,6 +167,18 @@ class Hosted:
         self._wanted = False
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
+
+    def _known_inputs(self, records: Sequence[InputRecord], decisions: Sequence[Decision]) -> None:
+        """Those of the plan, of a checkpoint and of what was fed after it."""
+        positions = {(each.source, each.peer): each for each in records}
+        for feed in self.spec.feeds:
+            position = positions.pop((feed.source, feed.node), None)
+            self._add_input(feed.source, feed.stream, feed.node, position)
+        for (source, peer), position in positions.items():
+            self._add_input(source, self.spec.entries[source], peer, position)
+        for source, peer in dict.fromkeys((each.source, each.peer) for each in decisions):
+            if (source, peer) not in self.inputs and peer != self.spec.node:
+                self._add_input(source, self.spec.entries[source], peer)
 
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
         made = self.inputs[source, peer] = Input(
@@ -239,7 +233,7 @@ class Hosted:
             if not self._feeding.is_joining(known) and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
-        others = self._entries.check_offer(peer, source, schema)
+        others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
         made = self._add_input(source, self.spec.entries[source], peer)
         if others and not self._mixed_durable:
             # Which publisher's row came first is a decision. From now on output waits until those that

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from medusa.elements import Boundary, Element, Kind, Train
 from medusa.mind.record import EntryRecord, OutputRecord, entries_from
+from medusa.mind.spec import Fragment
 from medusa.mind.spilling import Spilling
 from medusa.ports import Buffer
+from medusa.query.boxes import Input as Arc
+from medusa.query.boxes import Sink
 from medusa.query.shape import Shape
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
@@ -16,7 +19,7 @@ from medusa.wire.link import LinkSettings, SenderState
 from medusa.wire.outbox import Outbox
 from medusa.wire.sender import Sender
 
-__all__ = ["Output"]
+__all__ = ["Output", "outputs_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,3 +285,41 @@ class Output:
         self._stored.update((index, place) for index, place in places.items() if index >= whole)
         self.spilling.covered({token for token, _ in places.values()})
         self._forget_trimmed()
+
+
+def outputs_of(
+    spec: Fragment,
+    shapes: Mapping[Arc, Shape],
+    *,
+    outbox: Outbox,
+    link_of: Callable[[str], LinkSettings],
+    next_token: Callable[[], int],
+    clean: bool,
+    records: Iterable[OutputRecord],
+    logs: Mapping[int, Buffer] | None,
+) -> dict[str, Output]:
+    """The outputs of a fragment by sink, as a checkpoint has them.
+
+    Args:
+        shapes: of what each box puts out.
+        link_of: what holds for a stream.
+        records, logs: of the checkpoint; empty: there is none.
+    """
+    known = {each.sink: each for each in records}
+    return {
+        box.id: Output(
+            box.id,
+            spec.streams[box.id],
+            shapes[Arc(box.id)],
+            readers=spec.readers.get(box.id, ()),
+            outbox=outbox,
+            settings=link_of(spec.streams[box.id]),
+            fragment=spec.name,
+            next_token=next_token,
+            clean=clean,
+            record=known.get(box.id),
+            logs=logs,
+        )
+        for box in spec.graph.boxes
+        if isinstance(box, Sink)
+    }

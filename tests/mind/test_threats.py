@@ -27,7 +27,7 @@ from medusa.runtime.host import group_name, group_token
 from medusa.runtime.recovery import recover
 from medusa.sim.disk import Disk
 from medusa.wire.link import LinkSettings
-from medusa.wire.messages import Attach, Deploy, Hello, Install, Offer, Refuse, Remove, Reply
+from medusa.wire.messages import Ack, Attach, Deploy, Hello, Install, Offer, Refuse, Remove, Reply
 from medusa.wire.outbox import Outbox
 from tests.mind.keyed import Keyed, curve
 from tests.mind.test_security import columns, running
@@ -164,6 +164,42 @@ def test_a_publisher_that_went_holds_no_longer_than_its_time():
     assert entries.tick(1_000_009) == []
     [work] = entries.tick(1_000_010)
     assert work.element.time_us == 90_000
+
+
+# --- streams ------------------------------------------------------------------------------------------
+
+
+KEPT = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "code"),
+    [
+        ("near", KEPT, "E_READER"),
+        ("reader", msgspec.structs.replace(KEPT, plain=True, durable=7), "E_SEQ"),
+        ("reader", Ack(stream="q.out", epoch=1, frames=0, received=9, durable=9, granted=0), "E_SEQ"),
+        ("writer", Offer(stream="q.flows", schema=()), "E_SCHEMA"),
+    ],
+)
+def test_who_breaks_a_rule_of_a_stream_is_told_and_counted(name, message, code):
+    node = running()
+    if isinstance(message, Ack):
+        node.say(name, msgspec.structs.replace(KEPT, plain=True))
+    before = node.state()
+    for times in (1, 2):
+        assert node.answer(name, message) == code
+        assert node.brain.status(0)["refused"] == {code: times}
+    assert node.state() == before
+
+
+def test_who_asks_for_what_is_not_here_yet_breaks_no_rule():
+    node = running()
+    for name, message in (
+        ("near", msgspec.structs.replace(KEPT, stream="q.nothing")),
+        ("writer", Offer(stream="q.nothing", schema=columns())),
+    ):
+        assert node.answer(name, message) == "E_STREAM"
+    assert node.brain.status(0)["refused"] == {}
 
 
 # --- files (D 25) -------------------------------------------------------------------------------------
