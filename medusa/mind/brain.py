@@ -16,9 +16,10 @@ from medusa.engine.holding import NOTHING, Held
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.mind.admission import check_caller, check_reader, say_no
 from medusa.mind.catalog import Catalog
+from medusa.mind.checkpointing import Saved
 from medusa.mind.commands import Commands
 from medusa.mind.guard import Guard
-from medusa.mind.hosting import Hosted, Saved
+from medusa.mind.hosting import Hosted
 from medusa.mind.lanes import Lanes
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, Refusal
@@ -179,7 +180,7 @@ class Brain:
         """Begin to end: take nothing new, write last checkpoints. ``stopped`` says when it is done."""
         self._stopping = True
         for hosted in self.fragments.values():
-            hosted.want_checkpoint(now_us)
+            hosted.stop(now_us)
 
     @property
     def stopped(self) -> bool:

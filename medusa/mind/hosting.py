@@ -13,12 +13,12 @@ in which the inputs came, that order is logged (``decided``), and output waits f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.holding import NOTHING, Held
 from medusa.errors import RemoteProtocolError
+from medusa.mind.checkpointing import Saved, Writing, taken
 from medusa.mind.clocked import Clocked, decides
 from medusa.mind.decided import Decided
 from medusa.mind.decisions import Decision
@@ -26,7 +26,7 @@ from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
 from medusa.mind.inputs import Input, Work
 from medusa.mind.outputs import Output, outputs_of
-from medusa.mind.record import LOG, RECORD, FragmentRecord, InputRecord
+from medusa.mind.record import InputRecord
 from medusa.mind.spec import Fragment, check_fragment
 from medusa.mind.subscribers import Subscribers
 from medusa.mind.wall import Wall
@@ -34,45 +34,16 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import Ack, Attach, Detach, Refuse
-from medusa.wire.outbox import Outbox, Persist, RunFragment
+from medusa.wire.outbox import Outbox, RunFragment
 from medusa.wire.receiver import ReceiverMessage
 
-__all__ = ["Hosted", "Saved"]
+__all__ = ["Hosted"]
 
 RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
 
-LOGS_MAX = 8
-"""Checkpoints in which kept output may lie before it is written together again."""
-
 RETRY_US = 500_000
 """A stream that its node doesn't have (yet) is asked for again after this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """What was found on disk.
-
-    Attributes:
-        record: of the newest whole checkpoint; None: there is none yet.
-        logs: the output that it needs, by token.
-        decisions: what was fed after it.
-    """
-
-    record: FragmentRecord | None
-    logs: Mapping[int, Buffer]
-    decisions: Sequence[Decision] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Writing:
-    """A checkpoint under way: what becomes true once it is durable."""
-
-    token: int
-    positions: list[tuple[Input, int, int]]
-    decided: int
-    places: list[tuple[Output, dict[int, tuple[int, int]]]]
-    mixed: bool
 
 
 _RESTING = (ReceiverState.IDLE, ReceiverState.REFUSED)
@@ -161,10 +132,10 @@ class Hosted:
         self._made: deque[tuple[int, Output, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
         self._running_bytes = 0
-        self._writing: _Writing | None = None
+        self._writing: Writing | None = None
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
-        self._wanted = False
+        self._wanted = self._stopping = False
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
 
@@ -233,6 +204,8 @@ class Hosted:
             if not self._feeding.is_joining(known) and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
+        if self._stopping:
+            return  # It offers again at the next start.
         others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
         made = self._add_input(source, self.spec.entries[source], peer)
         if others and not self._mixed_durable:
@@ -268,7 +241,10 @@ class Hosted:
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None
-        while not (self.failed or due or self.decided.full) and len(self._running) < RUNNING_MAX:
+        while (
+            not (self.failed or due or self._stopping or self.decided.full)
+            and len(self._running) < RUNNING_MAX
+        ):
             if any(output.full(self._running_bytes) for output in self.outputs.values()):
                 break
             work = self._feeding.next(now_us, noting=self.mixed)
@@ -373,13 +349,19 @@ class Hosted:
 
     # --- checkpoints ------------------------------------------------------------------------
 
-    def want_checkpoint(self, now_us: int) -> None:
-        """Take one as soon as nothing runs, if there is anything new."""
+    def stop(self, now_us: int) -> None:
+        """Feed nothing more, and take a last checkpoint if there is anything new.
+
+        ``at_rest`` says when it is done. What comes from now on stays with who sent it.
+        """
+        self._stopping = True
         self._wanted = self._wanted or self._dirty
         self._pump(now_us)
 
     def _changed(self, now_us: int, soon: bool) -> None:
         """There is something beside rows that a checkpoint should hold."""
+        if self._stopping:
+            return  # Who wants it kept asks again.
         self._dirty = True
         self._wanted = self._wanted or soon
         self._pump(now_us)
@@ -393,43 +375,20 @@ class Hosted:
 
     def _checkpoint(self, now_us: int) -> None:
         token = self._next_token()
-        compact = len({t for output in self.outputs.values() for t in output.tokens()}) >= LOGS_MAX
-        log: list[Buffer] = []
-        offset, outputs, places = 0, [], []
-        for output in self.outputs.values():
-            kept, payloads, where = output.record(token, offset, compact=compact)
-            offset += sum(memoryview(payload).nbytes for payload in payloads)
-            log += payloads
-            outputs.append(kept)
-            places.append((output, where))
-        record = FragmentRecord(
-            token=token,
-            fragment=self.spec.name,
+        self._writing, persist = taken(
+            self.spec.name,
+            token,
+            inputs=self.inputs.values(),
+            outputs=self.outputs.values(),
+            fed_us=self._entries.fed_us,
             mixed=self.mixed,
-            inputs=tuple(input.record() for input in self.inputs.values()),
-            outputs=tuple(outputs),
-            fed_us=dict(self._entries.fed_us),
             decided=self.decided.at,
-        )
-        self._writing = _Writing(
-            token=token,
-            positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
-            decided=self.decided.at,
-            places=places,
-            mixed=self.mixed,
         )
         self.subscribers.covered(token)
         self.decided.turn(token)
         self._wanted = self._dirty = False
         self._checkpoint_at_us = now_us + self._every_us
-        self._outbox.append(
-            Persist(
-                token=token,
-                fragment=self.spec.name,
-                files={RECORD: record.to_bytes(), LOG: tuple(log)},
-                keep=(*record.tokens(), *(t for o in self.outputs.values() for t in o.spilling.writing)),
-            )
-        )
+        self._outbox.append(persist)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
         """A checkpoint or a segment is durable, or failed; whether it was ours."""

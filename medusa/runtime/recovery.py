@@ -10,8 +10,8 @@ from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
 from medusa.errors import QueryError, StateError
 from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.checkpointing import Saved
 from medusa.mind.decisions import Decision, unpack
-from medusa.mind.hosting import Saved
 from medusa.mind.record import LOG, RECORD, read_record
 from medusa.mind.spec import Fragment as Spec
 from medusa.ports import Buffer, Clock, Journal, Store

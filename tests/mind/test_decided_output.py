@@ -135,8 +135,9 @@ def test_a_checkpoint_of_before_does_not_say_that_order_matters():
     life.offers("p1", "a")
     life.publishes("p1", "a", 1)
     assert life.read == [0], "one publisher, no order to decide"
-    life.hosted.want_checkpoint(0)
-    life.settle()
+    for now_us in (0, 1_000_000):
+        life.hosted.tick(now_us)
+        life.settle()
     assert len(life.checkpoints) == 1
     life.offers("p2", "a")
     life.disk()
