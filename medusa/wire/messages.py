@@ -13,11 +13,21 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
 from medusa.query.boxes import Schema
 from medusa.wire import limits
+from medusa.wire.message_base import (
+    Count,
+    Incarnation,
+    MessageBase,
+    Name,
+    Names,
+    Note,
+    StreamTime,
+    SubscriptionName,
+    Text,
+)
 
 __all__ = [
     "NOW",
@@ -53,24 +63,10 @@ NOW = -2
 RESUME = -3
 """``Attach.next_seq``: from what the sender knows to be durable with me; I have nothing any more."""
 
-Count = Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)]
-Incarnation = Annotated[int, Meta(ge=0, lt=1 << 32)]
-Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
-Note = Annotated[bytes, Meta(max_length=limits.NOTE_BYTES_MAX)]
-SubscriptionName = Annotated[str, Meta(max_length=64, pattern=r"\A[a-z0-9_-]*\Z")]
-Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
-StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
-Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]
-
-
-class _Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """An array of the fields in order, first the tag: compact, and no key can come twice."""
-
-
 # --- two peers --------------------------------------------------------------------------------
 
 
-class Hello(_Message, frozen=True, tag="hello"):
+class Hello(MessageBase, frozen=True, tag="hello"):
     """The first words in either direction.
 
     Attributes:
@@ -95,13 +91,13 @@ class Hello(_Message, frozen=True, tag="hello"):
     striped: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
 
 
-class Heartbeat(_Message, frozen=True, tag="heartbeat"):
+class Heartbeat(MessageBase, frozen=True, tag="heartbeat"):
     """I am here, and still the one who said ``Hello`` with this incarnation."""
 
     incarnation: Incarnation
 
 
-class Refuse(_Message, frozen=True, tag="refuse"):
+class Refuse(MessageBase, frozen=True, tag="refuse"):
     """The receiver of this broke a rule, or can't have what it asked for.
 
     Attributes:
@@ -120,7 +116,7 @@ class Refuse(_Message, frozen=True, tag="refuse"):
 # --- one stream: receiver to sender -----------------------------------------------------------
 
 
-class Attach(_Message, frozen=True, tag="attach"):
+class Attach(MessageBase, frozen=True, tag="attach"):
     """Send me this stream, from here on.
 
     Attributes:
@@ -151,7 +147,7 @@ class Attach(_Message, frozen=True, tag="attach"):
     note: Note = b""
 
 
-class Ack(_Message, frozen=True, tag="ack"):
+class Ack(MessageBase, frozen=True, tag="ack"):
     """What I have, what I hold durably, and how far you may go. All counts only grow.
 
     Attributes:
@@ -171,7 +167,7 @@ class Ack(_Message, frozen=True, tag="ack"):
     note: Note = b""
 
 
-class Detach(_Message, frozen=True, tag="detach"):
+class Detach(MessageBase, frozen=True, tag="detach"):
     """I don't want this stream any more; keep nothing for me. Of a named subscription: I read no more,
     keep its rows; ``Forget`` ends it."""
 
@@ -182,14 +178,14 @@ class Detach(_Message, frozen=True, tag="detach"):
 # --- one stream: sender to receiver -----------------------------------------------------------
 
 
-class Offer(_Message, frozen=True, tag="offer"):
+class Offer(MessageBase, frozen=True, tag="offer"):
     """I have rows for this stream of yours: attach to me (a client that publishes)."""
 
     stream: Name
     schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)]
 
 
-class Attached(_Message, frozen=True, tag="attached"):
+class Attached(MessageBase, frozen=True, tag="attached"):
     """Frame 0 of an attachment: what follows.
 
     Attributes:
@@ -213,7 +209,7 @@ class Attached(_Message, frozen=True, tag="attached"):
     note: Note = b""
 
 
-class Data(_Message, frozen=True, tag="data"):
+class Data(MessageBase, frozen=True, tag="data"):
     """A train. Payload: one Arrow record batch message without schema.
 
     Attributes:
@@ -235,7 +231,7 @@ class Data(_Message, frozen=True, tag="data"):
     note: Note = b""
 
 
-class Boundary(_Message, frozen=True, tag="boundary"):
+class Boundary(MessageBase, frozen=True, tag="boundary"):
     """No row at or after position ``seq`` has a time below ``time_us``. ``note``: as in ``Data``."""
 
     stream: Name
@@ -246,7 +242,7 @@ class Boundary(_Message, frozen=True, tag="boundary"):
     note: Note = b""
 
 
-class Progress(_Message, frozen=True, tag="progress"):
+class Progress(MessageBase, frozen=True, tag="progress"):
     """Sent while something is not yet acknowledged: reveals lost frames, asks for an ``Ack``.
 
     Attributes:
@@ -263,7 +259,7 @@ class Progress(_Message, frozen=True, tag="progress"):
 # --- commands ---------------------------------------------------------------------------------
 
 
-class Deploy(_Message, frozen=True, tag="deploy"):
+class Deploy(MessageBase, frozen=True, tag="deploy"):
     """From a client: run this query. Payload: the graph, as msgpack.
 
     Attributes:
@@ -274,7 +270,7 @@ class Deploy(_Message, frozen=True, tag="deploy"):
     at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
 
 
-class Install(_Message, frozen=True, tag="install"):
+class Install(MessageBase, frozen=True, tag="install"):
     """From the node that took a query: run this fragment of it. Payload: its spec, as msgpack."""
 
     request: Count
@@ -282,14 +278,14 @@ class Install(_Message, frozen=True, tag="install"):
     fragment: Name
 
 
-class Remove(_Message, frozen=True, tag="remove"):
+class Remove(MessageBase, frozen=True, tag="remove"):
     """Stop a query and forget its state."""
 
     request: Count
     query: Name
 
 
-class Forget(_Message, frozen=True, tag="forget"):
+class Forget(MessageBase, frozen=True, tag="forget"):
     """From a client: end its named subscription, keep nothing for it.
 
     Attributes:
@@ -303,13 +299,13 @@ class Forget(_Message, frozen=True, tag="forget"):
     owner: SubscriptionName = ""
 
 
-class StatusRequest(_Message, frozen=True, tag="status"):
+class StatusRequest(MessageBase, frozen=True, tag="status"):
     """How are you?"""
 
     request: Count
 
 
-class Declare(_Message, frozen=True, tag="declare"):
+class Declare(MessageBase, frozen=True, tag="declare"):
     """A participant has signed this: a certificate of a node's key, or that a key counts no more.
 
     Attributes:
@@ -321,7 +317,7 @@ class Declare(_Message, frozen=True, tag="declare"):
     statement: Annotated[bytes, Meta(max_length=2 * limits.STATEMENT_BYTES_MAX)]
 
 
-class Reply(_Message, frozen=True, tag="reply"):
+class Reply(MessageBase, frozen=True, tag="reply"):
     """The answer to a command. Payload, where there is one: a JSON document.
 
     Attributes:
