@@ -277,6 +277,7 @@ class Commands:
         disk = (self._saver.disk_error, *(each["disk_error"] for each in fragments))
         return {
             "node": self._settings.name,
+            "participant": self._settings.participant,
             **totals(fragments),
             "peers": dict(self.peers),
             "refused": dict(self._refusals),

@@ -136,6 +136,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "disk_error": hosted.disk_error or hosted.decided.why or _spill_error(hosted),
         **engine,
         "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
+        "arcs": [[arc.box, arc.port, box.id] for box in hosted.spec.graph.boxes for arc in box.inputs],
         "inputs": inputs,
         "outputs": outputs,
     }
@@ -145,7 +146,7 @@ def encoded(status: dict[str, Any], most: int = limits.PAYLOAD_BYTES_MAX) -> byt
     """A status as JSON; without the boxes one by one where it would be too long for a message."""
     content = msgspec.json.encode(status)
     if len(content) > most:
-        fragments = [{**each, "boxes": {}} for each in status["fragments"]]
+        fragments = [{**each, "boxes": {}, "arcs": []} for each in status["fragments"]]
         content = msgspec.json.encode({**status, "fragments": fragments})
     return content
 

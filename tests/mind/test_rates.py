@@ -48,6 +48,8 @@ def test_nothing_is_known_of_what_is_new_or_is_another_query() -> None:
 
 
 def test_a_status_too_long_for_a_message_leaves_the_boxes_out() -> None:
-    status = {"node": "n", "fragments": [{"query": "q", "boxes": told(10)["f"]["boxes"]}]}
+    boxes, arcs = told(10)["f"]["boxes"], [["a", "", "b"]]
+    status = {"node": "n", "fragments": [{"query": "q", "boxes": boxes, "arcs": arcs}]}
     assert json.loads(encoded(status)) == status
-    assert json.loads(encoded(status, most=100)) == {"node": "n", "fragments": [{"query": "q", "boxes": {}}]}
+    short = {"node": "n", "fragments": [{"query": "q", "boxes": {}, "arcs": []}]}
+    assert json.loads(encoded(status, most=100)) == short
