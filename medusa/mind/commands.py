@@ -7,8 +7,9 @@ from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
-from medusa.mind.deploying import Coordinator
+from medusa.mind.deploying import CONTENDED, Coordinator
 from medusa.mind.hosting import Hosted
+from medusa.mind.late import Late
 from medusa.mind.placement import cut
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy, visible
@@ -28,6 +29,9 @@ from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 __all__ = ["Commands"]
 
 FRAGMENTS_MAX = 1000
+
+LOOK_US = 250_000
+"""Boundaries are looked at so often: since when one stands is known as exactly."""
 
 
 class Commands:
@@ -59,6 +63,8 @@ class Commands:
         self.fragments: dict[str, Hosted] = {}
         self.engine: dict[str, Mapping[str, Any]] = {}
         self.rates = Rates()
+        self._unmoved = Unmoved()
+        self._look_at_us = 0
         self.peers = dict.fromkeys(settings.peers, "silent")
         self.door: Mapping[str, int] = {}
         self._settings = settings
@@ -74,8 +80,9 @@ class Commands:
             incarnation=incarnation,
             saver=saver,
             install=self._install,
-            remove=self._remove,
+            remove=lambda request, query: self._remove(request, query, settings.name),
         )
+        self._late = Late()
 
     def receive(
         self,
@@ -102,7 +109,7 @@ class Commands:
             case Install() if not client and payload is not None:
                 self._reply(peer, self._install_from(message, payload, peer))
             case Remove() if not client:
-                self._reply(peer, self._remove(message.request, message.query))
+                self._reply(peer, self._remove(message.request, message.query, peer))
             case Remove():
                 self._undeploy(now_us, peer, message)
             case Forget() if client:
@@ -194,6 +201,9 @@ class Commands:
     def _install(self, request: int, fragment: Fragment, owner: str) -> Reply:
         """Install a checked fragment; the same one twice is no error. Refused, nothing changed."""
         me, known = self._settings.name, self._catalog.fragments.get(fragment.name)
+        if self._late.install(owner, fragment.query, request):
+            text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
+            return _refusal(request, "E_STALE", text, "")
         if known is not None and known == fragment and self._catalog.owners[fragment.query] == owner:
             return Reply(request=request)
         others = [feed.node for feed in fragment.feeds]
@@ -205,7 +215,7 @@ class Commands:
                 f"query {fragment.query!r} is there already, from node {where!r}",
                 "undeploy it first",
             )
-            return _refusal(request, "E_DEPLOYED", text, hint)
+            return _refusal(request, CONTENDED if owner < where else "E_DEPLOYED", text, hint)
         if fragment.node != me:
             return _refusal(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
         if stranger is not None:
@@ -254,8 +264,10 @@ class Commands:
                 code="E_MEMORY",
             )
 
-    def _remove(self, request: int, query: str) -> Reply:
-        """Forget a query's fragments here, if there are any."""
+    def _remove(self, request: int, query: str, owner: str) -> Reply:
+        """Forget a query's fragments here, if there are any that this node asked for."""
+        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
+            return Reply(request=request)
         gone = self._catalog.remove(query)
         for name in gone:
             hosted = self.fragments.pop(name)
@@ -268,12 +280,23 @@ class Commands:
 
     # --- status ---------------------------------------------------------------------------------
 
+    def tick(self, now_us: int) -> None:
+        """Take note of how it goes."""
+        self.rates.tick(now_us, self.fragments.values(), self.engine)
+        if now_us >= self._look_at_us:
+            self._look_at_us = now_us + LOOK_US
+            self._unmoved.note(now_us, {name: known["boxes"] for name, known in self.engine.items()})
+
+    def _fragment(self, now_us: int, name: str, hosted: Hosted) -> dict[str, Any]:
+        known = self.engine.get(name, {})
+        found = fragment_status(hosted, self.rates, now_us, known)
+        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us)
+        boxes = {id: {**figures, **why.get(id, {})} for id, figures in found["boxes"].items()}
+        return {**found, "boxes": boxes}
+
     def status(self, now_us: int) -> dict[str, Any]:
         """What this node runs and how it goes: docs/nodes.md describes each field."""
-        fragments = [
-            fragment_status(hosted, self.rates, now_us, self.engine.get(name, {}))
-            for name, hosted in self.fragments.items()
-        ]
+        fragments = [self._fragment(now_us, name, hosted) for name, hosted in self.fragments.items()]
         disk = (self._saver.disk_error, *(each["disk_error"] for each in fragments))
         return {
             "node": self._settings.name,

@@ -21,7 +21,19 @@ from medusa.mind.spec import Fragment, fragment_from, fragment_to
 from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Coordinator"]
+__all__ = ["CONTENDED", "Coordinator"]
+
+CONTENDED = "E_CONTENDED"
+"""A node has the query from another coordinator, which may be about to undo it: the code of its refusal.
+
+Two coordinators that deploy queries of one name at once may each get some nodes. Only the one whose name
+comes first hears this and asks again; the other hears ``E_DEPLOYED`` and undoes what it began.
+"""
+
+CONTENDED_US = 2_000_000
+"""So long it asks again, before it believes that the other's deployment stands."""
+
+CONTENDED_AGAIN_US = 200_000
 
 ASK_AGAIN_US = 1_000_000
 """An unanswered question is asked again after this."""
@@ -54,7 +66,7 @@ class _Attempt:
     client: str
     request: int
     deadline_us: int
-    refusal: Reply | None = None
+    contended_until_us: int = 0
     installs: dict[int, _Question] = field(default_factory=dict)
 
 
@@ -125,6 +137,12 @@ class Coordinator:
                     ),
                 )
             return
+        owner = self._catalog.owners.get(plan.query, self._catalog.node)
+        if owner != self._catalog.node:
+            text = f"query {plan.query!r} is there already, from node {owner!r}"
+            hint = "undeploy it first, or give the query another name"
+            self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
+            return
         streams = tuple(
             (name, fragment.node)
             for fragment in plan.fragments
@@ -139,7 +157,12 @@ class Coordinator:
             streams=streams,
         )
         token = self._saver.save()
-        attempt = _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        attempt = _Attempt(
+            client=client,
+            request=request,
+            deadline_us=now_us + self._timeout_us,
+            contended_until_us=now_us + min(CONTENDED_US, self._timeout_us // 2),
+        )
         self._attempts[plan.query] = attempt
         for fragment in plan.fragments:
             self._request += 1
@@ -163,8 +186,11 @@ class Coordinator:
             return
         for number, question in list(attempt.installs.items()):
             if number in self._questions:
-                assert question.payload is not None
-                self.reply(now_us, me, self._install(number, fragment_from(question.payload), me))
+                self.reply(now_us, me, self._install_here(number, question))
+
+    def _install_here(self, number: int, question: _Question) -> Reply:
+        assert question.payload is not None
+        return self._install(number, fragment_from(question.payload), self._catalog.node)
 
     def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
         """Remove a query from all its nodes; the client hears when every node has forgotten it."""
@@ -204,9 +230,12 @@ class Coordinator:
         if question is None or question.node != node:
             self.stale += 1
             return
+        attempt = self._attempts.get(question.query)
+        if reply.code == CONTENDED and attempt is not None and now_us < attempt.contended_until_us:
+            question.asked_at_us = now_us + CONTENDED_AGAIN_US - ASK_AGAIN_US
+            return
         del self._questions[reply.request]
         deployment = self._catalog.deployments.get(question.query)
-        attempt = self._attempts.get(question.query)
         if deployment is None:
             return
         if isinstance(question.message, Install):
@@ -260,14 +289,15 @@ class Coordinator:
 
     def _undo(self, now_us: int, deployment: Deployment, attempt: _Attempt, why: Reply) -> None:
         """All or nothing: what was installed goes; the client hears why."""
-        attempt.refusal = Reply(request=attempt.request, code=why.code, text=why.text, hint=why.hint)
-        self._answer(attempt.client, attempt.refusal)
+        code = "E_DEPLOYED" if why.code == CONTENDED else why.code
+        self._answer(attempt.client, Reply(request=attempt.request, code=code, text=why.text, hint=why.hint))
         del self._attempts[deployment.query]
         self._begin_removal(now_us, deployment)
 
     def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
         query = deployment.query
         self._questions = {n: q for n, q in self._questions.items() if q.query != query}
+        self._saver.drop(lambda message: isinstance(message, Install) and message.query == query)
         deployment.state = REMOVING
         token = self._saver.save()
         for node in deployment.nodes:
@@ -319,10 +349,14 @@ class Coordinator:
                 # The removal goes on; only the client stops waiting.
                 del self._attempts[query]
                 self._answer(attempt.client, why)
-        for question in self._questions.values():
-            if now_us - question.asked_at_us >= ASK_AGAIN_US:
-                question.asked_at_us = now_us
+        for number, question in list(self._questions.items()):
+            if now_us - question.asked_at_us < ASK_AGAIN_US:
+                continue
+            question.asked_at_us = now_us
+            if question.node != self._catalog.node:
                 self._ask(question)
+            elif question.payload is not None:  # Contended here.
+                self.reply(now_us, question.node, self._install_here(number, question))
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

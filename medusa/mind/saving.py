@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
-from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.messages import Install, Message, Remove, Reply
 from medusa.wire.outbox import Outbox, Persist, Send
 
 __all__ = ["PAUSE_US", "PAUSE_US_MAX", "Saver"]
@@ -87,6 +87,12 @@ class Saver:
                 self._outbox.append(effect)
         else:
             self._keep(effect)
+
+    def drop(self, which: Callable[[Message], bool]) -> None:
+        """Keep nothing of these for a later write; what waits for one under way goes if that succeeds."""
+        for waiting in (self._kept, *self._writing.values()):
+            for key in [key for key, effect in waiting.items() if which(effect.message)]:
+                del waiting[key]
 
     def _keep(self, effect: Send) -> None:
         message = effect.message

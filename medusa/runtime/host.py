@@ -261,6 +261,8 @@ class FragmentHost:
             self._wake()  # Who finds more than one has been woken for the first.
 
     def _open(self, name: str, life: int, graph: Graph) -> None:
+        # What a former fragment of that name could not delete would be found as this one's after a crash.
+        self._disk.give(lambda: self._sweep(name, set()))
         try:
             fragment = Fragment(graph, clock=self._clock)
             holding = Holding(fragment) if self._counts else None

@@ -77,7 +77,21 @@ def recover(
         _fragment(store, names, clock, spec, found, warn)
     if journal is not None:
         _decisions(journal, found, warn)
+    _sweep(store, names, found.catalog)
     return found
+
+
+def _sweep(store: Store, names: list[str], catalog: Catalog) -> None:
+    """Delete groups of fragments that aren't here (any more): a crash came between two deletions. One that
+    can't be deleted stays until the next start."""
+    owners = {group_name(name, 0).rpartition("-")[0] for name in catalog.fragments}
+    for name in names:
+        group = re.fullmatch(r"([0-9a-f]{24})(-log)?-\d{12}", name)
+        if group is not None and group[1] not in owners:
+            try:
+                store.delete(name)
+            except StateError:
+                return
 
 
 def _next_life(store: Store, names: list[str], clock: Clock) -> int:
