@@ -28,6 +28,7 @@ from medusa.wire.message_base import (
     SubscriptionName,
     Text,
 )
+from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
 
 __all__ = [
     "NOW",
@@ -349,4 +350,10 @@ Message: TypeAlias = (
     | StatusRequest
     | Declare
     | Reply
+    | Expect
+    | Unexpect
+    | Release
+    | Follow
+    | Moved
+    | Placed
 )

@@ -27,6 +27,12 @@ WAYS = {
     "StatusRequest": "client to node",
     "Declare": "client to node, node to node",
     "Reply": "answer to a command",
+    "Expect": "node to node",
+    "Unexpect": "node to node",
+    "Release": "node to node",
+    "Follow": "node to node",
+    "Moved": "node to node",
+    "Placed": "node to node",
 }
 
 

@@ -1,0 +1,117 @@
+"""What nodes of one participant say when a fragment moves: to those it reads from, and to those that read it.
+
+    owner ── Expect ──> upstream:    keep rows for the target too, from where I hold durably
+    owner ── Follow ──> downstream:  could you read my stream there?
+    owner ── Placed ──> coordinator: the target may have the query: undeploy it there too
+    owner ── Moved ──> downstream:   my stream comes from the target now
+
+Each is asked again until it is answered by a ``Reply``; asked twice it changes nothing more. The numbers
+of one node's questions about one stream grow, over its lives too: a question below the newest one heard
+is left over from an earlier attempt and changes nothing. Who gives up an attempt says ``Unexpect``
+wherever it had said ``Expect``, also where that was refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from medusa.wire import limits
+from medusa.wire.message_base import Count, MessageBase, Name, Names
+
+__all__ = ["Expect", "Follow", "Moved", "Placed", "Release", "Unexpect"]
+
+Epoch = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
+
+
+class Expect(MessageBase, frozen=True, tag="expect"):
+    """Keep the rows of this stream for another reader too, from where I hold it durably.
+
+    From the node whose fragment reads it. Answered once that is on disk; then the reader may attach. Its
+    first attachment says that it has taken the fragment: the one it follows is released.
+
+    Attributes:
+        like: who reads now: the sender of this.
+        reader: who will.
+        epoch: that the fragment will have there.
+
+    Refused: ``E_STREAM`` (not here), ``E_MOVED`` (it was here), ``E_READER`` (not the reader, or the other
+    one reads it already), ``E_PEER`` (the other one is no peer of ours), ``E_BUSY`` (what puts it out is
+    being moved itself, or an earlier attempt isn't over), ``E_STORE`` (no disk).
+    """
+
+    request: Count
+    query: Name
+    stream: Name
+    like: Name
+    reader: Name
+    epoch: Epoch
+
+
+class Unexpect(MessageBase, frozen=True, tag="unexpect"):
+    """The attempt is given up: keep nothing more for this reader, which never attached."""
+
+    request: Count
+    query: Name
+    stream: Name
+    reader: Name
+
+
+class Release(MessageBase, frozen=True, tag="release"):
+    """This reader reads the stream no more: keep nothing more for it. From itself, or from who follows it."""
+
+    request: Count
+    query: Name
+    stream: Name
+    reader: Name
+
+
+class Follow(MessageBase, frozen=True, tag="follow"):
+    """Could you read this stream of mine from that node? Nothing changes.
+
+    Refused: ``E_PEER`` (it is no peer of ours), ``E_BUSY`` (what reads it is being moved itself),
+    ``E_STORE`` (no disk).
+    """
+
+    request: Count
+    query: Name
+    stream: Name
+    node: Name
+
+
+class Moved(MessageBase, frozen=True, tag="moved"):
+    """The stream comes from another node from now on: go on there at your row.
+
+    Only from the node that it comes from. Answered once the reader's catalog says so.
+
+    Attributes:
+        request: 0 where no answer is wanted.
+        epoch: of the fragment there. One that isn't above the reader's is late, and changes nothing.
+
+    Refused: ``E_SENDER`` (the stream doesn't come from who says this), ``E_PEER``, ``E_BUSY``.
+    """
+
+    request: Count
+    stream: Name
+    node: Name
+    epoch: Epoch
+
+
+class Placed(MessageBase, frozen=True, tag="placed"):
+    """To the node that deployed a query: that node has a part of it, or may have in a moment.
+
+    Said before the target is sent anything, and by the target when it has taken the fragment.
+
+    Attributes:
+        streams: those that are there from now on; empty: none yet.
+
+    Refused: ``E_REMOVED`` (no such query: forget its parts), ``E_BUSY`` (not deployed yet),
+    ``E_READER`` (who says it has no part of it), ``E_PEER`` (that node can't be reached from here).
+    """
+
+    request: Count
+    query: Name
+    fragment: Name
+    node: Name
+    streams: Names = ()
