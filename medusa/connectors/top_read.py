@@ -86,13 +86,9 @@ def _url(address: str) -> str:
 
 def _status_rows(status: Mapping[str, Any]) -> Any:
     from medusa.runtime.metrics import status_rows
+    from medusa.runtime.overview import check_entitled
 
-    if "rows_in" not in status:  # A client that may use some streams sees those, and no boxes.
-        raise LinkError(
-            f"node {status['node']!r} shows this client no boxes",
-            hint="the node's configuration would have to say status = true in its [clients.NAME]",
-            code="E_ROLE",
-        )
+    check_entitled(status)
     return status_rows(status)
 
 

@@ -426,7 +426,7 @@ class Brain:
             self.guard.tick(now_us)
             self._cut_off(now_us)
         self.commands.coordinator.tick(now_us)
-        self.commands.rates.tick(now_us, self.fragments.values(), self.commands.engine)
+        self.commands.tick(now_us)
         self._wake(now_us)
 
     def _wake(self, now_us: int) -> None:

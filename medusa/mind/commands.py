@@ -8,6 +8,7 @@ from typing import Any
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
 from medusa.mind.deploying import CONTENDED, Coordinator
+from medusa.mind.explaining import Unmoved, explained
 from medusa.mind.hosting import Hosted
 from medusa.mind.late import Late
 from medusa.mind.placement import cut

@@ -177,6 +177,11 @@ class Hosted:
         mine = (each for each in self.inputs.values() if f"{each.peer}-".startswith(f"{called}-"))
         return sum(each.silent_since_us is None for each in mine)
 
+    @property
+    def repeating(self) -> int:
+        """Decisions of before the restart that are not fed again yet."""
+        return self._feeding.repeating
+
     # --- messages ---------------------------------------------------------------------------
 
     def input_of(self, stream: str, peer: str) -> Input | None:

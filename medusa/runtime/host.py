@@ -199,6 +199,8 @@ class FragmentHost:
         life = self._new_life(name)
         self._running[name] = _Running(fragment, life, needed=dict(needed))
         self._logs[name, life] = set(logs)
+        if fragment is not None:
+            self._done.append((name, life, Stats(name, _counts(fragment))))
 
     def open(self, name: str, graph: Graph) -> None:
         life = self._new_life(name)
@@ -267,6 +269,7 @@ class FragmentHost:
             fragment = Fragment(graph, clock=self._clock)
             holding = Holding(fragment) if self._counts else None
             self._running[name] = _Running(fragment, life, holding=holding)
+            self._tell(name, life, Stats(name, _counts(fragment)))
         except Exception as error:
             why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
             self._running[name] = _Running(None, life, failed=True)
