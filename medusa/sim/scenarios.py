@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from medusa.sim.chains import CHAINS
+from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
 from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.trial import Outcome, Scenario, run_trial
@@ -13,7 +14,7 @@ from medusa.sim.world import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
 
-SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS}
+SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS}
 
 
 def run_scenario(
