@@ -27,11 +27,22 @@ from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
 from medusa.wire.clean import clean
-from medusa.wire.messages import Attached, Data, Deploy, Install, Message, Offer, Reply
+from medusa.wire.messages import (
+    Attached,
+    Data,
+    Define,
+    Deploy,
+    Digest,
+    Entries,
+    Install,
+    Message,
+    Offer,
+    Reply,
+)
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "split"]
 
-_WITH_PAYLOAD = (Data, Deploy, Install, Reply)
+_WITH_PAYLOAD = (Data, Define, Deploy, Digest, Entries, Install, Reply)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
@@ -107,7 +118,7 @@ def decode_frame(frames: Sequence[Buffer], *, peer: str = "") -> tuple[Message, 
         raise RemoteProtocolError(f"a frame of {len(frames)} parts", peer=peer, code="E_FRAME")
     message = decode_header(frames[0], peer=peer)
     if len(frames) == 1:
-        if isinstance(message, Data | Deploy | Install):
+        if isinstance(message, Data | Define | Deploy | Entries | Install):
             raise RemoteProtocolError("the payload is missing", peer=peer, code="E_FRAME")
         return message, None
     if not isinstance(message, _WITH_PAYLOAD):

@@ -49,3 +49,27 @@ LANES_MAX = 16
 
 STATEMENT_BYTES_MAX = 1 << 10
 """Of what a participant signs."""
+
+DHT_ENTRY_BYTES_MAX = 8 << 10
+"""Of an entry of the catalog between participants; a wider schema is left out of it."""
+
+DHT_SIGNATURE_BYTES_MAX = 160
+"""What key and signature add to it."""
+
+DHT_NODES_MAX = 16
+"""Nodes named in one entry."""
+
+DHT_MEMBERS_MAX = 16
+"""Members named in one answer."""
+
+BODY_BYTES_MAX = 64 << 10
+"""Of one entry of the catalog: holds the schema of a stream."""
+
+ENTRIES_MAX = 1000
+"""Entries of one node in one message."""
+
+WRITERS_MAX = 4096
+"""Nodes of one participant."""
+
+RUNS_BYTES_MAX = 1 << 20
+"""Of one message with entries of the catalog."""

@@ -28,9 +28,14 @@ from medusa.wire.message_base import (
     SubscriptionName,
     Text,
 )
+from medusa.wire.messages_directory import Define, Digest, Entries, Lookup
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
 
 __all__ = [
+    "Lookup",
+    "Entries",
+    "Digest",
+    "Define",
     "NOW",
     "OLDEST",
     "RESUME",
@@ -356,4 +361,8 @@ Message: TypeAlias = (
     | Follow
     | Moved
     | Placed
+    | Entries
+    | Digest
+    | Lookup
+    | Define
 )
