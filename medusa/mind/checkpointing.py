@@ -53,6 +53,7 @@ def taken(
     fed_us: Mapping[str, int],
     mixed: bool,
     decided: int,
+    alone: bool = False,
 ) -> tuple[Writing, Persist]:
     """The checkpoint of a fragment at rest, and how it gets to disk.
 
@@ -60,8 +61,9 @@ def taken(
         fed_us: source -> the newest boundary that it was fed, in us.
         mixed: its output depends on the order in which its inputs came.
         decided: the number of the next decision.
+        alone: it needs no older one, beside segments.
     """
-    compact = len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
+    compact = alone or len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
     log: list[Buffer] = []
     offset, records, places = 0, [], []
     for output in outputs:

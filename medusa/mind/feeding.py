@@ -70,6 +70,15 @@ class Feeding:
         else:
             self._joining[input] = -1
 
+    def joined_as(self, input: Input) -> int:
+        """The number of the decision that it comes."""
+        return self._joining.get(input, -1)
+
+    def renamed(self, old: tuple[str, str], new: tuple[str, str]) -> None:
+        """An input comes from another node from now on, with the same rows."""
+        if self._script is not None:
+            self._script.renamed(old, new)
+
     def joined(self) -> list[Input]:
         """Publishers of which the disk has learnt since the last call."""
         known = [each for each, number in self._joining.items() if 0 <= number < self._decided.durable]

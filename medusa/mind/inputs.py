@@ -9,7 +9,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
-from medusa.wire.link import LinkSettings
+from medusa.wire.link import LinkEvent, LinkSettings
 from medusa.wire.messages import Refuse
 from medusa.wire.outbox import Outbox
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
@@ -59,7 +59,9 @@ class Input:
             sender's note.
         durable_us: the last promise that a checkpoint holds.
         rows: fed since the process started.
+        came_bytes: of rows and promises, since then, as credit counts them.
         refused_rows: rows that could not be taken.
+        codec: of its rows.
         silent_since_us: since when the peer is silent; None: it is there.
         gone: nobody waits for it any more.
     """
@@ -82,14 +84,14 @@ class Input:
         self.fed_us = record.boundary_us if record else int(START_US)
         self.durable_us = self.fed_us
         self.fed_note = record.note if record else b""
-        self.rows = self.refused_rows = 0
+        self.rows = self.refused_rows = self.came_bytes = 0
         self.silent_since_us: int | None = None
         self.gone = False
         timed = source.judged and source.timed
         self._outbox = outbox
         self._not_taken: Refuse | None = None
         self._time = None if source.judged else source.time
-        self._codec = TrainCodec(source.schema, timed=timed)
+        self.codec = TrainCodec(source.schema, timed=timed)
         self.receiver = Receiver(
             stream,
             peer,
@@ -123,6 +125,7 @@ class Input:
             return []
         works: list[Work] = []
         for delivery in deliveries:
+            self.came_bytes += delivery.cost
             try:
                 works.append(self._work(delivery, before_us))
             except RemoteProtocolError as error:
@@ -151,7 +154,7 @@ class Input:
                 return Work(self, None, next_seq=delivery.to_seq, boundary_us=boundary_us, cost=0)
 
     def _decode(self, rows: Rows, boundary_us: int) -> Train:
-        train = self._codec.decode(
+        train = self.codec.decode(
             rows.message,
             rows.payload,
             peer=self.peer,
@@ -176,6 +179,14 @@ class Input:
         """The publisher is back and may have missed the last such word; it knows a repeated one."""
         if self._not_taken is not None:
             self._outbox.send(self.peer, self._not_taken)
+
+    def redirect(self, now_us: int, peer: str, *, up: bool) -> None:
+        """The stream comes from another node from now on; position and counts stay."""
+        self.peer = peer
+        self.silent_since_us = None if up else now_us
+        self.receiver.redirect(peer)
+        if up:
+            self.receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
     def issued(self, work: Work) -> None:
         """The driver was told to feed it: it is part of the next checkpoint."""

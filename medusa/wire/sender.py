@@ -48,9 +48,11 @@ class Sender:
         retention: what happens when too much is kept.
         missing: called with the time and the index of an entry that is wanted and not in memory; it goes
             on with ``settle`` once it is.
+        muted: nothing goes out: somebody else may be sending these rows.
     """
 
     missing: Callable[[int, int], None] | None = None
+    muted = False
 
     def __init__(
         self,
@@ -413,6 +415,8 @@ class Sender:
 
     def _progress(self, now_us: int, view: ReceiverView) -> None:
         view.asked_at_us = now_us
+        if self.muted:
+            return
         self._outbox.send(
             view.peer,
             Progress(stream=self.stream, epoch=view.epoch, frames=view.frames, pressed=self.pressed),
@@ -425,7 +429,7 @@ class Sender:
         self._trim(now_us)
 
     def _pump(self, now_us: int, view: ReceiverView) -> None:
-        if view.state is not SenderState.FLOWING:
+        if view.state is not SenderState.FLOWING or self.muted:
             return
         if view.cursor < self.log.base and self.log.base < self.log.end:
             if view.sent_bytes + self.log[self.log.base].cost <= view.granted:
