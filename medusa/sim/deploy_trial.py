@@ -159,23 +159,23 @@ class DeployTrial(Federation):
                 raise SimulationError(f"told: {node} said that {name} {'runs' if runs else 'is gone'}")
 
     def _check(self, name: str) -> None:
+        """Each node has its part of the one deployment that names it, in its catalog and running."""
         catalogs = {node: each.brain.catalog for node, each in self.nodes.items()}
-        wanted = [node for node, catalog in catalogs.items() if name in catalog.deployments]
-        if len(wanted) > 1:
-            raise SimulationError(f"one: {name} is deployed by {' and '.join(wanted)}")
-        here = {
-            node: sorted(each.name for each in catalog.fragments.values() if each.query == name)
-            for node, catalog in catalogs.items()
-        }
-        has = sorted(node for node, fragments in here.items() if fragments)
-        should = sorted(catalogs[wanted[0]].deployments[name].nodes) if wanted else []
-        if has != should:
-            raise SimulationError(f"all or nothing: {name} runs at {has}, it was deployed at {should}")
-        for node, fragments in here.items():
-            if not set(fragments) <= set(self.nodes[node].brain.fragments):
+        owners: dict[str, str] = {}
+        for coordinator, catalog in catalogs.items():
+            for node in catalog.deployments[name].nodes if name in catalog.deployments else ():
+                if owners.setdefault(node, coordinator) != coordinator:
+                    raise SimulationError(f"one: {node} runs {name} for {owners[node]} and {coordinator}")
+        here: dict[str, list[str]] = {}
+        for node, catalog in catalogs.items():
+            here[node] = [each.name for each in catalog.fragments.values() if each.query == name]
+            if catalog.owners.get(name) != owners.get(node) or bool(here[node]) is not (node in owners):
+                raise SimulationError(
+                    f"all or nothing: {node} has {here[node]} of {name}, for {catalog.owners.get(name)}; it "
+                    f"should be for {owners.get(node)}"
+                )
+            if not set(here[node]) <= set(self.nodes[node].brain.fragments):
                 raise SimulationError(f"all or nothing: {name} at {node} is a name and nothing that runs")
-            if (catalogs[node].owners.get(name) is not None) is not bool(fragments):
-                raise SimulationError(f"all or nothing: {node} remembers who owned {name}")
         self._check_disks(name, here)
 
     def _check_disks(self, name: str, here: dict[str, list[str]]) -> None:
