@@ -1,0 +1,61 @@
+"""A node that dies, hangs or has a full disk at one moment of a deployment or removal, as a file says.
+
+The file says ``MOMENT HOW``; who comes there takes it away, so that it happens once. Moments: ``asked`` (the
+word of the coordinator came), ``done`` (it was done in memory), ``answering`` (it is on disk), ``answered``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(config: str, doom: str) -> None:
+    from medusa import cli
+    from medusa.mind.commands import Commands
+    from medusa.runtime.loop import NodeLoop
+    from medusa.wire.messages import Install, Remove, Reply
+
+    file = Path(doom)
+    honest = os.fsync
+    receive, send = Commands.receive, NodeLoop._send
+    full = file.with_suffix(".full")
+
+    def comes(moment: str) -> None:
+        if not file.exists() or file.read_text().split()[0] != moment:
+            return
+        how = file.read_text().split()[1]
+        file.unlink()
+        if how == "full":
+            full.touch()
+        else:
+            os.kill(os.getpid(), signal.SIGSTOP if how == "hangs" else signal.SIGKILL)
+
+    def fsync(number: int) -> None:
+        if full.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        honest(number)
+
+    def doomed_receive(self: Any, now_us: int, peer: str, message: Any, *rest: Any, **more: Any) -> None:
+        ours = isinstance(message, Install | Remove)
+        if ours:
+            comes("asked")
+        receive(self, now_us, peer, message, *rest, **more)
+        if ours:
+            comes("done")
+
+    def doomed_send(self: Any, peer: str, effect: Any) -> None:
+        ours = isinstance(effect.message, Reply) and effect.payload is None
+        if ours:
+            comes("answering")
+        send(self, peer, effect)
+        if ours:
+            comes("answered")
+
+    os.fsync, Commands.receive, NodeLoop._send = fsync, doomed_receive, doomed_send  # type: ignore[assignment]
+    sys.argv = ["medusa", "node", config]
+    cli.main()
