@@ -28,8 +28,10 @@ from medusa.wire.message_base import (
     SubscriptionName,
     Text,
 )
+from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages_directory import Define, Digest, Entries, Lookup
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
+from medusa.wire.messages_load import Load
 
 __all__ = [
     "Lookup",
@@ -47,10 +49,16 @@ __all__ = [
     "Declare",
     "Deploy",
     "Detach",
+    "DhtFind",
+    "DhtFound",
+    "DhtLeave",
+    "DhtStore",
+    "DhtStored",
     "Forget",
     "Heartbeat",
     "Hello",
     "Install",
+    "Load",
     "Message",
     "Offer",
     "Progress",
@@ -365,4 +373,10 @@ Message: TypeAlias = (
     | Digest
     | Lookup
     | Define
+    | DhtFind
+    | DhtFound
+    | DhtStore
+    | DhtStored
+    | DhtLeave
+    | Load
 )

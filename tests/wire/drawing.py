@@ -37,6 +37,12 @@ WAYS = {
     "Follow": "node to node",
     "Moved": "node to node",
     "Placed": "node to node",
+    "Load": "node to node",
+    "DhtFind": "member to member",
+    "DhtFound": "answer to `DhtFind`",
+    "DhtStore": "member to member",
+    "DhtStored": "answer to `DhtStore`",
+    "DhtLeave": "member to member",
 }
 
 
