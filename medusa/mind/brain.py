@@ -13,8 +13,8 @@ from typing import Any
 
 from medusa.elements import Element
 from medusa.engine.holding import NOTHING, Held
-from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
-from medusa.mind.admission import check_caller, check_reader, say_no
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.mind.admission import check_caller
 from medusa.mind.catalog import Catalog
 from medusa.mind.checkpointing import Saved
 from medusa.mind.commands import Commands
@@ -22,10 +22,11 @@ from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.lanes import Lanes
 from medusa.mind.saving import Saver
-from medusa.mind.security import Caller, Refusal
+from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
 from medusa.mind.settings_security import Security
 from medusa.mind.spec import Fragment
+from medusa.mind.streams import Streams
 from medusa.mind.volatile import Seal
 from medusa.mind.volatile_hosting import VolatileHosted
 from medusa.mind.wall import Wall
@@ -48,7 +49,6 @@ from medusa.wire.messages import (
     Refuse,
 )
 from medusa.wire.outbox import Cut, Outbox, WakeAt
-from medusa.wire.receiver import PATIENCE_US
 from medusa.wire.session import SESSION, PeerState, Session, SessionSettings
 
 __all__ = ["Brain"]
@@ -127,9 +127,13 @@ class Brain:
             incarnation=incarnation,
             saver=self._saver,
             refusals=self.refusals,
+            count=self._count,
         )
         self.fragments = self.commands.fragments
         self.lanes = Lanes(self._me, settings, self.fragments)
+        self.streams = Streams(
+            settings, self.catalog, self.commands, self.clients, outbox=self.outbox, count=self._count
+        )
         for spec in self.catalog.fragments.values():
             self.fragments[spec.name] = self._host(spec, (saved or {}).get(spec.name))
 
@@ -152,13 +156,13 @@ class Brain:
             clean=self.guard is not None,  # With keys, who reads may be another owner.
             saved=saved,
         )
-        for peer in self.sessions:
+        for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
         return hosted
 
     def _is_up(self, peer: str) -> bool:
-        return self.sessions[peer].state is PeerState.UP
+        return peer == self.settings.name or self.sessions[peer].state is PeerState.UP
 
     def _next_token(self) -> int:
         self._token += 1
@@ -173,7 +177,8 @@ class Brain:
             self.guard.start()
         for hosted in self.fragments.values():
             hosted.begin(now_us)
-        self.commands.coordinator.resume(now_us)
+        self.streams.start(now_us)
+        self.commands.start(now_us)
         self.tick(now_us)
 
     def stop(self, now_us: int) -> None:
@@ -253,6 +258,18 @@ class Brain:
         finally:
             self._wake(now_us)
 
+    def own(self, now_us: int, message: Message, payload: Buffer | None) -> None:
+        """Take a message that this node has sent to itself: two fragments of a query are neighbours here.
+
+        Raises:
+            RemoteProtocolError: it broke a rule.
+        """
+        self._now_us = now_us
+        try:
+            self._dispatch(now_us, self.settings.name, 0, message, payload, None)
+        finally:
+            self._wake(now_us)
+
     def _count(self, code: str) -> None:
         self.refusals[code] = self.refusals.get(code, 0) + 1
 
@@ -269,13 +286,13 @@ class Brain:
             case Hello() | Heartbeat():
                 pass
             case Attach() | Ack() | Detach():
-                self._to_output(now_us, peer, message, caller)
+                self.streams.from_reader(now_us, peer, message, caller)
             case Attached() | Data() | Boundary() | Progress():
                 self.lanes.receive(now_us, peer, lane, message, payload)
             case Refuse():
-                self._refused(now_us, peer, message)
+                self.streams.refused(now_us, peer, message)
             case Offer():
-                self._offer(now_us, peer, message, caller)
+                self.streams.offer(now_us, peer, message, caller)
             case Declare():
                 self._declare(now_us, peer, message)
             case _:
@@ -301,6 +318,7 @@ class Brain:
         else:
             self.commands.peers[peer] = "silent" if event is LinkEvent.PEER_DOWN else "up"
             self.outbox.report("info", event.value, peer=peer)
+            self.commands.naming.peer_event(now_us, peer, event)
             if event is not LinkEvent.PEER_DOWN:
                 self.commands.coordinator.came_up(now_us, peer, forgets=self.sessions[peer].forgets)
             if self.guard is not None and event is not LinkEvent.PEER_DOWN:
@@ -372,10 +390,10 @@ class Brain:
             hosted.ran(now_us, outputs, refused, dying)
             self._wake(now_us)
 
-    def fragment_stats(self, fragment: str, stats: Mapping[str, Any]) -> None:
+    def fragment_stats(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
         """What the boxes of a fragment count, for status."""
         if fragment in self.fragments:
-            self.commands.engine[fragment] = stats
+            self.commands.told(now_us, fragment, stats)
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows."""
@@ -389,10 +407,12 @@ class Brain:
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
         """A ``Persist`` is durable, or failed."""
-        if not self._saver.written(now_us, token, ok, why):
+        if self._saver.written(now_us, token, ok, why):
+            self.commands.naming.written(now_us)
+            if self.guard is not None:
+                self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
+        else:
             any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values())
-        elif self.guard is not None:
-            self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
         self._wake(now_us)
 
     def fetched(self, now_us: int, fragment: str, token: int, payloads: Sequence[Buffer], why: str) -> None:
@@ -425,71 +445,13 @@ class Brain:
         if self.guard is not None:
             self.guard.tick(now_us)
             self._cut_off(now_us)
-        self.commands.coordinator.tick(now_us)
         self.commands.tick(now_us)
         self._wake(now_us)
 
     def _wake(self, now_us: int) -> None:
+        self.commands.naming.directory.flush()
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
-        times += [self._saver.wake_at_us(), self.commands.coordinator.wake_at_us()]
+        times += [self._saver.wake_at_us(), self.commands.wake_at_us()]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
-
-    # --- streams ------------------------------------------------------------------------------------
-
-    def _to_output(
-        self, now_us: int, peer: str, message: Attach | Ack | Detach, caller: Caller | None
-    ) -> None:
-        try:
-            fragment, sink = self.catalog.sink(message.stream)
-        except LinkError as error:
-            if isinstance(message, Attach) and not self._may_come(now_us):
-                self._refuse(peer, message, error)
-            return
-        hosted = self.fragments[fragment]
-        owner = caller.called if caller is not None else ""
-        others = 0
-        try:
-            if isinstance(message, Attach):
-                check_reader(message, peer, hosted.spec, sink, client=peer in self.clients)
-                if message.name:
-                    others = sum(each.subscribers.count(owner) for each in self.fragments.values())
-            hosted.from_reader(now_us, sink, peer, message, owner=owner, others=others)
-        except LinkError as error:
-            self._refuse(peer, message, error)
-
-    def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
-        if peer not in self.clients:
-            raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
-        try:
-            fragment, source = self.catalog.entry(message.stream)
-            hosted = self.fragments[fragment]
-            if (source, peer) not in hosted.inputs:
-                self.commands.check_memory(1, caller)
-            hosted.offer(now_us, peer, source, message.schema)
-        except LinkError as error:
-            if error.code != "E_STREAM" or not self._may_come(now_us):
-                self._refuse(peer, message, error)
-
-    def _may_come(self, now_us: int) -> bool:
-        """We have forgotten what ran here, and who coordinates it may not have told us yet: who asks for
-        a stream that we don't know will ask again."""
-        return self._forgets and now_us - self._started_us < PATIENCE_US
-
-    def _refuse(self, peer: str, message: Attach | Ack | Detach | Offer, error: LinkError) -> None:
-        if error.code != "E_STREAM":  # No rule: it isn't here (yet).
-            self._count(error.code)
-        say_no(self.outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
-
-    def _refused(self, now_us: int, peer: str, message: Refuse) -> None:
-        if not message.stream:
-            self.outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
-            self.outbox.append(Cut(peer=peer))
-            return
-        for hosted in self.fragments.values():
-            if (input := hosted.input_of(message.stream, peer)) is not None:
-                hosted.receive(now_us, input, message, None)
-            for output in hosted.outputs.values():
-                if output.stream == message.stream:
-                    output.sender.receive(now_us, peer, message)

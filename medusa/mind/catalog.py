@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from medusa.errors import LinkError, StateError
+from medusa.errors import LinkError, RemoteProtocolError, StateError
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
+from medusa.wire.messages_directory import Run, check_run
 
-__all__ = ["CATALOG", "Catalog", "Deployment"]
+__all__ = ["CATALOG", "Catalog", "Deployment", "Left"]
 
 CATALOG = "catalog"
 VERSION = 1
@@ -27,6 +28,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         client, request: who asked, so that the same question is answered once.
         streams: (stream, node) for each stream and each source that clients can use.
         forgetful: (node, fragment, spec) of nodes that forget what they run.
+        defined: of a stream defined by name, the version of the definition; 0: another query.
     """
 
     query: str
@@ -36,6 +38,23 @@ class Deployment(msgspec.Struct, kw_only=True):
     request: int
     streams: tuple[tuple[str, str], ...]
     forgetful: tuple[tuple[str, str, bytes], ...] = ()
+    defined: int = 0
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fragment is that was here.
+
+    Attributes:
+        epoch: of the fragment there.
+        names: its streams and sources.
+        untold: (stream, node) of readers that haven't said yet that they know.
+    """
+
+    query: str
+    node: str
+    epoch: int
+    names: tuple[str, ...]
+    untold: tuple[tuple[str, str], ...] = ()
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +64,9 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     deployments: tuple[Deployment, ...]
     statements: dict[str, tuple[bytes, ...]] = {}
+    runs: tuple[Run, ...] = ()
+    expected: dict[str, dict[str, str]] = {}
+    left: dict[str, Left] = {}
 
 
 class Catalog:
@@ -55,6 +77,9 @@ class Catalog:
         owners: query -> the node that coordinates it.
         deployments: coordinated here, by query.
         statements: what participants have declared, by signer and subject; the registry keeps it.
+        runs: what was found on disk of the directory; ``learned`` gives what it knows now.
+        expected: stream -> who will read it when a fragment has moved there -> who reads it now.
+        left: where fragments are that were here, by name (``mind.diverting``).
     """
 
     def __init__(self, node: str) -> None:
@@ -63,6 +88,10 @@ class Catalog:
         self.owners: dict[str, str] = {}
         self.deployments: dict[str, Deployment] = {}
         self.statements: dict[str, tuple[bytes, ...]] = {}
+        self.runs: tuple[Run, ...] = ()
+        self.learned: Callable[[], tuple[Run, ...]] = lambda: self.runs
+        self.expected: dict[str, dict[str, str]] = {}
+        self.left: dict[str, Left] = {}
 
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
@@ -72,7 +101,9 @@ class Catalog:
         """Forget the fragments of a query; their names."""
         gone = [name for name, fragment in self.fragments.items() if fragment.query == query]
         for name in gone:
-            del self.fragments[name]
+            for stream in self.fragments.pop(name).streams.values():
+                self.expected.pop(stream, None)
+        self.left = {name: left for name, left in self.left.items() if left.query != query}
         self.owners.pop(query, None)
         return gone
 
@@ -119,7 +150,14 @@ class Catalog:
                     found.setdefault(stream, {})[node] = None
         return {stream: list(nodes) for stream, nodes in found.items()}
 
+    def place(self, name: str) -> Left | None:
+        """Where the fragment is that has this stream or source, if it was here."""
+        return next((left for left in self.left.values() if name in left.names), None)
+
     def _unknown(self, what: str, name: str, here: Iterable[str]) -> LinkError:
+        if (left := self.place(name)) is not None:
+            text = f"{what} {name[:100]!r} was moved from node {self.node!r} to {left.node!r}"
+            return LinkError(text, hint=f"connect to node {left.node!r}", code="E_MOVED")
         elsewhere = self.elsewhere().get(name)
         if elsewhere:
             nodes = " and ".join(repr(node) for node in elsewhere)
@@ -144,6 +182,9 @@ class Catalog:
             owners=dict(self.owners),
             deployments=tuple(self.deployments.values()),
             statements=dict(self.statements),
+            runs=self.learned(),
+            expected={stream: dict(follows) for stream, follows in self.expected.items()},
+            left=dict(self.left),
         )
         return msgspec.msgpack.encode(saved)
 
@@ -156,7 +197,9 @@ class Catalog:
         """
         try:
             saved = msgspec.msgpack.decode(data, type=_Saved)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            for run in saved.runs:
+                check_run(run)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, RemoteProtocolError) as error:
             raise StateError(f"{where} is damaged: {error}", code="state.catalog") from None
         if saved.version != VERSION:
             raise StateError(f"{where} has version {saved.version}, not {VERSION}", code="state.version")
@@ -171,4 +214,6 @@ class Catalog:
         made.owners = saved.owners
         made.deployments = {each.query: each for each in saved.deployments}
         made.statements = saved.statements
+        made.runs = saved.runs
+        made.expected, made.left = saved.expected, saved.left
         return made

@@ -8,9 +8,13 @@ from typing import Any
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
 from medusa.mind.deploying import CONTENDED, Coordinator
+from medusa.mind.diverting import Diverting
 from medusa.mind.explaining import Unmoved, explained
 from medusa.mind.hosting import Hosted
 from medusa.mind.late import Late
+from medusa.mind.naming import Naming
+from medusa.mind.loads import Loads
+from medusa.mind.loads_status import boxes_loads, fragment_load, node_load
 from medusa.mind.placement import cut
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy, visible
@@ -24,7 +28,8 @@ from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.query.suggest import did_you_mean
 from medusa.units import size_text
 from medusa.wire import limits
-from medusa.wire.messages import Deploy, Forget, Install, Message, Remove, Reply, StatusRequest
+from medusa.wire.messages import Deploy, Forget, Install, Load, Message, Remove, Reply, StatusRequest
+from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
 __all__ = ["Commands"]
@@ -42,12 +47,14 @@ class Commands:
         host: makes the mind of a fragment.
         incarnation: of this node.
         saver: makes the catalog durable.
-        refusals: what the node refused so far, by code; the brain counts.
+        refusals: what the node refused so far, by code; the brain counts, told by ``count``.
 
     Attributes:
         fragments: what runs here, by name.
         engine: what the driver last said of each fragment's boxes.
+        loads: how much there is to do, here and at peers.
         peers: node that we know -> ``up`` or ``silent``; the brain keeps it.
+        naming: where things are, by name.
     """
 
     def __init__(
@@ -60,13 +67,16 @@ class Commands:
         incarnation: int,
         saver: Saver,
         refusals: Mapping[str, int],
+        count: Callable[[str], None] = lambda code: None,
     ) -> None:
         self.fragments: dict[str, Hosted] = {}
         self.engine: dict[str, Mapping[str, Any]] = {}
         self.rates = Rates()
+        self.loads = Loads(settings, outbox, self.fragments)
         self._unmoved = Unmoved()
         self._look_at_us = 0
         self.peers = dict.fromkeys(settings.peers, "silent")
+        self._own = settings.own_peers
         self.door: Mapping[str, int] = {}
         self._settings = settings
         self._catalog = catalog
@@ -84,6 +94,25 @@ class Commands:
             remove=lambda request, query: self._remove(request, query, settings.name),
         )
         self._late = Late()
+        self.diverting = Diverting(
+            settings,
+            catalog,
+            self.fragments,
+            incarnation=incarnation,
+            outbox=outbox,
+            saver=saver,
+            is_up=lambda node: node == settings.name or self.peers.get(node) == "up",
+            count=count,
+        )
+        self.naming = Naming(
+            settings,
+            catalog,
+            incarnation=incarnation,
+            outbox=outbox,
+            fragments=self.fragments,
+            saver=saver,
+            count=count,
+        )
 
     def receive(
         self,
@@ -104,9 +133,14 @@ class Commands:
         Raises:
             RemoteProtocolError: who sent it may not say that.
         """
+        if self.naming.receive(now_us, peer, message, payload, client, caller):
+            return
         match message:
             case Reply() if not client:
-                self.coordinator.reply(now_us, peer, message)
+                if not self.diverting.answered(now_us, peer, message):
+                    self.coordinator.reply(now_us, peer, message)
+            case Expect() | Unexpect() | Release() | Follow() | Moved() | Placed() if not client:
+                self.diverting.receive(now_us, peer, message)
             case Install() if not client and payload is not None:
                 self._reply(peer, self._install_from(message, payload, peer))
             case Remove() if not client:
@@ -117,6 +151,10 @@ class Commands:
                 self._forget(now_us, peer, message, caller)
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload, caller)
+            case Load() if not client:
+                if peer not in self._own:
+                    raise RemoteProtocolError("another's load is nothing to us", peer=peer, code="E_ROLE")
+                self.loads.heard(now_us, peer, message)
             case StatusRequest():
                 status = self.status(now_us)
                 if caller is not None and caller.rules is not None and not caller.rules.status:
@@ -209,7 +247,7 @@ class Commands:
             return Reply(request=request)
         others = [feed.node for feed in fragment.feeds]
         others += [node for nodes in fragment.readers.values() for node in nodes]
-        stranger = next((node for node in others if node not in self._settings.peers), None)
+        stranger = next((node for node in others if node not in (me, *self._settings.peers)), None)
         if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
             where = self._catalog.owners[fragment.query]
             text, hint = (
@@ -269,21 +307,42 @@ class Commands:
         """Forget a query's fragments here, if there are any that this node asked for."""
         if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
             return Reply(request=request)
+        known = query in self._catalog.owners
         gone = self._catalog.remove(query)
         for name in gone:
             hosted = self.fragments.pop(name)
             self.engine.pop(name, None)
             hosted.close(f"query {query!r} was removed")
             self._outbox.append(CloseFragment(fragment=name))
-        if gone:
+        if known:
             self._saver.save()
         return Reply(request=request)
 
     # --- status ---------------------------------------------------------------------------------
 
+    def start(self, now_us: int) -> None:
+        """Go on with what was begun in an earlier life."""
+        self.coordinator.resume(now_us)
+        self.diverting.start(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work that can't wait; None: not before something else happens."""
+        times = [self.coordinator.wake_at_us(), self.diverting.wake_at_us()]
+        times.append(self.naming.directory.wake_at_us())
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def told(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
+        """What the boxes of a fragment count now."""
+        self.engine[fragment] = stats
+        self.loads.told(now_us, fragment, stats["boxes"])
+
     def tick(self, now_us: int) -> None:
-        """Take note of how it goes."""
+        """Do what is due, take note of how it goes."""
+        self.coordinator.tick(now_us)
+        self.diverting.tick(now_us)
+        self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.engine)
+        self.loads.tick(now_us, (peer for peer in self._own if self.peers[peer] == "up"))
         if now_us >= self._look_at_us:
             self._look_at_us = now_us + LOOK_US
             self._unmoved.note(now_us, {name: known["boxes"] for name, known in self.engine.items()})
@@ -292,8 +351,12 @@ class Commands:
         known = self.engine.get(name, {})
         found = fragment_status(hosted, self.rates, now_us, known)
         why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us)
-        boxes = {id: {**figures, **why.get(id, {})} for id, figures in found["boxes"].items()}
-        return {**found, "boxes": boxes}
+        loads = boxes_loads(self.loads, name)
+        boxes = {
+            id: {**figures, "smoothed": loads.get(id), **why.get(id, {})}
+            for id, figures in found["boxes"].items()
+        }
+        return {**found, "load": fragment_load(self.loads, name), "boxes": boxes}
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What this node runs and how it goes: docs/nodes.md describes each field."""
@@ -303,6 +366,7 @@ class Commands:
             "node": self._settings.name,
             "participant": self._settings.participant,
             **totals(fragments),
+            "load": node_load(self.loads, now_us),
             "peers": dict(self.peers),
             "refused": dict(self._refusals),
             "door": dict(self.door),

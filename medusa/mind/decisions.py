@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -179,6 +179,17 @@ class Script:
     def left(self) -> int:
         """Decisions that are not done again yet."""
         return len(self._left)
+
+    def renamed(self, old: tuple[str, str], new: tuple[str, str]) -> None:
+        """An input comes from another node from now on, with the same rows."""
+        self._left = deque(
+            replace(each, peer=new[1]) if (each.source, each.peer) == old else each for each in self._left
+        )
+        self.named = frozenset(new if key == old else key for key in self.named)
+        if old in self._queues:
+            self._queues[new] = self._queues.pop(old)
+        if old in self._promised:
+            self._promised[new] = self._promised.pop(old)
 
     def add(self, works: Iterable[Work]) -> None:
         """Take what came."""

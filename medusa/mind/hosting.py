@@ -13,7 +13,7 @@ in which the inputs came, that order is logged (``decided``), and output waits f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.holding import NOTHING, Held
@@ -21,14 +21,15 @@ from medusa.errors import RemoteProtocolError
 from medusa.mind.checkpointing import Saved, Writing, taken
 from medusa.mind.clocked import Clocked, decides
 from medusa.mind.decided import Decided
-from medusa.mind.decisions import Decision
 from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
+from medusa.mind.feeds import at_feeds, known_inputs
 from medusa.mind.inputs import Input, Work
 from medusa.mind.outputs import Output, outputs_of
 from medusa.mind.record import InputRecord
 from medusa.mind.spec import Fragment, check_fragment
 from medusa.mind.subscribers import Subscribers
+from medusa.mind.tapping import Tap
 from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
@@ -61,11 +62,15 @@ class Hosted:
         known_lost: rows that died with earlier lives of a node without a disk.
         lost_unknown: of some of those lives nobody can say.
         uncounted: boxes whose rows would die with it, and nobody could say how many.
+        tap: takes what it is fed while it is copied to another node; None: it isn't.
+        frozen: it feeds and emits nothing: another node may be its owner.
     """
 
     known_lost = 0
     lost_unknown = False
     uncounted: tuple[str, ...] = ()
+    tap: Tap | None = None
+    frozen = False
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class Hosted:
         saved: Saved | None = None,
     ) -> None:
         checked = check_fragment(spec)
+        saved = at_feeds(spec, saved)
         record = saved.record if saved else None
         self.spec = spec
         self.failed = ""
@@ -105,7 +111,8 @@ class Hosted:
             fed_us=record.fed_us if record else {},
             grace_us=link.idle_us,
         )
-        self._known_inputs(record.inputs if record else (), decisions)
+        for known in known_inputs(spec, record.inputs if record else (), decisions):
+            self._add_input(*known)
         self.outputs = outputs_of(
             spec,
             checked.shapes,
@@ -139,18 +146,6 @@ class Hosted:
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
 
-    def _known_inputs(self, records: Sequence[InputRecord], decisions: Sequence[Decision]) -> None:
-        """Those of the plan, of a checkpoint and of what was fed after it."""
-        positions = {(each.source, each.peer): each for each in records}
-        for feed in self.spec.feeds:
-            position = positions.pop((feed.source, feed.node), None)
-            self._add_input(feed.source, feed.stream, feed.node, position)
-        for (source, peer), position in positions.items():
-            self._add_input(source, self.spec.entries[source], peer, position)
-        for source, peer in dict.fromkeys((each.source, each.peer) for each in decisions):
-            if (source, peer) not in self.inputs and peer != self.spec.node:
-                self._add_input(source, self.spec.entries[source], peer)
-
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
         made = self.inputs[source, peer] = Input(
             self._sources[source],
@@ -176,6 +171,11 @@ class Hosted:
         """Of those, the ones of one client key."""
         mine = (each for each in self.inputs.values() if f"{each.peer}-".startswith(f"{called}-"))
         return sum(each.silent_since_us is None for each in mine)
+
+    @property
+    def under_way(self) -> bool:
+        """The engine has something of it to do."""
+        return bool(self._running)
 
     @property
     def repeating(self) -> int:
@@ -209,16 +209,20 @@ class Hosted:
             if not self._feeding.is_joining(known) and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
-        if self._stopping:
-            return  # It offers again at the next start.
+        if self._stopping or self.frozen:
+            return  # It offers again at the next start, or where it went.
         others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
         made = self._add_input(source, self.spec.entries[source], peer)
         if others and not self._mixed_durable:
             # Which publisher's row came first is a decision. From now on output waits until those that
             # it depends on are on disk, and from the next checkpoint on they are logged.
             self.mixed = self._wanted = True
+            if self.tap is not None:
+                self.tap.broken = "another publisher came, so that the order of arrival matters"
         if self.mixed:
             self._feeding.joins(made)
+            if self.tap is not None:
+                self.tap.joined(made, self._feeding.joined_as(made))
             self._dirty = True
             self._pump(now_us)
         else:
@@ -238,16 +242,27 @@ class Hosted:
         if event is not LinkEvent.PEER_UP:
             self.subscribers.gone(peer)
 
+    def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
+        """A judged source reads from another node from now on, as ``spec`` says; what came stays."""
+        old = next(key for key in self.inputs if key[0] == source)
+        self._retry.pop(old, None)
+        input = self.inputs[source, node] = self.inputs.pop(old)
+        self._feeding.renamed(old, (source, node))
+        input.redirect(now_us, node, up=up)
+
     # --- the engine -------------------------------------------------------------------------
 
     def _pump(self, now_us: int) -> None:
         """Feed what may be fed; take the checkpoint that is due."""
+        tap = self.tap
         due = self._wanted and self._writing is None and not self._feeding.repeating
+        due = due and not (self.frozen or (tap is not None and tap.begun))
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None
         while (
-            not (self.failed or due or self._stopping or self.decided.full)
+            not (self.failed or due or self._stopping or self.frozen or self.decided.full)
+            and not (tap is not None and tap.full)
             and len(self._running) < RUNNING_MAX
         ):
             if any(output.full(self._running_bytes) for output in self.outputs.values()):
@@ -256,6 +271,8 @@ class Hosted:
             if work is None:
                 break
             self._dirty = self._dirty or not isinstance(work.element, Silent)
+            if tap is not None:
+                tap.fed(work)
             if work.element is None:
                 work.input.receiver.consumed(now_us, work.cost)
                 continue
@@ -272,6 +289,8 @@ class Hosted:
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
     ) -> None:
         """Take a message of who reads an output: see ``Subscribers.receive``."""
+        if self.frozen and isinstance(message, Attach):
+            return  # It asks again, and then somebody knows who the owner is.
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
 
     def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
@@ -332,6 +351,20 @@ class Hosted:
         self._release(now_us)
         self._pump(now_us)
 
+    def freeze(self) -> None:
+        """Feed and emit nothing more, acknowledge nothing as durable, until ``thaw``."""
+        self.frozen = True
+        for output in self.outputs.values():
+            output.sender.muted = True
+
+    def thaw(self, now_us: int) -> None:
+        """Go on."""
+        self.frozen = False
+        for output in self.outputs.values():
+            output.sender.muted = False
+            output.sender.settle(now_us)
+        self._pump(now_us)
+
     def fail(self, why: str) -> None:
         """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
         self.failed = why
@@ -374,7 +407,7 @@ class Hosted:
     @property
     def at_rest(self) -> bool:
         """Nothing runs, and everything that happened is on disk."""
-        if self.failed or self._feeding.repeating:  # Then the log has what happened.
+        if self.failed or self.frozen or self._feeding.repeating:  # Then the log has what happened.
             return True
         return not (self._dirty or self._running or self._writing or self._wanted)
 
@@ -388,7 +421,10 @@ class Hosted:
             fed_us=self._entries.fed_us,
             mixed=self.mixed,
             decided=self.decided.at,
+            alone=self.tap is not None,
         )
+        if self.tap is not None:
+            self.tap.begins(token)
         self.subscribers.covered(token)
         self.decided.turn(token)
         self._wanted = self._dirty = False
@@ -404,6 +440,8 @@ class Hosted:
         if writing is None or writing.token != token:
             return False
         self._writing = None
+        if self.tap is not None:
+            self.tap.persisted(token, ok, why)
         if not ok:
             self.checkpoint_failures += 1
             self._dirty = True

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.wire.messages import Install, Message, Remove, Reply
+from medusa.wire.messages_divert import DivertMessage
 from medusa.wire.outbox import Outbox, Persist, Send
 
 __all__ = ["PAUSE_US", "PAUSE_US_MAX", "Saver"]
@@ -25,6 +26,9 @@ PAUSE_US_MAX = 10_000_000
 KEPT_MAX = 1000
 """Messages kept while writing fails; who asks more is told so."""
 
+
+Asked: TypeAlias = Reply | Install | Remove | DivertMessage
+"""Questions and answers: they bear a number."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """Who hears it, the kind of message, and the question that it asks or answers."""
@@ -73,9 +77,7 @@ class Saver:
         self._outbox.append(Persist(token=token, fragment="", files={CATALOG: self._catalog.to_bytes()}))
         return token
 
-    def send(
-        self, peer: str, message: Reply | Install | Remove, payload: Buffer | None = None, *, after: int
-    ) -> None:
+    def send(self, peer: str, message: Asked, payload: Buffer | None = None, *, after: int) -> None:
         """Send it once the write of this token, or a later one, is durable."""
         effect = Send(peer=peer, message=message, payload=payload, after=after)
         if after <= self._durable:
@@ -96,7 +98,7 @@ class Saver:
 
     def _keep(self, effect: Send) -> None:
         message = effect.message
-        assert isinstance(message, Reply | Install | Remove)
+        assert isinstance(message, Asked)
         key = effect.peer, type(message).__name__, message.request
         if key in self._kept or len(self._kept) < KEPT_MAX:
             self._kept[key] = effect

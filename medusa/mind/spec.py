@@ -23,11 +23,15 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An arc that comes from another node: ``source`` of the fragment reads ``stream`` of ``node``."""
+    """An arc that comes from another fragment: ``source`` of this one reads ``stream`` of ``node``.
+
+    ``epoch`` is of the fragment there: with each of its moves it is one higher, and ``node`` another.
+    """
 
     source: Name
     node: Name
     stream: Name
+    epoch: Annotated[int, Meta(ge=1, le=1 << 62)] = 1
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +41,7 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         node: where.
         name: ``query/first-box``; unique on its node.
         graph: its boxes; valid by itself.
-        feeds: its judged sources and where they read, in the order of the graph.
+        feeds: its judged sources and where they read, in the order of the graph: one each.
         entries: its other sources, which publishers feed: source id to published name.
         streams: sink id to the name under which other nodes and clients read it.
         readers: of those, the ones that other nodes read: sink id to the nodes.
@@ -113,8 +117,9 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
             )
     if len({(feed.node, feed.stream) for feed in fragment.feeds}) != len(fragment.feeds):
         raise QueryError(f"{label}: reads one stream twice", code="query.placement")
-    if any(feed.node == fragment.node for feed in fragment.feeds):
-        raise QueryError(f"{label}: reads a stream of its own node", code="query.placement")
+    own = fragment.streams.values()
+    if any(feed.node == fragment.node and feed.stream in own for feed in fragment.feeds):
+        raise QueryError(f"{label}: reads a stream that it puts out", code="query.placement")
     return checked
 
 

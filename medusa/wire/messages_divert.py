@@ -13,14 +13,14 @@ wherever it had said ``Expect``, also where that was refused.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
 from medusa.wire import limits
 from medusa.wire.message_base import Count, MessageBase, Name, Names
 
-__all__ = ["Expect", "Follow", "Moved", "Placed", "Release", "Unexpect"]
+__all__ = ["DivertMessage", "Expect", "Follow", "Moved", "Placed", "Release", "Unexpect"]
 
 Epoch = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
 
@@ -115,3 +115,6 @@ class Placed(MessageBase, frozen=True, tag="placed"):
     fragment: Name
     node: Name
     streams: Names = ()
+
+
+DivertMessage: TypeAlias = Expect | Unexpect | Release | Follow | Moved | Placed

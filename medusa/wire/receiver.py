@@ -186,6 +186,10 @@ class Receiver:
     def _granted(self) -> int:
         return max(self._received_bytes + self.settings.window_bytes - self.held_bytes, 0)
 
+    def redirect(self, peer: str) -> None:
+        """The stream comes from another peer from now on; ``peer_event`` says when that is there."""
+        self.peer, self.state, self.pressed = peer, ReceiverState.IDLE, False
+
     # --- frames -------------------------------------------------------------------------------
 
     def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None = None) -> list[Delivery]:
@@ -396,7 +400,8 @@ class Receiver:
             self.held_bytes -= rows.cost
         text = error.message[: limits.TEXT_CHARS_MAX]
         self._outbox.send(
-            self.peer, Refuse(code=error.code, text=text, stream=self.stream, epoch=self._epoch)
+            self.peer,
+            Refuse(code=error.code, text=text, hint=error.hint, stream=self.stream, epoch=self._epoch),
         )
         about = {"stream": self.stream, "peer": self.peer, "code": error.code, "text": text}
         self._outbox.append(Report(level="error", what="stream refused", fields=about))

@@ -1,0 +1,425 @@
+"""A fragment moves: what the nodes do that it reads from, and those that read it. No IO.
+
+    upstream     readers {owner} ── Expect ──> {owner, target} ── target attaches ──> {target}
+                       ^─────────── Unexpect ───────┘
+    downstream   reads from owner ── Moved ──> reads from target, from the row that it wants next
+    owner        left: asks its readers until each has said that its catalog names the target
+
+Whatever dies, each is in the catalog before it is answered, and done again when it is asked for again.
+Upstream, rows are kept for the target from where the owner held them durably, and nothing is let go
+before the target is there. Downstream, positions and counts stay as they are: the rows of a stream have
+the same numbers wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from medusa.errors import LinkError, RemoteProtocolError
+from medusa.mind.admission import say_no
+from medusa.mind.catalog import DEPLOYING, RUNNING, Catalog, Left
+from medusa.mind.hosting import Hosted
+from medusa.mind.saving import Saver
+from medusa.mind.security import Refusal
+from medusa.mind.settings import Settings
+from medusa.mind.spec import Feed, Fragment
+from medusa.wire.link import SenderState
+from medusa.wire.messages import Refuse, Reply
+from medusa.wire.messages_divert import (
+    DivertMessage,
+    Expect,
+    Follow,
+    Moved,
+    Placed,
+    Release,
+    Unexpect,
+)
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Diverting"]
+
+ASK_AGAIN_US = 1_000_000
+"""A reader that hasn't said that it knows is asked again after this."""
+
+ASKED = 1 << 56
+"""The numbers of our questions begin here, plus 2^20 for each life: apart from the coordinator's."""
+
+UNTOLD = ("E_PEER", "E_BUSY")
+"""After these refusals a reader is asked again; after others it doesn't read the stream from us."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Question:
+    fragment: str
+    node: str
+    message: Moved
+    asked_at_us: int
+
+
+class Diverting:
+    """The neighbours' side of moves, at one node.
+
+    Args:
+        fragments: what runs here, by name; those of the brain, as they come and go.
+        incarnation: of this node.
+        saver: makes the catalog durable.
+        is_up: whether a node is there; our own is.
+        count: told the code of each refusal.
+
+    Attributes:
+        moving: whether a fragment of ours is just being moved away; who moves fragments sets it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        fragments: Mapping[str, Hosted],
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        saver: Saver,
+        is_up: Callable[[str], bool],
+        count: Callable[[str], None],
+    ) -> None:
+        self.moving: Callable[[str], bool] = lambda fragment: False
+        self._settings = settings
+        self._catalog = catalog
+        self._fragments = fragments
+        self._outbox = outbox
+        self._saver = saver
+        self._is_up = is_up
+        self._count = count
+        self._request = ASKED + (incarnation << 20)
+        self._questions: dict[int, _Question] = {}
+        self._heard: dict[tuple[str, str], int] = {}
+        """Stream, and who asked about it -> the number of its last question. What was under way to an
+        earlier life of ours never reaches this one."""
+
+    # --- for who moves fragments ------------------------------------------------------------------
+
+    def busy(self, fragment: Fragment) -> str:
+        """Why a fragment of ours can't be moved just now: a reader of it is moving; empty: it can."""
+        for stream in fragment.streams.values():
+            for reader, like in self._catalog.expected.get(stream, {}).items():
+                return f"what reads stream {stream!r} is being moved from {like!r} to {reader!r}"
+        return ""
+
+    def left(self, now_us: int, hosted: Hosted, node: str, epoch: int) -> int:
+        """A fragment that was here runs at another node: tell who reads it and who publishes into it.
+
+        The catalog forgets it and keeps where it is; the rest of the node is the caller's to clear. Nodes are
+        told again until they answer, also after a restart; who attaches later is told then. Returns the token
+        of the catalog that says so.
+
+        Args:
+            epoch: of the fragment there.
+        """
+        spec = hosted.spec
+        untold = {
+            (spec.streams[sink], reader): None for sink, readers in spec.readers.items() for reader in readers
+        }
+        names = (*spec.streams.values(), *spec.entries.values())
+        self._catalog.left[spec.name] = Left(
+            query=spec.query, node=node, epoch=epoch, names=names, untold=tuple(untold)
+        )
+        for stream in spec.streams.values():
+            self._catalog.expected.pop(stream, None)
+        self._catalog.fragments.pop(spec.name, None)
+        _tell_clients(hosted, self._outbox, node)
+        token = self._saver.save()
+        self._tell(now_us, spec.name, after=token)
+        return token
+
+    def back(self, fragment: str) -> None:
+        """A fragment that had left is here (again); ``Catalog.add`` and a save follow."""
+        self._catalog.left.pop(fragment, None)
+        self._questions = {n: q for n, q in self._questions.items() if q.fragment != fragment}
+
+    def start(self, now_us: int) -> None:
+        """The node starts: go on telling."""
+        for fragment in self._catalog.left:
+            self._tell(now_us, fragment, after=0)
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    def receive(self, now_us: int, peer: str, message: DivertMessage) -> None:
+        """Take what a node of our participant says; ``Reply`` goes out once it is on disk."""
+        key = (message.query if isinstance(message, Placed) else message.stream), peer
+        if message.request:
+            if message.request < self._heard.get(key, 0):
+                self._count("E_STALE")
+                return
+            self._heard[key] = message.request
+        try:
+            changed = self._take(now_us, peer, message)
+        except LinkError as error:
+            self._count(error.code)
+            say_no(self._outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
+            return
+        # What it asks for again may be on its way to disk.
+        token = self._saver.save() if changed or message.request else 0
+        if message.request:
+            self._saver.send(peer, Reply(request=message.request), after=token)
+
+    def _take(self, now_us: int, peer: str, message: DivertMessage) -> bool:
+        """Whether the catalog has changed."""
+        match message:
+            case Expect():
+                return self._expect(peer, message)
+            case Unexpect():
+                return self._unexpect(now_us, peer, message)
+            case Release():
+                return self._release(now_us, peer, message)
+            case Follow():
+                self._check_follow(peer, message)
+                return False
+            case Moved():
+                return self._moved(now_us, peer, message)
+            case Placed():
+                return self._placed(peer, message)
+
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """Take an answer; whether it was to a question of ours."""
+        question = self._questions.get(reply.request)
+        if question is None or question.node != peer:
+            return reply.request >= ASKED and reply.request < 2 * ASKED
+        if reply.code in UNTOLD:
+            return True
+        del self._questions[reply.request]
+        left = self._catalog.left.get(question.fragment)
+        if left is not None:
+            told = question.message.stream, peer
+            untold = tuple(each for each in left.untold if each != told)
+            self._catalog.left[question.fragment] = msgspec.structs.replace(left, untold=untold)
+            self._saver.save()
+        return True
+
+    # --- upstream -----------------------------------------------------------------------------------
+
+    def _sink(self, message: Expect | Unexpect | Release) -> tuple[Hosted, str]:
+        name, sink = self._catalog.sink(message.stream)
+        hosted = self._fragments[name]
+        if hosted.spec.query != message.query:
+            raise LinkError(
+                f"stream {message.stream!r} is not of query {message.query[:100]!r}", code="E_STREAM"
+            )
+        return hosted, sink
+
+    def _expect(self, peer: str, message: Expect) -> bool:
+        hosted, sink = self._sink(message)
+        stream, reader = message.stream, message.reader
+        readers = hosted.spec.readers.get(sink, ())
+        follows = self._catalog.expected.get(stream, {})
+        if message.like != peer or peer not in readers:
+            text = f"{peer!r} isn't who reads stream {stream!r} for {message.like!r}"
+            raise LinkError(text, code="E_READER")
+        if follows.get(reader) == peer:
+            return False
+        if reader in readers:
+            raise LinkError(f"node {reader!r} reads stream {stream!r} already", code="E_READER")
+        self._check_peer(reader)
+        self._check_disk()
+        if peer in follows or peer in follows.values() or self.moving(hosted.spec.name):
+            text = f"a move of fragment {hosted.spec.name!r} or of what reads stream {stream!r} isn't over"
+            raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+        sender = hosted.outputs[sink].sender
+        view = sender.receivers.get(peer)
+        if view is None or view.plain or view.note or reader in sender.receivers:
+            raise LinkError(f"no rows of stream {stream!r} are kept for {peer!r}", code="E_READER")
+        sender.expect(reader, view.durable)
+        self._read_by(hosted, sink, (*readers, reader))
+        self._catalog.expected.setdefault(stream, {})[reader] = peer
+        return True
+
+    def _unexpect(self, now_us: int, peer: str, message: Unexpect) -> bool:
+        hosted, sink = self._sink(message)
+        follows = self._catalog.expected.get(message.stream, {})
+        if message.reader not in follows:
+            return False
+        if follows[message.reader] != peer:
+            text = f"{peer!r} didn't say that {message.reader!r} would read stream {message.stream!r}"
+            raise LinkError(text, code="E_READER")
+        self._drop(now_us, hosted, sink, message.reader)
+        return True
+
+    def _release(self, now_us: int, peer: str, message: Release) -> bool:
+        hosted, sink = self._sink(message)
+        readers = hosted.spec.readers.get(sink, ())
+        follows = self._catalog.expected.get(message.stream, {})
+        if peer != message.reader and follows.get(peer) != message.reader:
+            text = f"{peer!r} doesn't follow {message.reader!r} as reader of stream {message.stream!r}"
+            raise LinkError(text, code="E_READER")
+        if message.reader not in readers:
+            return False
+        self._drop(now_us, hosted, sink, message.reader)
+        return True
+
+    def attached(self, now_us: int, fragment: str, sink: str, peer: str) -> None:
+        """A reader has attached: if it was expected, it has taken the fragment over."""
+        hosted = self._fragments[fragment]
+        like = self._catalog.expected.get(hosted.spec.streams[sink], {}).get(peer)
+        if like is not None:
+            self._drop(now_us, hosted, sink, like)
+            self._saver.save()
+
+    def _drop(self, now_us: int, hosted: Hosted, sink: str, reader: str) -> None:
+        """Keep nothing more for a reader; whoever was to follow it reads in its place."""
+        stream = hosted.spec.streams[sink]
+        follows = self._catalog.expected.get(stream, {})
+        left = {new: like for new, like in follows.items() if reader not in (new, like)}
+        self._catalog.expected.pop(stream, None)
+        if left:
+            self._catalog.expected[stream] = left
+        self._read_by(hosted, sink, tuple(r for r in hosted.spec.readers.get(sink, ()) if r != reader))
+        hosted.outputs[sink].sender.forget(now_us, reader)
+
+    def _read_by(self, hosted: Hosted, sink: str, readers: tuple[str, ...]) -> None:
+        self._replace(hosted, readers={**hosted.spec.readers, sink: readers})
+
+    def _replace(self, hosted: Hosted, **changes: Any) -> None:
+        hosted.spec = msgspec.structs.replace(hosted.spec, **changes)
+        self._catalog.fragments[hosted.spec.name] = hosted.spec
+
+    # --- downstream -----------------------------------------------------------------------------------
+
+    def _readers_of(self, stream: str, peer: str) -> list[tuple[Hosted, Feed]]:
+        """Fragments here that read this stream of this node."""
+        return [
+            (hosted, feed)
+            for hosted in self._fragments.values()
+            for feed in hosted.spec.feeds
+            if (feed.stream, feed.node) == (stream, peer)
+        ]
+
+    def _check_follow(self, peer: str, message: Follow | Moved) -> None:
+        reading = self._readers_of(message.stream, peer)
+        if not reading:
+            return
+        self._check_peer(message.node)
+        self._check_disk()
+        if self._readers_of(message.stream, message.node):
+            text = f"stream {message.stream!r} is read from node {message.node!r} here already"
+            raise LinkError(text, code="E_SENDER")
+        for hosted, _ in reading:
+            if self.moving(hosted.spec.name):
+                text = f"fragment {hosted.spec.name!r}, which reads stream {message.stream!r}, is being moved"
+                raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+
+    def _moved(self, now_us: int, peer: str, message: Moved) -> bool:
+        reading = [(h, feed) for h, feed in self._readers_of(message.stream, peer)]
+        if any(feed.epoch >= message.epoch for _, feed in reading):
+            return False  # It is late: the stream has been elsewhere, and come back.
+        if not reading:
+            there = self._readers_of(message.stream, message.node)
+            if not any(feed.epoch >= message.epoch for _, feed in there):
+                text = f"stream {message.stream!r} is not read from node {peer!r} here"
+                raise LinkError(text, code="E_SENDER")
+            return False
+        self._check_follow(peer, message)
+        for hosted, feed in reading:
+            new = msgspec.structs.replace(feed, node=message.node, epoch=message.epoch)
+            self._replace(hosted, feeds=tuple(new if each == feed else each for each in hosted.spec.feeds))
+            up = self._is_up(message.node)
+            hosted.redirect(now_us, feed.source, message.node, up=up)
+            self._outbox.report(
+                "info",
+                "stream moved",
+                stream=message.stream,
+                peer=peer,
+                to=message.node,
+                epoch=message.epoch,
+            )
+        return True
+
+    # --- the coordinator ------------------------------------------------------------------------------
+
+    def _placed(self, peer: str, message: Placed) -> bool:
+        deployment = self._catalog.deployments.get(message.query)
+        if deployment is None or deployment.state not in (DEPLOYING, RUNNING):
+            text = f"query {message.query[:100]!r} isn't deployed from node {self._settings.name!r}"
+            raise LinkError(text, hint="forget its parts", code="E_REMOVED")
+        if deployment.state == DEPLOYING:
+            text = f"query {message.query!r} is being deployed"
+            raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+        if peer not in deployment.nodes:
+            raise LinkError(f"node {peer!r} has no part of query {message.query!r}", code="E_READER")
+        self._check_peer(message.node)
+        before = deployment.nodes, deployment.streams
+        if message.node not in deployment.nodes:
+            deployment.nodes += (message.node,)
+        here = set(message.streams)
+        if here:
+            places = (each for each in deployment.streams if each[0] not in here)
+            deployment.streams = (*places, *((name, message.node) for name in message.streams))
+        return before != (deployment.nodes, deployment.streams)
+
+    # --- checks -----------------------------------------------------------------------------------------
+
+    def _check_peer(self, node: str) -> None:
+        me = self._settings.name
+        if node != me and node not in self._settings.peers:
+            raise LinkError(
+                f"node {node!r} is no peer of {me!r}", hint=f"add {node} to [peers] of {me}", code="E_PEER"
+            )
+
+    def _check_disk(self) -> None:
+        if self._settings.store == "memory":
+            raise LinkError(
+                f"node {self._settings.name!r} has no disk to remember a move",
+                hint="fragments next to those of a node without a disk stay where they are",
+                code="E_STORE",
+            )
+
+    # --- telling ------------------------------------------------------------------------------------------
+
+    def _tell(self, now_us: int, fragment: str, *, after: int) -> None:
+        left = self._catalog.left[fragment]
+        for stream, node in left.untold:
+            self._request += 1
+            message = Moved(request=self._request, stream=stream, node=left.node, epoch=left.epoch)
+            question = _Question(fragment=fragment, node=node, message=message, asked_at_us=now_us)
+            self._questions[self._request] = question
+            self._saver.send(node, message, after=after)
+
+    def point(self, peer: str, stream: str) -> bool:
+        """A node asks for a stream that was here: tell it where it is; whether it was here."""
+        left = self._catalog.place(stream)
+        if left is not None:
+            self._outbox.send(peer, Moved(request=0, stream=stream, node=left.node, epoch=left.epoch))
+        return left is not None
+
+    def tick(self, now_us: int) -> None:
+        """Ask again."""
+        for number, question in list(self._questions.items()):
+            if question.fragment not in self._catalog.left:
+                del self._questions[number]
+            elif now_us - question.asked_at_us >= ASK_AGAIN_US:
+                question.asked_at_us = now_us
+                self._outbox.send(question.node, question.message)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        return min((each.asked_at_us + ASK_AGAIN_US for each in self._questions.values()), default=None)
+
+
+def _tell_clients(hosted: Hosted, outbox: Outbox, node: str) -> None:
+    """Readers and publishers that are clients hear where to go."""
+    hint = f"connect to node {node!r}"
+    nodes = {reader for readers in hosted.spec.readers.values() for reader in readers}
+    for output in hosted.outputs.values():
+        text = f"stream {output.stream!r} was moved to node {node!r}"
+        for view in output.sender.receivers.values():
+            if view.peer and view.peer not in nodes and view.state is not SenderState.DETACHED:
+                outbox.send(
+                    view.peer,
+                    Refuse(code="E_MOVED", text=text, hint=hint, stream=output.stream, epoch=view.epoch),
+                )
+    for input in hosted.inputs.values():
+        if not input.judged and input.silent_since_us is None:
+            text = f"source {input.stream!r} was moved to node {node!r}"
+            input.receiver.refuse(RemoteProtocolError(text, hint=hint, code="E_MOVED"))

@@ -1,0 +1,124 @@
+"""Messages about a stream: which of the fragments of a node has it, and who may read it or publish it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from medusa.errors import LinkError, RemoteProtocolError
+from medusa.mind.admission import check_reader, say_no
+from medusa.mind.catalog import Catalog
+from medusa.mind.commands import Commands
+from medusa.mind.security import Caller, Refusal
+from medusa.mind.settings import Settings
+from medusa.wire.link import ReceiverState
+from medusa.wire.messages import Ack, Attach, Detach, Offer, Refuse
+from medusa.wire.outbox import Cut, Outbox
+from medusa.wire.receiver import PATIENCE_US
+
+__all__ = ["Streams"]
+
+
+class Streams:
+    """Brings what readers and publishers say to the fragment that it is for.
+
+    Args:
+        clients: those that are here; others are nodes.
+        count: told the code of each refusal.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        commands: Commands,
+        clients: Container[str],
+        *,
+        outbox: Outbox,
+        count: Callable[[str], None],
+    ) -> None:
+        self._me = settings.name
+        self._forgets = settings.store == "memory"
+        self._catalog = catalog
+        self._commands = commands
+        self._clients = clients
+        self._outbox = outbox
+        self._count = count
+        self._started_us = 0
+
+    def start(self, now_us: int) -> None:
+        """The node begins."""
+        self._started_us = now_us
+
+    def from_reader(
+        self, now_us: int, peer: str, message: Attach | Ack | Detach, caller: Caller | None
+    ) -> None:
+        """Somebody reads a stream, or wants to."""
+        diverting = self._commands.diverting
+        try:
+            fragment, sink = self._catalog.sink(message.stream)
+        except LinkError as error:
+            asks = isinstance(message, Attach) and not self._may_come(now_us)
+            if asks and (peer in self._clients or not diverting.point(peer, message.stream)):
+                self._refuse(peer, message, error)
+            return
+        fragments = self._commands.fragments
+        hosted = fragments[fragment]
+        owner = caller.called if caller is not None else ""
+        others = 0
+        try:
+            if isinstance(message, Attach):
+                check_reader(message, peer, hosted.spec, sink, client=peer in self._clients)
+                if message.name:
+                    others = sum(each.subscribers.count(owner) for each in fragments.values())
+            hosted.from_reader(now_us, sink, peer, message, owner=owner, others=others)
+        except LinkError as error:
+            self._refuse(peer, message, error)
+            return
+        if isinstance(message, Attach) and not message.plain:
+            diverting.attached(now_us, fragment, sink, peer)
+
+    def offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
+        """A client has rows for a source.
+
+        Raises:
+            RemoteProtocolError: it is a node.
+        """
+        if peer not in self._clients:
+            raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
+        try:
+            fragment, source = self._catalog.entry(message.stream)
+            hosted = self._commands.fragments[fragment]
+            if (source, peer) not in hosted.inputs:
+                self._commands.check_memory(1, caller)
+            hosted.offer(now_us, peer, source, message.schema)
+        except LinkError as error:
+            if error.code != "E_STREAM" or not self._may_come(now_us):
+                self._refuse(peer, message, error)
+
+    def _may_come(self, now_us: int) -> bool:
+        """We have forgotten what ran here, and who coordinates it may not have told us yet: who asks for
+        a stream that we don't know will ask again."""
+        return self._forgets and now_us - self._started_us < PATIENCE_US
+
+    def _refuse(self, peer: str, message: Attach | Ack | Detach | Offer, error: LinkError) -> None:
+        if error.code not in ("E_STREAM", "E_MOVED"):  # No rule: it isn't here (yet, or any more).
+            self._count(error.code)
+        say_no(self._outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
+
+    def refused(self, now_us: int, peer: str, message: Refuse) -> None:
+        """The other end of a stream, or of the whole link, refuses."""
+        if not message.stream:
+            self._outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
+            self._outbox.append(Cut(peer=peer))
+            return
+        for hosted in list(self._commands.fragments.values()):
+            input = hosted.input_of(message.stream, peer)
+            if input is not None and peer == self._me and input.receiver.state is ReceiverState.REFUSED:
+                input = None  # Both ends are ours, and this one has said it.
+            if input is not None:
+                hosted.receive(now_us, input, message, None)
+                if peer == self._me:
+                    return
+            for output in hosted.outputs.values():
+                if output.stream == message.stream:
+                    output.sender.receive(now_us, peer, message)
