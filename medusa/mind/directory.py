@@ -136,6 +136,11 @@ class Directory:
         """What this node wrote in this life and stands."""
         return {key: entry for key, entry in self._own.entries.items() if not entry.gone}
 
+    def own_epoch(self, kind: str, name: str) -> int:
+        """Of what this node wrote and stands; else 1."""
+        entry = self._own.entries.get((kind, name))
+        return 1 if entry is None or entry.gone else entry.epoch
+
     def _of(self, kind: str, name: str) -> Iterable[Entry]:
         key = kind, name
         return (self._writers[writer].entries[key] for writer in self._by_key.get(key, ()))

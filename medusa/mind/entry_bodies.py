@@ -1,0 +1,127 @@
+"""What the entries of the catalog say, by kind. Whoever reads one written by another node checks it here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from medusa.wire import limits
+
+__all__ = [
+    "KINDS",
+    "DefinitionBody",
+    "FragmentBody",
+    "NodeBody",
+    "QueryBody",
+    "SourceBody",
+    "StreamBody",
+    "body_from",
+    "body_to",
+    "fields_of",
+]
+
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]
+Word = Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)]
+Columns = Annotated[tuple[tuple[Name, Word], ...], Meta(max_length=limits.COLUMNS_MAX)]
+Number = Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)]
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields by name."""
+
+
+class NodeBody(_Body, frozen=True, kw_only=True):
+    """A node.
+
+    Attributes:
+        address: where it listens; a wildcard where it listens at all addresses of its machine.
+        server_key: its CURVE public key; empty: it has none.
+    """
+
+    address: Word
+    server_key: Word = ""
+    participant: Word
+    store: Word
+    memory_bytes: Number
+
+
+class FragmentBody(_Body, frozen=True):
+    """A fragment: its boxes, the streams that leave it, the sources that publishers feed."""
+
+    query: Name
+    boxes: Names
+    streams: Names
+    sources: Names
+
+
+class StreamBody(_Body, frozen=True):
+    """A stream that can be read."""
+
+    query: Name
+    fragment: Name
+    columns: Columns
+    timed: bool
+
+
+class SourceBody(_Body, frozen=True):
+    """A source that can be published into."""
+
+    query: Name
+    fragment: Name
+    columns: Columns
+    time: Word | None
+    unit: Word | None
+    slack_us: Number | None
+
+
+class QueryBody(_Body, frozen=True):
+    """A query, by the node that coordinates it."""
+
+    state: Word
+    nodes: Names
+
+
+class DefinitionBody(_Body, frozen=True):
+    """A stream defined by name: what is published into ``source`` is read from ``stream``."""
+
+    version: Number
+    source: Name
+    stream: Name
+    columns: Columns
+    time: Word | None
+    unit: Word | None
+    slack_us: Number | None
+
+
+KINDS: dict[str, type[_Body]] = {
+    "node": NodeBody,
+    "query": QueryBody,
+    "fragment": FragmentBody,
+    "stream": StreamBody,
+    "source": SourceBody,
+    "definition": DefinitionBody,
+}
+"""Of what this version knows; others are passed on and never read."""
+
+_B = TypeVar("_B", bound=_Body)
+
+
+def body_to(body: _Body) -> bytes:
+    """As msgpack."""
+    return msgspec.msgpack.encode(body)
+
+
+def body_from(data: bytes, kind: type[_B]) -> _B | None:
+    """Read it; None: it is none of this kind."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def fields_of(body: _Body) -> dict[str, Any]:
+    """As plain data."""
+    return msgspec.structs.asdict(body)

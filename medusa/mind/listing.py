@@ -1,0 +1,164 @@
+"""What a node writes of itself into the directory: always what its own catalog says, once that is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from medusa.mind.catalog import Catalog
+from medusa.mind.directory import Directory
+from medusa.mind.entry_bodies import (
+    DefinitionBody,
+    FragmentBody,
+    NodeBody,
+    QueryBody,
+    SourceBody,
+    StreamBody,
+    body_to,
+)
+from medusa.mind.hosting import Hosted
+from medusa.mind.saving import Saver
+from medusa.mind.settings import Settings
+from medusa.mind.spec import Fragment
+from medusa.query.boxes import Schema, Source
+from medusa.wire import limits
+
+__all__ = ["Listing", "columns_of"]
+
+LOOK_EVERY_US = 1_000_000
+SAVE_EVERY_US = 10_000_000
+"""What is learned of others goes to disk so often; until then a restarted node hears it again."""
+
+Wanted = dict[tuple[str, str], tuple[int, bytes]]
+"""(kind, name) -> epoch and body."""
+
+
+class Listing:
+    """Keeps the entries of one node as they should be.
+
+    Args:
+        fragments: what runs here, by name.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        directory: Directory,
+        fragments: Mapping[str, Hosted],
+        saver: Saver,
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._directory = directory
+        self._fragments = fragments
+        self._saver = saver
+        self._look_at_us = 0
+        self._save_at_us = SAVE_EVERY_US
+        self._made: dict[str, tuple[Fragment, Wanted]] = {}
+        self.listens_at(settings.listen)
+
+    def listens_at(self, address: str, server_key: str = "") -> None:
+        """Where this node can be reached; told by whoever opened the socket."""
+        settings = self._settings
+        self._node = body_to(
+            NodeBody(
+                address=address[: limits.NAME_CHARS_MAX],
+                server_key=server_key,
+                participant=settings.participant,
+                store=settings.store,
+                memory_bytes=settings.limits.memory_bytes,
+            )
+        )
+
+    def tick(self, now_us: int) -> None:
+        """Look whether all is as it should be; save what was learned."""
+        if now_us >= self._look_at_us:
+            self.refresh(now_us)
+        if now_us >= self._save_at_us:
+            self._save_at_us = now_us + SAVE_EVERY_US
+            if self._directory.changed:
+                self._directory.changed = False
+                self._saver.save()
+
+    def refresh(self, now_us: int) -> None:
+        """Write what isn't written yet, and that gone is what isn't there any more."""
+        self._look_at_us = now_us + LOOK_EVERY_US
+        wanted = self._wanted()
+        for kind, name in self._directory.own():
+            if (kind, name) not in wanted:
+                self._directory.remove(now_us, kind, name)
+        for (kind, name), (epoch, body) in wanted.items():
+            self._directory.put(now_us, kind, name, epoch, body)
+
+    def _wanted(self) -> Wanted:
+        wanted: Wanted = {}
+        made, self._made = self._made, {}
+        for name, spec in self._catalog.fragments.items():
+            hosted = self._fragments.get(name)
+            if hosted is None:
+                continue
+            known = made.get(name)
+            if known is None or known[0] is not spec:
+                known = spec, _of_fragment(spec, hosted)
+            self._made[name] = known
+            epoch = self._directory.own_epoch("fragment", name)  # Who takes one over writes a higher one.
+            wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
+        for deployment in self._catalog.deployments.values():
+            body = QueryBody(state=deployment.state, nodes=tuple(deployment.nodes))
+            wanted["query", deployment.query] = 1, body_to(body)
+            first = self._catalog.fragments.get(f"{deployment.query}/in") if deployment.defined else None
+            if first is not None:
+                wanted["definition", deployment.query] = 1, _definition(first, deployment.defined)
+        wanted["node", self._settings.name] = 1, self._node
+        return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
+
+
+def columns_of(schema: Schema) -> tuple[tuple[str, str], ...]:
+    """Names and types."""
+    return tuple((field.name, field.type) for field in schema)
+
+
+def _of_fragment(spec: Fragment, hosted: Hosted) -> Wanted:
+    boxes = {box.id: box for box in spec.graph.boxes}
+    body = FragmentBody(
+        query=spec.query,
+        boxes=tuple(boxes),
+        streams=tuple(spec.streams.values()),
+        sources=tuple(spec.entries.values()),
+    )
+    found: Wanted = {("fragment", spec.name): (1, body_to(body))}
+    for output in hosted.outputs.values():
+        stream = StreamBody(
+            query=spec.query,
+            fragment=spec.name,
+            columns=columns_of(output.sender.schema),
+            timed=output.sender.timed,
+        )
+        found["stream", output.stream] = 1, body_to(stream)
+    for id, name in spec.entries.items():
+        box = boxes[id]
+        assert isinstance(box, Source)
+        source = SourceBody(
+            query=spec.query,
+            fragment=spec.name,
+            columns=columns_of(box.schema),
+            time=box.time,
+            unit=box.unit,
+            slack_us=box.slack_us,
+        )
+        found["source", name] = 1, body_to(source)
+    return found
+
+
+def _definition(spec: Fragment, version: int) -> bytes:
+    source = next(box for box in spec.graph.boxes if isinstance(box, Source))
+    body = DefinitionBody(
+        version=version,
+        source=next(iter(spec.entries.values())),
+        stream=next(iter(spec.streams.values())),
+        columns=columns_of(source.schema),
+        time=source.time,
+        unit=source.unit,
+        slack_us=source.slack_us,
+    )
+    return body_to(body)

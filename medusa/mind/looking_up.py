@@ -1,0 +1,124 @@
+"""Where is it? What a node answers to a client that asks by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from medusa.errors import LinkError
+from medusa.mind.directory import Directory, Entry
+from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, body_from, fields_of
+from medusa.mind.security import Caller
+from medusa.query.suggest import did_you_mean
+from medusa.wire import limits
+
+__all__ = ["Names"]
+
+ORDER = ("definition", "stream", "source", "query", "fragment", "node")
+"""Where a name is that of several things, the first of these is meant."""
+
+LISTED_MAX = 10_000
+
+
+class Names:
+    """Answers by the directory.
+
+    Args:
+        participant: of this node: names may begin with it and a slash.
+        peers: node -> address, as configured.
+    """
+
+    def __init__(self, directory: Directory, *, participant: str, peers: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._participant = participant
+        self._peers = peers
+
+    def answer(self, name: str, kind: str = "", caller: Caller | None = None) -> bytes:
+        """As JSON: the place of a name, or all of a kind; only what the caller may use.
+
+        Raises:
+            LinkError: nothing is called so (``E_STREAM``); with the nearest name.
+        """
+        if not name:
+            found = [self._told(each) for each in self._known(kind, caller)[:LISTED_MAX]]
+            shown = [each for each in found if each is not None]
+            content = msgspec.json.encode({"entries": shown})
+            if len(content) > limits.PAYLOAD_BYTES_MAX:
+                shown = [{key: of for key, of in each.items() if key != "columns"} for each in shown]
+                content = msgspec.json.encode({"entries": shown})[: limits.PAYLOAD_BYTES_MAX]
+            return content
+        short = self.short(name)
+        for each in (name, short):
+            for one in (kind,) if kind else ORDER:
+                versions = [e for e in self._directory.versions(one, each) if _may(e, caller)]
+                told = [told for entry in versions if (told := self._told(entry)) is not None]
+                if told:
+                    return msgspec.json.encode({**told[0], "versions": told})
+        known = [entry.name for entry in self._known(kind, caller) if entry.kind != "node" or kind]
+        raise LinkError(
+            f"nothing at participant {self._participant!r} is called {name[:100]!r}",
+            hint=did_you_mean(short, known) or "nothing is deployed here",
+            code="E_STREAM",
+        )
+
+    def short(self, name: str) -> str:
+        """Of a full name of our own participant, what comes after it."""
+        return name.removeprefix(f"{self._participant}/")
+
+    def _known(self, kind: str, caller: Caller | None) -> list[Entry]:
+        entries = [each for each in self._directory.entries(kind or None) if each.kind in KINDS]
+        return [each for each in entries if _may(each, caller)]
+
+    def _told(self, entry: Entry) -> dict[str, Any] | None:
+        body = body_from(entry.body, KINDS[entry.kind])
+        if body is None:
+            return None
+        told = {
+            **fields_of(body),
+            **self._place(entry.writer),
+            "kind": entry.kind,
+            "name": entry.name,
+            "epoch": entry.epoch,
+            "stream_version": entry.stream_version,
+        }
+        if entry.kind == "query":
+            told["fragments"] = self._fragments(entry.name)
+        return told
+
+    def _fragments(self, query: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for entry in self._directory.entries("fragment"):
+            body = body_from(entry.body, FragmentBody) if entry.name.startswith(f"{query}/") else None
+            if body is not None and body.query == query:
+                found[entry.name] = entry.writer
+        return found
+
+    def _place(self, node: str) -> dict[str, Any]:
+        """Where a node is; one that listens at all addresses of its machine is where it is called."""
+        entry = self._directory.find("node", node)
+        body = body_from(entry.body, NodeBody) if entry is not None else None
+        if body is None:
+            return {"node": node, "address": self._peers.get(node, ""), "server_key": ""}
+        address = body.address
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        if host in ("*", "0.0.0.0", "[::]") and node in self._peers:
+            called = self._peers[node].removeprefix("tcp://").rpartition(":")[0]
+            address = f"tcp://{called}:{port}" if called else address
+        return {"node": node, "address": address, "server_key": body.server_key}
+
+
+def _may(entry: Entry, caller: Caller | None) -> bool:
+    """Whether a client may know of it: it may use it."""
+    if caller is None or caller.rules is None or caller.rules.status:
+        return True
+    if entry.kind == "node":
+        return True
+    query = entry.name.split("/")[0]
+    if entry.kind in ("query", "fragment"):
+        return caller.may("deploy", query)
+    role = {"stream": "subscribe", "source": "publish"}.get(entry.kind)
+    if role is not None:
+        return caller.may(role, entry.name) or caller.may("deploy", query.split(".")[0])
+    return caller.may("publish", f"{query}.in") or caller.may("subscribe", f"{query}.out")

@@ -1,0 +1,116 @@
+"""Names of a participant, in a node's brain: the directory, what the node writes into it, who asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from medusa.errors import LinkError, RemoteProtocolError
+from medusa.mind.catalog import Catalog
+from medusa.mind.directory import Directory
+from medusa.mind.hosting import Hosted
+from medusa.mind.listing import Listing
+from medusa.mind.looking_up import Names
+from medusa.mind.saving import Saver
+from medusa.mind.security import Caller
+from medusa.mind.settings import Settings
+from medusa.ports import Buffer
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Digest, Entries, Lookup, Message, Reply
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Naming"]
+
+
+class Naming:
+    """The part of a brain that knows where things are.
+
+    Args:
+        fragments: what runs here, by name.
+        count: told the code of what is refused.
+
+    Attributes:
+        directory: the replicated catalog; ``find``, ``where``, ``put``, ``remove``, ``entries``.
+        listing: what this node writes of itself.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        fragments: Mapping[str, Hosted],
+        saver: Saver,
+        count: Callable[[str], None],
+    ) -> None:
+        self.directory = Directory(settings.name, incarnation=incarnation, outbox=outbox, count=count)
+        self.directory.load(0, catalog.runs)
+        catalog.learned = self.directory.runs
+        self.listing = Listing(settings, catalog, self.directory, fragments, saver)
+        self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
+        self._settings = settings
+        self._outbox = outbox
+
+    def is_ours(self, peer: str) -> bool:
+        """Whether a node is of our participant; without keys all are."""
+        security = self._settings.security
+        if security is None:
+            return peer in self._settings.peers
+        return peer in security.peers and security.peers[peer].participant == self._settings.participant
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came or went."""
+        if event is LinkEvent.PEER_DOWN:
+            self.directory.peer_down(peer)
+        elif self.is_ours(peer):
+            self.directory.peer_up(now_us, peer)
+
+    def receive(
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        client: bool,
+        caller: Caller | None,
+    ) -> bool:
+        """Take a message that is about names; whether it was.
+
+        Raises:
+            RemoteProtocolError: who sent it may not say that, or it is malformed.
+        """
+        match message:
+            case Entries() | Digest():
+                if client or not self.is_ours(peer):
+                    what = type(message).__name__
+                    raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
+                self.directory.receive(now_us, peer, message, payload)
+            case Lookup() if client:
+                self._answer(now_us, peer, message, caller)
+            case _:
+                return False
+        return True
+
+    def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
+        try:
+            self.listing.refresh(now_us)
+            content = self.names.answer(message.name, message.kind, caller)
+        except LinkError as error:
+            most = limits.TEXT_CHARS_MAX
+            reply = Reply(
+                request=message.request, code=error.code, text=error.message[:most], hint=error.hint[:most]
+            )
+            self._outbox.send(peer, reply)
+        else:
+            self._outbox.send(peer, Reply(request=message.request), content)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self.listing.tick(now_us)
+        self.directory.tick(now_us)
+
+    def written(self, now_us: int) -> None:
+        """The catalog is on disk as it is, or a write failed."""
+        self.listing.refresh(now_us)
