@@ -23,6 +23,7 @@ from medusa.errors import ConfigError
 from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.mind.endpoint import check_endpoint, is_loopback
 from medusa.mind.settings_links import LinkRules, read_links
+from medusa.mind.settings_load import LoadRules, read_load
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.mind.settings_security import Security, address_of, read_security
 from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams, stream_settings
@@ -110,12 +111,22 @@ class Settings:
     """Modules that register functions, imported when the node starts."""
     links: LinkRules = field(default_factory=LinkRules)
     """By how many connections streams go to each peer."""
+    load: LoadRules = field(default_factory=LoadRules)
+    """When it has too much to do."""
     streams: tuple[StreamRule, ...] = ()
     """What is said of single streams; see ``settings_streams.stream_settings``."""
     store: str = "disk"
     """Where state is kept: ``disk``, in the folder ``data``; or ``memory``, and then ``data`` is empty."""
     security: Security | None = None
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
+
+    @property
+    def own_peers(self) -> tuple[str, ...]:
+        """The peers of our participant; without keys all are."""
+        if self.security is None:
+            return tuple(self.peers)
+        whose = self.security.peers
+        return tuple(peer for peer in self.peers if whose[peer].participant == self.participant)
 
 
 def link_settings(limits: Limits) -> LinkSettings:
@@ -170,6 +181,7 @@ _FIELDS = (
     "peers",
     "limits",
     "links",
+    "load",
     "streams",
     *SECURITY_FIELDS,
 )
@@ -221,6 +233,7 @@ class _Reader(ConfigFile):
             functions=self._functions(),
             metrics=self._metrics(),
             links=read_links(self),
+            load=read_load(self, peers),
             streams=read_streams(self, store=store),
             security=read_security(self, participant=participant, folder=self._folder),
         )

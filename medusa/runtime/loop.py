@@ -309,7 +309,7 @@ class NodeLoop:
             case Ran():
                 self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused, done.dying)
             case Stats():
-                self._brain.fragment_stats(done.fragment, done.counts)
+                self._brain.fragment_stats(now_us, done.fragment, done.counts)
             case Failed():
                 self._brain.fragment_failed(now_us, done.fragment, done.why)
             case Fetched():

@@ -369,6 +369,7 @@ Message: TypeAlias = (
     | Follow
     | Moved
     | Placed
+    | Load
     | Entries
     | Digest
     | Lookup
