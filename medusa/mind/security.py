@@ -24,10 +24,14 @@ from medusa.wire.messages import (
     Attached,
     Boundary,
     Data,
+    Define,
     Deploy,
     Detach,
+    Digest,
+    Entries,
     Forget,
     Install,
+    Lookup,
     Message,
     Offer,
     Progress,
@@ -140,6 +144,9 @@ def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
         return Refusal(code="E_NO_CONTRACT", text=text, hint="deploy it at nodes of its own participant")
     if isinstance(message, StatusRequest):
         return Refusal(code="E_ROLE", text=f"{who} may not ask for the status", hint="")
+    if isinstance(message, Entries | Digest):
+        text = f"{who} takes no part in the catalog of participant {own!r}"
+        return Refusal(code="E_ROLE", text=text, hint="")
     if isinstance(message, Attach) and message.plain:
         text = f"{who} reads only what the plan of a query gives it"
         return Refusal(code="E_READER", text=text, hint="subscribe with the key of a client")
@@ -150,7 +157,10 @@ def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Ref
     if isinstance(message, StatusRequest):  # Who may not see all sees what concerns it: ``visible``.
         sees = rules.status or rules.publish or rules.subscribe
         return None if sees else _no_role(caller, "status", "")
-    if isinstance(message, Deploy):  # Which query it is shows when its graph is read.
+    if isinstance(message, Lookup):  # What it may not use isn't shown to it: ``looking_up``.
+        any_role = rules.status or rules.publish or rules.subscribe or rules.deploy
+        return None if any_role else _no_role(caller, "status", "")
+    if isinstance(message, Deploy | Define):  # Which query it is shows when its graph is read.
         return None if rules.deploy else _no_role(caller, "deploy", "")
     if isinstance(message, Forget) and message.owner:  # Which query it is of shows there.
         return no_deploy(caller, "") if not rules.deploy else None

@@ -25,6 +25,7 @@ from medusa.runtime.recovery import recover
 from medusa.runtime.reloading import security_again
 from medusa.runtime.reports import Reports
 from medusa.runtime.unstored import Unstored, wait_for_a_new_second
+from medusa.runtime.usage import process_usage
 from medusa.runtime.zeromq import Transport
 from medusa.wire.outbox import Report
 from medusa.wire.session import PROMPT
@@ -125,7 +126,15 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
         found.resume(host)
         reload = partial(security_again, config, settings)
-        loop = NodeLoop(brain, transport, host, clock, say=reports.report, reload=reload)
+        loop = NodeLoop(
+            brain,
+            transport,
+            host,
+            clock,
+            say=reports.report,
+            reload=reload,
+            usage=lambda: process_usage(host.engine_us()),
+        )
         if settings.metrics is not None:
             server = MetricsServer(*settings.metrics)
             stack.callback(server.close)
@@ -138,6 +147,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
                 let_go(address)
 
         server_key = "" if keys.own is None else keys.own.public
+        brain.commands.naming.listing.listens_at(transport.endpoint, server_key)
         yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)
 
 
