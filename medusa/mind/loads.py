@@ -138,6 +138,8 @@ class Loads:
         """The engine counts this at each box of a fragment now."""
         self._figures[fragment] = figures
         self._told_us[fragment] = now_us
+        if fragment not in self._fragments:  # What it counts from now on is what it has done since.
+            self._look_at(now_us, fragment, figures)
 
     def used(self, now_us: int, usage: Usage) -> None:
         """The process has used so much."""

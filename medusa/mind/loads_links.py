@@ -44,16 +44,24 @@ class _Counts:
         self._half_life_us = half_life_us
         self._width = width
         self._known: dict[str, tuple[list[int], Smoothed]] = {}
+        self._noted_us: int | None = None
 
     def note(self, now_us: int, growth: Mapping[str, list[int]]) -> None:
-        """Each of these has grown so much."""
+        """Each of these has grown so much since the last time."""
         before, self._known = self._known, {}
         for name, grown in list(growth.items())[:PEERS_MAX]:
-            known = before.get(name) or ([0] * self._width, Smoothed(self._half_life_us))
-            totals, smoothed = self._known[name] = known
+            totals, smoothed = self._known[name] = before.get(name) or self._begun()
             for place, count in enumerate(grown):
                 totals[place] += count
             smoothed.note(now_us, totals)
+        self._noted_us = now_us
+
+    def _begun(self) -> tuple[list[int], Smoothed]:
+        """Of one that wasn't there before: then nothing had come of it."""
+        totals, smoothed = [0] * self._width, Smoothed(self._half_life_us)
+        if self._noted_us is not None:
+            smoothed.note(self._noted_us, totals)
+        return totals, smoothed
 
     def rates(self, name: str) -> list[float] | None:
         """None: unknown yet."""

@@ -24,6 +24,7 @@ from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.segments import read_segment, write_segment
+from medusa.runtime.usage import thread_cpu_us
 from medusa.wire.outbox import Fetch, Log, Persist, RunFragment, Spill
 
 __all__ = [
@@ -113,6 +114,9 @@ class Worker(Protocol):
 
     def give(self, job: Callable[[], None]) -> None:
         """Do this after everything given before."""
+
+    def cpu_us(self) -> int | None:
+        """CPU time that it has taken so far; None: unknown."""
 
     def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
@@ -241,6 +245,10 @@ class FragmentHost:
             if self._lives.get(name, 0) == life or isinstance(done, Persisted):
                 out.append(done)
         return out
+
+    def engine_us(self) -> int | None:
+        """CPU time that the engine has taken so far; None: unknown."""
+        return self._engine.cpu_us()
 
     def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
         """Finish what was given, then end the threads.
@@ -424,6 +432,9 @@ class _Thread:
 
     def give(self, job: Callable[[], None]) -> None:
         self._jobs.put(job)
+
+    def cpu_us(self) -> int | None:
+        return thread_cpu_us(self._thread)
 
     def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
         if last is not None:

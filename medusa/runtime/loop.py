@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from medusa.errors import ConfigError, RemoteProtocolError
 from medusa.mind.brain import Brain
+from medusa.mind.loads import LOOK_US, Usage
 from medusa.mind.settings_security import Security
 from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
@@ -81,6 +82,7 @@ class NodeLoop:
     Args:
         say: takes a report.
         reload: reads the keys and rules of the configuration again; None: they stay.
+        usage: reads what the process has used; None: that can't be told.
 
     Attributes:
         refused: frames that broke a rule, and links that never said who they are.
@@ -95,6 +97,7 @@ class NodeLoop:
         *,
         say: Callable[[Report], None],
         reload: Callable[[], Security] | None = None,
+        usage: Callable[[], Usage] | None = None,
     ) -> None:
         self._brain = brain
         self._transport = transport
@@ -103,6 +106,8 @@ class NodeLoop:
         self._say = say
         self._reload = reload
         self._reloads = False
+        self._usage = usage
+        self._usage_at_us = -(1 << 62)
         self._names: dict[str, str] = {}
         """Link of a caller -> who it is."""
         self._links: dict[str, str] = {}
@@ -164,9 +169,13 @@ class NodeLoop:
         self._perform()
 
     def _inform(self) -> None:
-        """What the brain can't know by itself: what time it is, who came to the door."""
-        self._brain.clock_is(self._clock.monotonic_us(), self._clock.now_us())
+        """What the brain can't know by itself: what time it is, who came to the door, what we use."""
+        now_us = self._clock.monotonic_us()
+        self._brain.clock_is(now_us, self._clock.now_us())
         self._brain.door_is(self._transport.door())
+        if self._usage is not None and now_us >= self._usage_at_us:
+            self._usage_at_us = now_us + LOOK_US
+            self._brain.commands.loads.used(now_us, self._usage())
 
     def turn(self, events: Iterable[Event]) -> int:
         """Bring what came and what has finished; when to come again at the latest. Never waits."""

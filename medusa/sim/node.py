@@ -11,6 +11,7 @@ from random import Random
 
 from medusa.errors import StateError
 from medusa.mind.brain import Brain
+from medusa.mind.loads import Usage
 from medusa.mind.settings import Settings
 from medusa.ports import Buffer
 from medusa.runtime.host import FragmentHost
@@ -102,12 +103,19 @@ class Node(Machine):
             saved=found.saved,
             first_token=found.first_token,
         )
-        self.loop = NodeLoop(self.brain, _Links(self), host, self.clock, say=self._say)
+        self.loop = NodeLoop(
+            self.brain, _Links(self), host, self.clock, say=self._say, usage=lambda: self._used(host)
+        )
         self.world.trace(self.name, f"starts, life {self.lives}")
         self._wake_at_us = -1
         self._soon = False
         self.loop.begin()
         self.soon()
+
+    def _used(self, host: FragmentHost) -> Usage:
+        """What a process on this machine would have used: its threads, one core each, and no memory."""
+        cpu_us = sum(worker.cpu_us() for worker in self._workers.values())
+        return Usage(cpu_us=cpu_us, engine_us=host.engine_us(), memory_bytes=0, cores=1)
 
     def restart(self) -> None:
         """Start unless alive; as whoever looks after the process does, again and again."""
@@ -186,18 +194,22 @@ class _Worker:
         self._node = node
         self._job_us = job_us
         self._dice = dice
-        self._free_us = 0
+        self._free_us = self._took_us = 0
         self._jobs: deque[Callable[[], None]] = deque()
 
     def give(self, job: Callable[[], None]) -> None:
         world = self._node.world
         took_us = self._dice.randrange(1, 2 * self._job_us) * self._node.slowness
         self._free_us = max(self._free_us, world.now_us) + took_us
+        self._took_us += took_us
         self._jobs.append(job)
         world.at(self._free_us, self._node.in_this_life(self._do))
 
     def _do(self) -> None:
         self._jobs.popleft()()
+
+    def cpu_us(self) -> int:
+        return self._took_us
 
     def hurry(self, most: int | None) -> None:
         """Do at once what was given."""
