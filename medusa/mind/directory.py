@@ -100,6 +100,8 @@ class Directory:
         """What is gone -> when we heard so."""
         self._peers: dict[str, int | None] = {}
         """Peers that are there -> the version up to which they have what we wrote; None: not known yet."""
+        self._doubts: dict[str, int] = {}
+        """Peers of whose writing we know more than they do -> since when."""
         self._digest: bytes | None = None
         self._digest_at_us = 0
         self._unsaid = False
@@ -233,6 +235,7 @@ class Directory:
     def peer_down(self, peer: str) -> None:
         """It isn't any more."""
         self._peers.pop(peer, None)
+        self._doubts.pop(peer, None)
 
     def receive(self, now_us: int, peer: str, message: Entries | Digest, payload: Buffer | None) -> None:
         """Take news of a node of the same participant.
@@ -242,7 +245,7 @@ class Directory:
         """
         if isinstance(message, Digest):
             seen = None if payload is None else seen_from(payload)
-            self._compare(peer, message, seen)
+            self._compare(now_us, peer, message, seen)
             return
         if payload is None:
             raise RemoteProtocolError("entries without entries", peer=peer, code="E_FRAME")
@@ -309,16 +312,24 @@ class Directory:
             return True
         return self._nbytes + len(entry.body) > BYTES_MAX
 
-    def _compare(self, peer: str, message: Digest, seen: Seen | None) -> None:
+    def _doubt(self, now_us: int, peer: str, seen: Seen) -> None:
+        """Others may have told us of what it never wrote. Said once, it may be an old word of it."""
+        writer = self._writers.get(peer)
+        if writer is None or seen.get(peer, 0) >= writer.seen:
+            self._doubts.pop(peer, None)
+        elif now_us - self._doubts.setdefault(peer, now_us) >= DIGEST_EVERY_US // 2:
+            del self._doubts[peer]
+            self._anew(peer)
+            self._say_seen(peer, answer=False)
+
+    def _compare(self, now_us: int, peer: str, message: Digest, seen: Seen | None) -> None:
         if seen is None:
             if message.digest != self.digest():
                 self._say_seen(peer, answer=True)
             return
         if peer in self._peers:
             self._peers[peer] = seen.get(self.node, 0)
-        if peer in self._writers and seen.get(peer, 0) < self._writers[peer].seen:
-            self._anew(peer)  # Others had told us of what it never wrote.
-            self._say_seen(peer, answer=False)
+        self._doubt(now_us, peer, seen)
         self._send(peer, self._news(seen))
         if message.answer and message.digest != self.digest():
             self._say_seen(peer, answer=False)
