@@ -272,7 +272,11 @@ class Loads:
         """What peers hear."""
         usage = self.usage
         found = sorted(
-            ((load, name) for name in self._fragments if (load := self.fragment(name)) is not None),
+            (
+                (load, name)
+                for name in self._fragments
+                if name in self._hosted and (load := self.fragment(name)) is not None
+            ),
             key=lambda each: (-each[0].busy_share, each[1]),
         )
         return Load(
