@@ -338,8 +338,7 @@ class Member:
         match message:
             case DhtFind():
                 target = int.from_bytes(message.place, "big")
-                near = self.table.closest(target, BUCKET + 1)
-                names = [name for _, name in near if name != peer][:BUCKET]
+                names = [name for _, name in self.table.closest(target, BUCKET) if name != peer]
                 entry = self.shelf.answer(message.name, self._time(now_us)) if message.name else b""
                 found = DhtFound(request=message.request, members=tuple(names), entry=entry)
                 self._outbox.send(peer, found)

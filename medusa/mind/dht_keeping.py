@@ -27,21 +27,26 @@ class Keeper:
         self._table = table
         self._shelf = shelf
 
-    def _nearest(self, place: int) -> list[tuple[int, str]]:
-        """Those that should hold what belongs at a place, the nearest first."""
-        found = [*self._table.closest(place, REPLICAS), (self._place ^ place, self._name)]
-        return sorted(found)[:REPLICAS]
+    def _nearest(self, held: Held) -> list[str]:
+        """Those that should hold an entry, the nearest first."""
+        found = [*self._table.closest(held.place, REPLICAS), (self._place ^ held.place, self._name)]
+        found.sort()
+        del found[REPLICAS:]
+        held.radius = found[-1][0] if len(found) == REPLICAS else 1 << 160
+        return [who for _, who in found]
 
     def should_hold(self, name: str) -> bool:
         """Whether this member is one of those nearest to an entry that it holds."""
         held = self._shelf.held(name)
-        return held is not None and any(who == self._name for _, who in self._nearest(held.place))
+        return held is not None and self._name in self._nearest(held)
 
     def appeared(self, peer: str, place: int) -> list[tuple[str, bytes]]:
         """A member came: (it, entry) for each that it should hold."""
         found = []
         for held in self._shelf:
-            near = [who for _, who in self._nearest(held.place)]
+            if place ^ held.place > held.radius:
+                continue
+            near = self._nearest(held)
             if peer in near and self._hands_on([who for who in near if who != peer]):
                 found.append((peer, held.data))
         return found
@@ -54,11 +59,11 @@ class Keeper:
         """A member went: (who takes its place, entry) for each that it held."""
         found = []
         for held in self._shelf:
-            near = self._nearest(held.place)
-            distance, last = near[-1]
-            was_near = place ^ held.place < distance and last != self._name
-            if was_near and self._hands_on([who for _, who in near[:-1]]):
-                found.append((last, held.data))
+            if place ^ held.place > held.radius:
+                continue
+            near = self._nearest(held)
+            if near[-1] != self._name and self._hands_on(near[:-1]):
+                found.append((near[-1], held.data))
         return found
 
     def leaving(self) -> list[tuple[str, bytes]]:
@@ -77,7 +82,7 @@ class Keeper:
         for held in self._shelf:
             if now_us - held.since_us < every_us:
                 continue
-            near = [who for _, who in self._nearest(held.place)]
+            near = self._nearest(held)
             rank = near.index(self._name) if self._name in near else REPLICAS
             if now_us - held.since_us >= every_us + rank * every_us // 4:
                 found.append(held)

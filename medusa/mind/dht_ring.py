@@ -21,6 +21,9 @@ SPARE = 8
 """Members remembered beside a full bucket, to take the place of one that goes."""
 
 
+_NONE: dict[str, int] = {}
+
+
 def place_of(text: str) -> int:
     """Of a name or a key."""
     return int.from_bytes(blake2b(text.encode(), digest_size=20).digest(), "big")
@@ -98,18 +101,18 @@ class Table:
         The bucket into which the target falls holds the nearest; then come those nearer to me than it, all
         alike in their highest bits; then bucket by bucket those farther away.
         """
+        buckets = self._buckets
         bits = (target ^ self._me).bit_length()
-        found: list[tuple[int, str]] = []
-        found += [(place ^ target, name) for name, place in self._buckets.get(bits, {}).items()]
+        found = [(place ^ target, name) for name, place in buckets.get(bits, _NONE).items()]
         if len(found) < count:
-            for near, bucket in self._buckets.items():
+            for near, bucket in buckets.items():
                 if near < bits:
                     found += [(place ^ target, name) for name, place in bucket.items()]
-        if len(found) < count:
-            for far in sorted(each for each in self._buckets if each > bits):
-                found += [(place ^ target, name) for name, place in self._buckets[far].items()]
-                if len(found) >= count:
-                    break
+            if len(found) < count:
+                for far in sorted([each for each in buckets if each > bits]):
+                    found += [(place ^ target, name) for name, place in buckets[far].items()]
+                    if len(found) >= count:
+                        break
         found.sort()
         return found[:count]
 

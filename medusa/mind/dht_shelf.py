@@ -38,13 +38,21 @@ class Quota:
 
 @dataclass(slots=True)
 class Held:
-    """An entry, as it came, the key that signed it, where its name belongs, when it was last brought."""
+    """An entry as it came.
+
+    Attributes:
+        key: that signed it.
+        place: of its name.
+        since_us: when it was last brought.
+        radius: no farther from it than this are those that should hold it.
+    """
 
     entry: Entry
     data: bytes
     key: str
     place: int
     since_us: int
+    radius: int = 1 << 160
 
 
 class Shelf:

@@ -318,17 +318,18 @@ class Members:
             if number & (number + 1) == 0 or number % 256 == 0:
                 self.run(self.now_us + SECOND_US)
         self.run(self.now_us + 3 * self.settings.round_us)
+        self.churn_is(churn)
+
+    def churn_is(self, churn: Churn) -> None:
+        """From now on members come and go so. Who is away stays away, where nobody comes and goes."""
         self.churn = churn
-        for name in self.names if churn.life_s else ():
+        ends = churn.life_s > 0
+        self._heap = [each for each in self._heap if each[2] != "end" and (ends or each[2] != "begin")]
+        heapq.heapify(self._heap)
+        for name in self.up if ends else ():
             life_us = int(self._dice.expovariate(1 / churn.life_s) * SECOND_US)
             self._at(self.now_us + life_us, "end", name, self._lives[name])
         self.tally = Tally()
-
-    def calm(self) -> None:
-        """Nobody comes or goes any more, and nothing is lost."""
-        self.churn = Churn()
-        self._heap = [each for each in self._heap if each[2] not in ("end", "begin")]
-        heapq.heapify(self._heap)
 
     # --- what should be ---------------------------------------------------------------------------------
 
