@@ -19,6 +19,7 @@ from medusa.connectors.key_options import key_options
 from medusa.connectors.keygen import declare, keygen
 from medusa.connectors.publish import publish
 from medusa.connectors.top import top
+from medusa.dashboard.command import dashboard, draw
 from medusa.errors import MedusaError, QueryError, StateError
 from medusa.sim.command import sim
 
@@ -132,6 +133,8 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
 main.add_command(run)
 main.add_command(publish)
 main.add_command(top)
+main.add_command(draw)
+main.add_command(dashboard)
 main.add_command(keygen)
 main.add_command(declare)
 main.add_command(sim)

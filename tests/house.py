@@ -40,7 +40,8 @@ MINDS_BANNED = IO | {"logging", "multiprocessing", "concurrent", "select", "sign
 LOADS_CODE = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"})
 # What a program that only builds queries loads, and what that must not bring along.
 LIGHT = ("medusa", "medusa.cli", "medusa.query.builder", "medusa.query.column", "medusa.query.aggregates")
-HEAVY = frozenset({"pyarrow", "sqlglot", "zmq", "numpy", "rich", "duckdb", "pandas", "polars", "matplotlib"})
+HEAVY_TEXT = "pyarrow sqlglot zmq numpy rich duckdb pandas polars matplotlib starlette uvicorn"
+HEAVY = frozenset(HEAVY_TEXT.split())
 
 LINES_MAX = 500
 BINDING_LINES_MAX = 250

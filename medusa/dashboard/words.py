@@ -1,0 +1,78 @@
+"""Numbers and names as the drawing and the page show them."""
+
+from __future__ import annotations
+
+from unicodedata import east_asian_width
+
+from medusa.units import size_text
+
+__all__ = ["ago", "clipped", "columns", "count", "lag", "per_second", "percent", "plain", "size"]
+
+
+def plain(text: str) -> str:
+    """The text with a sign in place of each character that is none (control characters, half surrogates)."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def columns(text: str) -> int:
+    """Width in characters; East Asian wide ones count two."""
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def clipped(text: str, most: int) -> str:
+    """Plain, and no wider than ``most`` characters: the middle is left out, since ends tell names apart."""
+    text = plain(text[: 4 * most] + text[max(4 * most, len(text) - 4 * most) :])
+    if columns(text) <= most:
+        return text
+    head, tail = text, text
+    while columns(head) > (most - 1) * 2 // 3:
+        head = head[:-1]
+    while columns(tail) > most - 1 - columns(head):
+        tail = tail[1:]
+    return f"{head}\N{HORIZONTAL ELLIPSIS}{tail}"
+
+
+def count(number: float | None) -> str:
+    """``952``, ``1,234``, ``12.3k``, ``4.56M``; ``?`` where it is not known."""
+    if number is None:
+        return "?"
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= size:
+            return f"{number / (1e3 if unit == 'k' else size):.3g}{unit}"
+    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+
+
+def per_second(number: float | None) -> str:
+    return f"{count(number)}/s"
+
+
+def percent(share: float | None) -> str:
+    """``12 %``, ``0.4 %``, ``<0.1 %``; ``?`` where it is not known."""
+    if share is None:
+        return "?"
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    return f"{share * 100:.0f} %" if share >= 0.0995 or share == 0 else f"{share * 100:.1f} %"
+
+
+def lag(us: int | None) -> str:
+    """``0 s``, ``120 ms``, ``4.2 s``, ``3 min``, ``2 h``; ``?`` where it is not known."""
+    if us is None:
+        return "?"
+    if 0 < us < 1_000_000:
+        return f"{max(us // 1000, 1)} ms"
+    return ago(us / 1e6)
+
+
+def ago(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 10:
+        return f"{seconds:.1f} s" if seconds != int(seconds) else f"{seconds:.0f} s"
+    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def size(number: int) -> str:
+    return size_text(number)
