@@ -14,7 +14,9 @@ from medusa.engine.boxes.distinct import DistinctBox
 from medusa.engine.boxes.drop import RandomDropBox, SemanticDropBox, WindowDropBox
 from medusa.engine.boxes.filter import FilterBox
 from medusa.engine.boxes.join import make_join
+from medusa.engine.boxes.key_router import KeyRouterBox
 from medusa.engine.boxes.lookup import make_lookup
+from medusa.engine.boxes.ordered_merge import OrderedMergeBox
 from medusa.engine.boxes.process import make_process
 from medusa.engine.boxes.project import ProjectBox
 from medusa.engine.boxes.resample import ResampleBox
@@ -46,7 +48,9 @@ from medusa.query.boxes import (
     Filter,
     Input,
     Join,
+    KeyRouter,
     Lookup,
+    OrderedMerge,
     Process,
     RandomDrop,
     Resample,
@@ -142,6 +146,8 @@ def _reads_time(box: Box, reads: dict[str, bool], sink_times: bool) -> bool:
             return reads[box.id] or any(map(_has_time, box.predicates))
         case Select() | WithColumns():
             return reads[box.id] or any(_has_time(named.expression) for named in box.columns)
+        case KeyRouter():
+            return reads[box.id] or any(_has_time(key.expression) for key in box.keys)
         case Sink():
             return sink_times
         case Union() | Apply() | RandomDrop():
@@ -218,6 +224,10 @@ def _top(box: Top, site: Site) -> Operator:
     )
 
 
+def _key_router(box: KeyRouter, site: Site) -> Operator:
+    return KeyRouterBox(box, input=site.input.schema, letters=site.letters, timed=site.input.timed)
+
+
 def _connection_point(box: ConnectionPoint, site: Site) -> Operator:
     segments = None if site.histories is None else site.histories(box.id)
     return ConnectionPointBox(box, input=site.input.schema, timed=site.input.timed, segments=segments)
@@ -252,5 +262,7 @@ MAKERS: Mapping[type, Callable[[Any, Site], Operator]] = {
     WSort: lambda box, site: WSortBox(box, input=site.input.schema, letters=site.letters),
     Resample: _resample,
     ConnectionPoint: _connection_point,
+    KeyRouter: _key_router,
+    OrderedMerge: lambda box, site: OrderedMergeBox(box, input=site.input.schema, output=site.output.schema),
     Sink: lambda box, site: SinkBox(box.id, schema_to_arrow(site.output.schema), timed=site.input.timed),
 }

@@ -16,7 +16,9 @@ from medusa.query.boxes import (
     Distinct,
     Filter,
     Join,
+    KeyRouter,
     Lookup,
+    OrderedMerge,
     Process,
     RandomDrop,
     Resample,
@@ -229,6 +231,16 @@ def _connection_point(box: ConnectionPoint) -> str:
     return f"keeps {', '.join([*age, *size])}"
 
 
+def _key_router(box: KeyRouter) -> str:
+    way = "in ranges of the key" if box.keys else f"in blocks of {box.block:,} rows"
+    return f"{box.parts} parts {way}{_by(box.keys)}"
+
+
+def _ordered_merge(box: OrderedMerge) -> str:
+    order = "arrival" if box.arrival else "release"
+    return f"{len(box.inputs)} parts in order of {order}"
+
+
 TEXTS: Mapping[type, Callable[[Any], str]] = {
     Apply: _apply,
     Process: lambda box: f"{_function(box)}{_by(box.keys)}",
@@ -260,6 +272,8 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     ConnectionPoint: _connection_point,
     Join: _join,
     WindowJoin: _window_join,
+    KeyRouter: _key_router,
+    OrderedMerge: _ordered_merge,
     Sink: lambda box: "; ".join(qos_lines(box.qos)),
 }
 
@@ -280,4 +294,5 @@ WAITS: Mapping[type, str] = {
     AsofJoin: "the boundaries of both inputs to pass the time of the left row",
     Join: "the boundaries of both inputs to pass the later time of the pair",
     WindowJoin: "the boundaries of both inputs to pass the window",
+    OrderedMerge: "the boundaries of all parts to pass it",
 }

@@ -21,7 +21,9 @@ from medusa.query.boxes import (
     Distinct,
     Filter,
     Join,
+    KeyRouter,
     Lookup,
+    OrderedMerge,
     Process,
     RandomDrop,
     Resample,
@@ -63,6 +65,7 @@ from medusa.query.shape_rows import (
     with_columns_shape,
 )
 from medusa.query.shape_sources import source_shape
+from medusa.query.shape_splits import key_router_shape, ordered_merge_shape
 from medusa.query.shape_tables import lookup_shape, table_shape
 from medusa.query.shape_user import apply_shape, process_shape
 from medusa.query.shape_window_kinds import (
@@ -127,6 +130,8 @@ RULES: Mapping[type, _Rule] = {
     Table: _Rule(table_shape, 0, MANY),
     Lookup: _Rule(lambda box, inputs, label, port: lookup_shape(box, inputs[0], inputs[1], label), 2, 2),
     ConnectionPoint: _Rule(lambda box, inputs, label, port: connection_point_shape(box, inputs[0], label)),
+    KeyRouter: _Rule(lambda box, inputs, label, port: key_router_shape(box, inputs[0], label, port)),
+    OrderedMerge: _Rule(lambda box, inputs, label, port: ordered_merge_shape(box, inputs, label), 2, MANY),
     Sink: _Rule(lambda box, inputs, label, port: sink_shape(box, inputs[0], label)),
 }
 

@@ -11,6 +11,7 @@ import medusa as md
 from medusa.elements import Kind, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Box
+from medusa.query.split import split
 from tests.engine.user_functions import DOUBLED, OUT, STATE, Alarms, doubled
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64", "s": "utf8", "n": "int32"}
@@ -70,6 +71,8 @@ BUILDS: dict[str, Build] = {
     ),
     "connection_point": lambda q, a, b: q.connection_point("x", a, keep=30, keep_bytes="64 KiB"),
     "top": lambda q, a, b: a.window(10).group_by("k").top(2, by="v", name="x"),
+    "split": lambda q, a, b: a.join(b, on="k", within=6, how="full", name="x"),
+    "split_rows": lambda q, a, b: a.group_by("k").running(c=md.count(), name="x"),
 }
 
 
@@ -80,7 +83,7 @@ def query(kind: str) -> md.Query:
     b = q.source("b", SCHEMA, time="ts", slack=5)
     q.sink("o", BUILDS[kind](q, a, b))
     q.sink("p", b.filter("n > 90"))
-    return q
+    return md.Query.from_graph(split(q.graph, "x", 3)) if kind.startswith("split") else q
 
 
 def rows(start: int, count: int, source: str) -> pa.RecordBatch:

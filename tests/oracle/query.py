@@ -389,4 +389,5 @@ JOINS: dict[type, Callable[..., list[Row]]] = {}
 # Each registers its boxes.
 import tests.oracle.flow  # noqa: E402
 import tests.oracle.joins  # noqa: E402
-import tests.oracle.order  # noqa: E402, F401
+import tests.oracle.order  # noqa: E402
+import tests.oracle.splits  # noqa: E402, F401

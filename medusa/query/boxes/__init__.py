@@ -11,6 +11,7 @@ from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, W
 from medusa.query.boxes.joins import AsofJoin, Join, WindowJoin
 from medusa.query.boxes.order import BSort, Resample, SUnion, WSort
 from medusa.query.boxes.running import Running
+from medusa.query.boxes.splits import KeyRouter, OrderedMerge
 from medusa.query.boxes.tables import Lookup, Table, Update
 from medusa.query.boxes.user import Apply, Process
 from medusa.query.boxes.window_kinds import RowWindow, Session, Top, ValueWindow
@@ -35,7 +36,9 @@ __all__ = [
     "Graph",
     "Input",
     "Join",
+    "KeyRouter",
     "Lookup",
+    "OrderedMerge",
     "Process",
     "RandomDrop",
     "Resample",
@@ -92,6 +95,8 @@ Box: TypeAlias = (
     | Running
     | Top
     | ConnectionPoint
+    | KeyRouter
+    | OrderedMerge
     | Sink
 )
 
