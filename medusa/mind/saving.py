@@ -62,6 +62,11 @@ class Saver:
         return self._durable
 
     @property
+    def idle(self) -> bool:
+        """All that was saved is on disk."""
+        return not self._writing and self._retry is None
+
+    @property
     def disk_error(self) -> str:
         """Why the last write failed; empty: it did not."""
         return self._why if self._pause_us else ""

@@ -147,6 +147,12 @@ class Node(Machine):
         self.disk.crash()
         self.network.forget(self.name)
 
+    def order(self, what: Callable[[int], None]) -> None:
+        """Make the brain do something that no message asks for; ``what`` is given its time."""
+        assert self.loop is not None
+        what(self.clock.monotonic_us())
+        self._turn(())
+
     def deliver(self, source: str, frames: list[Buffer]) -> None:
         """A message arrived."""
         arrival = Arrival(f"in-{source}", tuple(memoryview(frame) for frame in frames))

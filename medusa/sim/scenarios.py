@@ -9,12 +9,13 @@ from medusa.sim.chains import CHAINS
 from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
 from medusa.sim.shrink import RUNS_MAX, shrink
+from medusa.sim.together import TOGETHER
 from medusa.sim.trial import Outcome, Scenario, run_trial
 from medusa.sim.world import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
 
-SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS}
+SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS, **TOGETHER}
 
 
 def run_scenario(
