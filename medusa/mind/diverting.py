@@ -100,6 +100,11 @@ class Diverting:
         """Stream, and who asked about it -> the number of its last question. What was under way to an
         earlier life of ours never reaches this one."""
 
+    def number(self) -> int:
+        """Of a question of ours to another node, also of one that somebody else here asks."""
+        self._request += 1
+        return self._request
+
     # --- for who moves fragments ------------------------------------------------------------------
 
     def busy(self, fragment: Fragment) -> str:
@@ -149,7 +154,7 @@ class Diverting:
 
     def receive(self, now_us: int, peer: str, message: DivertMessage) -> None:
         """Take what a node of our participant says; ``Reply`` goes out once it is on disk."""
-        key = (message.query if isinstance(message, Placed) else message.stream), peer
+        key = (message.fragment if isinstance(message, Placed) else message.stream), peer
         if message.request:
             if message.request < self._heard.get(key, 0):
                 self._count("E_STALE")
