@@ -44,7 +44,8 @@ class Three:
         self.columns = next(box.schema for box in joined().graph.boxes if box.id == "a")
 
     def publish(self, node: str, source: str, *times: int) -> None:
-        client = self.federation.client(f"pub-{node}", node)
+        name = f"pub-{node}"
+        client = self.federation.clients.get(name) or self.federation.client(name, node)
         client.publish(f"q.{source}", rows(*times), self.columns)
 
     def passes(self, us: int) -> None:
