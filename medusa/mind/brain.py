@@ -25,6 +25,7 @@ from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
 from medusa.mind.settings_security import Security
+from medusa.mind.shadow import Shadow
 from medusa.mind.spec import Fragment
 from medusa.mind.streams import Streams
 from medusa.mind.volatile import Seal
@@ -128,6 +129,8 @@ class Brain:
             saver=self._saver,
             refusals=self.refusals,
             count=self._count,
+            next_token=self._next_token,
+            owned=self._owned,
         )
         self.fragments = self.commands.fragments
         self.lanes = Lanes(self._me, settings, self.fragments)
@@ -140,8 +143,8 @@ class Brain:
     def _session(self, peer: str, *, calls: bool) -> Session:
         return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
 
-    def _host(self, spec: Fragment, saved: Saved | None = None) -> Hosted:
-        make: Callable[..., Hosted] = Hosted
+    def _host(self, spec: Fragment, saved: Saved | None = None, owner: str = "") -> Hosted:
+        make: Callable[..., Hosted] = partial(Shadow, owner=owner) if owner else Hosted
         if self._forgets:
             make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us, born_us=self._started_us)
         hosted = make(
@@ -160,6 +163,18 @@ class Brain:
             if self._is_up(peer):
                 hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
         return hosted
+
+    def _owned(self, now_us: int, hosted: Hosted) -> None:
+        """What followed another node's fragment is ours now."""
+        assert isinstance(hosted, Shadow)
+        hosted.own(now_us)
+        for peer in (self.settings.name, *self.sessions):
+            if self._is_up(peer):
+                hosted.peer_event(now_us, peer, LinkEvent.PEER_UP)
+
+    def _running(self, fragment: str) -> Hosted | None:
+        """What runs under this name, be it only to follow another node's."""
+        return self.fragments.get(fragment) or self.commands.sliding.shadow(fragment)
 
     def _is_up(self, peer: str) -> bool:
         return peer == self.settings.name or self.sessions[peer].state is PeerState.UP
@@ -184,6 +199,7 @@ class Brain:
     def stop(self, now_us: int) -> None:
         """Begin to end: take nothing new, write last checkpoints. ``stopped`` says when it is done."""
         self._stopping = True
+        self.commands.sliding.stop(now_us)
         for hosted in self.fragments.values():
             hosted.stop(now_us)
 
@@ -191,6 +207,11 @@ class Brain:
     def stopped(self) -> bool:
         """After ``stop``: all that happened is on disk."""
         return self._stopping and all(hosted.at_rest for hosted in self.fragments.values())
+
+    @property
+    def saved(self) -> bool:
+        """The catalog is on disk as it is."""
+        return self._saver.idle
 
     # --- what the driver brings -------------------------------------------------------------------
 
@@ -325,6 +346,8 @@ class Brain:
                 self.guard.came_up(peer)
         for hosted in self.fragments.values():
             hosted.peer_event(now_us, peer, event)
+        if peer not in self.clients:
+            self.commands.sliding.peer_event(now_us, peer, event)
 
     # --- keys ---------------------------------------------------------------------------------------
 
@@ -386,8 +409,9 @@ class Brain:
             refused: why the engine took nothing of it; empty where it did.
             dying: what would die with the node.
         """
-        if (hosted := self.fragments.get(fragment)) is not None:
+        if (hosted := self._running(fragment)) is not None:
             hosted.ran(now_us, outputs, refused, dying)
+            self.commands.sliding.ran(now_us, fragment)
             self._wake(now_us)
 
     def fragment_stats(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
@@ -401,8 +425,9 @@ class Brain:
 
     def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
         """The engine can't run this fragment any more."""
-        if (hosted := self.fragments.get(fragment)) is not None:
+        if (hosted := self._running(fragment)) is not None:
             hosted.fail(why)
+            self.commands.sliding.failed(fragment, why)
             self._wake(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
@@ -411,20 +436,29 @@ class Brain:
             self.commands.naming.written(now_us)
             if self.guard is not None:
                 self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
-        else:
-            any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values())
+        elif not any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values()):
+            self.commands.sliding.persisted(now_us, token, ok, why)
+        self.commands.sliding.tick(now_us)
+        self._wake(now_us)
+
+    def copied(
+        self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str = ""
+    ) -> None:
+        """A ``Copy`` was done, or could not be: ``why`` says so."""
+        self.commands.sliding.copied(now_us, fragment, token, files, why)
         self._wake(now_us)
 
     def fetched(self, now_us: int, fragment: str, token: int, payloads: Sequence[Buffer], why: str) -> None:
         """A ``Fetch`` was done, or could not be: ``why`` says so."""
-        if (hosted := self.fragments.get(fragment)) is not None:
+        if (hosted := self._running(fragment)) is not None:
             any(output.spilling.fetched(now_us, token, payloads, why) for output in hosted.outputs.values())
             self._wake(now_us)
 
     def logged(self, now_us: int, fragment: str, ok: bool, why: str = "") -> None:
         """A ``Log`` of this fragment is durable, or failed."""
-        if (hosted := self.fragments.get(fragment)) is not None:
+        if (hosted := self._running(fragment)) is not None:
             hosted.logged(now_us, ok, why)
+            self.commands.sliding.tick(now_us)
             self._wake(now_us)
 
     def tick(self, now_us: int) -> None:
@@ -452,6 +486,6 @@ class Brain:
         self.commands.naming.directory.flush()
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
-        times += [self._saver.wake_at_us(), self.commands.wake_at_us()]
+        times += [self._saver.wake_at_us(), self.commands.wake_at_us(now_us)]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from medusa.errors import LinkError, RemoteProtocolError, StateError
+from medusa.mind.moves_kept import Ownership
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
@@ -67,6 +68,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...] = ()
     expected: dict[str, dict[str, str]] = {}
     left: dict[str, Left] = {}
+    ownership: Ownership = msgspec.field(default_factory=Ownership)
 
 
 class Catalog:
@@ -80,6 +82,7 @@ class Catalog:
         runs: what was found on disk of the directory; ``learned`` gives what it knows now.
         expected: stream -> who will read it when a fragment has moved there -> who reads it now.
         left: where fragments are that were here, by name (``mind.diverting``).
+        ownership: of those that go, or came (``mind.moves``).
     """
 
     def __init__(self, node: str) -> None:
@@ -92,6 +95,7 @@ class Catalog:
         self.learned: Callable[[], tuple[Run, ...]] = lambda: self.runs
         self.expected: dict[str, dict[str, str]] = {}
         self.left: dict[str, Left] = {}
+        self.ownership = Ownership()
 
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
@@ -185,6 +189,7 @@ class Catalog:
             runs=self.learned(),
             expected={stream: dict(follows) for stream, follows in self.expected.items()},
             left=dict(self.left),
+            ownership=self.ownership,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -216,4 +221,5 @@ class Catalog:
         made.statements = saved.statements
         made.runs = saved.runs
         made.expected, made.left = saved.expected, saved.left
+        made.ownership = saved.ownership
         return made

@@ -6,19 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
 from medusa.mind.deploying import CONTENDED, Coordinator
 from medusa.mind.diverting import Diverting
 from medusa.mind.explaining import Unmoved, explained
 from medusa.mind.hosting import Hosted
 from medusa.mind.late import Late
-from medusa.mind.naming import Naming
 from medusa.mind.loads import Loads
 from medusa.mind.loads_status import boxes_loads, fragment_load, node_load
+from medusa.mind.moves import Moves
+from medusa.mind.naming import Naming
 from medusa.mind.placement import cut
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy, visible
 from medusa.mind.settings import Settings
+from medusa.mind.sliding import Sliding
 from medusa.mind.spec import Fragment, fragment_from
 from medusa.mind.spec_limits import check_limits
 from medusa.mind.status import Rates, encoded, fragment_status, totals
@@ -63,11 +66,13 @@ class Commands:
         catalog: Catalog,
         *,
         outbox: Outbox,
-        host: Callable[[Fragment], Hosted],
+        host: Callable[..., Any],
         incarnation: int,
         saver: Saver,
         refusals: Mapping[str, int],
         count: Callable[[str], None] = lambda code: None,
+        next_token: Callable[[], int],
+        owned: Callable[[int, Hosted], None],
     ) -> None:
         self.fragments: dict[str, Hosted] = {}
         self.engine: dict[str, Mapping[str, Any]] = {}
@@ -114,6 +119,44 @@ class Commands:
             count=count,
         )
 
+        self.sliding = self._slides(outbox, saver, host, next_token, owned)
+        self.diverting.moving = self.sliding.moves.moving
+
+    def _slides(
+        self,
+        outbox: Outbox,
+        saver: Saver,
+        host: Callable[..., Any],
+        next_token: Callable[[], int],
+        owned: Callable[[int, Hosted], None],
+    ) -> Sliding:
+        about = self._settings, self._catalog, self.fragments
+        shared: dict[str, Any] = {
+            "outbox": outbox,
+            "saver": saver,
+            "diverting": self.diverting,
+            "next_token": next_token,
+        }
+        return Sliding(
+            self._settings.name,
+            self._catalog,
+            Moves(*about, **shared),
+            Arrivals(*about, **shared, make=host, check=self._room_for, owned=owned),
+            outbox=outbox,
+            number=self.diverting.number,
+            where=self._where,
+            own_peer=lambda node: node == self._settings.name or node in self._own,
+        )
+
+    def _where(self, fragment: str) -> str | None:
+        entry = self.naming.directory.find("fragment", fragment)
+        return None if entry is None else entry.writer
+
+    def _room_for(self, fragment: Fragment) -> None:
+        if len(self.fragments) >= FRAGMENTS_MAX:
+            raise LinkError(f"{FRAGMENTS_MAX} fragments run here already", code="E_LIMIT")
+        self.check_memory(len(fragment.feeds))
+
     def receive(
         self,
         now_us: int,
@@ -134,6 +177,8 @@ class Commands:
             RemoteProtocolError: who sent it may not say that.
         """
         if self.naming.receive(now_us, peer, message, payload, client, caller):
+            return
+        if self.sliding.receive(now_us, peer, message, payload, client, caller):
             return
         match message:
             case Reply() if not client:
@@ -257,6 +302,12 @@ class Commands:
             return _refusal(request, CONTENDED if owner < where else "E_DEPLOYED", text, hint)
         if fragment.node != me:
             return _refusal(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
+        if (left := self._catalog.left.get(fragment.name)) is not None:
+            text = f"fragment {fragment.name!r} was here and was moved to node {left.node!r}"
+            return _refusal(request, "E_MOVED", text, "")
+        if me in others and self._settings.store == "memory":
+            text = f"fragment {fragment.name!r} is linked with another one of its own node, which has no disk"
+            return _refusal(request, "E_STORE", text, "two fragments that forget keep nothing for each other")
         if stranger is not None:
             text = f"{stranger!r}, which fragment {fragment.name!r} is linked with, is no peer of {me!r}"
             return _refusal(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
@@ -314,6 +365,7 @@ class Commands:
             self.engine.pop(name, None)
             hosted.close(f"query {query!r} was removed")
             self._outbox.append(CloseFragment(fragment=name))
+        self.sliding.removed(query, gone)
         if known:
             self._saver.save()
         return Reply(request=request)
@@ -324,11 +376,12 @@ class Commands:
         """Go on with what was begun in an earlier life."""
         self.coordinator.resume(now_us)
         self.diverting.start(now_us)
+        self.sliding.start(now_us)
 
-    def wake_at_us(self) -> int | None:
+    def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work that can't wait; None: not before something else happens."""
         times = [self.coordinator.wake_at_us(), self.diverting.wake_at_us()]
-        times.append(self.naming.directory.wake_at_us())
+        times += [self.naming.directory.wake_at_us(), self.sliding.wake_at_us(now_us)]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def told(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
@@ -340,6 +393,7 @@ class Commands:
         """Do what is due, take note of how it goes."""
         self.coordinator.tick(now_us)
         self.diverting.tick(now_us)
+        self.sliding.tick(now_us)
         self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.engine)
         self.loads.tick(now_us, (peer for peer in self._own if self.peers[peer] == "up"))
@@ -374,6 +428,7 @@ class Commands:
             "fragments": fragments,
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),
+            "moves": self.sliding.status(),
             "elsewhere": self._catalog.elsewhere(),
             "queries": {
                 each.query: {"state": each.state, "nodes": each.nodes}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from medusa.elements import Boundary, Element, Train
 from medusa.mind.clocked import Clocked
@@ -69,6 +69,11 @@ class Feeding:
             self._joining[input] = self._note(JOINED, input, 0, True)
         else:
             self._joining[input] = -1
+
+    @property
+    def own(self) -> Mapping[tuple[str, str], Input]:
+        """(source, this node) -> the input by which a silent source takes boundaries."""
+        return self._clocked.own
 
     def joined_as(self, input: Input) -> int:
         """The number of the decision that it comes."""

@@ -123,7 +123,7 @@ class Hosted:
             records=record.outputs if record else (),
             logs=saved.logs if saved else None,
         )
-        self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self._changed)
+        self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.decided = Decided(
             spec.name,
             outbox=outbox,
@@ -396,7 +396,7 @@ class Hosted:
         self._wanted = self._wanted or self._dirty
         self._pump(now_us)
 
-    def _changed(self, now_us: int, soon: bool) -> None:
+    def changed(self, now_us: int, soon: bool) -> None:
         """There is something beside rows that a checkpoint should hold."""
         if self._stopping:
             return  # Who wants it kept asks again.

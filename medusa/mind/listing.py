@@ -101,7 +101,7 @@ class Listing:
             if known is None or known[0] is not spec:
                 known = spec, _of_fragment(spec, hosted)
             self._made[name] = known
-            epoch = self._directory.own_epoch("fragment", name)  # Who takes one over writes a higher one.
+            epoch = max(self._directory.own_epoch("fragment", name), self._catalog.ownership.epoch(name))
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():
             body = QueryBody(state=deployment.state, nodes=tuple(deployment.nodes))

@@ -21,13 +21,15 @@ from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Held, Holding
 from medusa.errors import DataError, MedusaError, StateError
-from medusa.ports import Clock, Content, Journal, Store
+from medusa.ports import Buffer, Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
+from medusa.runtime.copying import read_copy
 from medusa.runtime.segments import read_segment, write_segment
 from medusa.runtime.usage import thread_cpu_us
-from medusa.wire.outbox import Fetch, Log, Persist, RunFragment, Spill
+from medusa.wire.outbox import Copy, Fetch, Log, Persist, RunFragment, Spill
 
 __all__ = [
+    "Copied",
     "Failed",
     "Fetched",
     "FragmentHost",
@@ -105,6 +107,16 @@ class Fetched:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A checkpoint was read to be sent, or not: ``why``."""
+
+    fragment: str
+    token: int
+    files: dict[str, Buffer]
+    why: str = ""
+
+
 class Worker(Protocol):
     """Does what it is given, in order, beside the loop."""
 
@@ -122,7 +134,7 @@ class Worker(Protocol):
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
-Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched
+Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied
 
 
 @dataclass(slots=True)
@@ -206,9 +218,10 @@ class FragmentHost:
         if fragment is not None:
             self._done.append((name, life, Stats(name, _counts(fragment))))
 
-    def open(self, name: str, graph: Graph) -> None:
+    def open(self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
+        """Make it from nothing, or from the state that it had at another node."""
         life = self._new_life(name)
-        self._engine.give(lambda: self._open(name, life, graph))
+        self._engine.give(lambda: self._open(name, life, graph, files))
 
     def run(self, effect: RunFragment) -> None:
         self._engine.give(lambda: self._run(effect))
@@ -227,6 +240,10 @@ class FragmentHost:
     def fetch(self, effect: Fetch) -> None:
         life = self._lives.get(effect.fragment, 0)
         self._disk.give(lambda: self._fetch(effect, life))
+
+    def copy(self, effect: Copy) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._copy(effect, life))
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
@@ -270,11 +287,16 @@ class FragmentHost:
         if len(self._done) == 1:
             self._wake()  # Who finds more than one has been woken for the first.
 
-    def _open(self, name: str, life: int, graph: Graph) -> None:
+    def _open(
+        self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None
+    ) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._sweep(name, set()))
         try:
-            fragment = Fragment(graph, clock=self._clock)
+            if files is None:
+                fragment = Fragment(graph, clock=self._clock)
+            else:
+                fragment = Fragment.restore(graph, files, clock=self._clock)
             holding = Holding(fragment) if self._counts else None
             self._running[name] = _Running(fragment, life, holding=holding)
             self._tell(name, life, Stats(name, _counts(fragment)))
@@ -373,6 +395,18 @@ class FragmentHost:
         except StateError as error:
             why = str(error)
         self._tell(effect.fragment, life, Fetched(effect.fragment, effect.token, payloads, why))
+
+    def _copy(self, effect: Copy, life: int) -> None:
+        name, files, why = effect.fragment, {}, ""
+
+        def group(token: int, segment: bool) -> str:
+            return segment_name(name, token) if segment else group_name(name, token)
+
+        try:
+            files = read_copy(self._store, name, effect.token, group)
+        except StateError as error:
+            why = str(error)
+        self._tell(name, life, Copied(name, effect.token, files, why))
 
     def _forget(self, name: str, life: int) -> None:
         self._sweep(name, set())

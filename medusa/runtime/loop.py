@@ -19,13 +19,14 @@ from medusa.mind.loads import LOOK_US, Usage
 from medusa.mind.settings_security import Security
 from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
-from medusa.runtime.host import Failed, Fetched, FragmentHost, Logged, Persisted, Ran, Stats
+from medusa.runtime.host import Copied, Failed, Fetched, FragmentHost, Logged, Persisted, Ran, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import way_of
 from medusa.wire.messages import Hello, Message, Refuse
 from medusa.wire.outbox import (
     CloseFragment,
+    Copy,
     Cut,
     Effect,
     Fetch,
@@ -43,6 +44,9 @@ from medusa.wire.outbox import (
 __all__ = ["NodeLoop"]
 
 WAIT_MAX_MS = 1000
+
+OWN_MAX = 64
+"""Messages of the node to itself that are taken in one turn, so that others have theirs."""
 
 WEIGHTS_MAX = 4096
 """Streams whose weights are remembered."""
@@ -117,6 +121,8 @@ class NodeLoop:
         self._lane_links: dict[tuple[str, int], str] = {}
         """Who called, and the number -> the link."""
         self._weights: dict[str, int] = {}
+        self._own: deque[Send] = deque()
+        """What the node has sent to itself; credit bounds it, as on any link."""
         self._unsynced: set[int] = set()
         self._held: list[Send] = []
         self._wake_at_us = 0
@@ -167,6 +173,8 @@ class NodeLoop:
         self._inform()
         self._brain.start(self._clock.monotonic_us())
         self._perform()
+        if self._own:
+            self._transport.wake()
 
     def _inform(self) -> None:
         """What the brain can't know by itself: what time it is, who came to the door, what we use."""
@@ -195,6 +203,7 @@ class NodeLoop:
         for done in self._host.finished():
             self._finished(done)
             self._perform()
+        self._take_own()
         now_us = self._clock.monotonic_us()
         if self._reloads:
             self._reloads = False
@@ -204,7 +213,9 @@ class NodeLoop:
         if now_us >= self._wake_at_us:
             self._inform()
             self._brain.tick(now_us)
-            self._perform()
+        self._perform()
+        if self._own:
+            self._transport.wake()
         return self._wake_at_us
 
     def _configure(self, now_us: int) -> None:
@@ -217,6 +228,17 @@ class NodeLoop:
             return
         self._say(Report(level="info", what="keys and rules were read again"))
         self._perform()
+
+    def _take_own(self) -> None:
+        """Bring the node what it has sent to itself; what that makes it send waits for the next turn."""
+        for _ in range(min(len(self._own), OWN_MAX)):
+            effect = self._own.popleft()
+            try:
+                self._brain.own(self._clock.monotonic_us(), effect.message, effect.payload)
+            except RemoteProtocolError as error:
+                self.refused += 1
+                self._say(Report(level="error", what="own message refused", fields={"why": str(error)}))
+            self._perform()
 
     # --- what comes -------------------------------------------------------------------------------
 
@@ -323,6 +345,8 @@ class NodeLoop:
                 self._brain.fragment_failed(now_us, done.fragment, done.why)
             case Fetched():
                 self._brain.fetched(now_us, done.fragment, done.token, done.payloads, done.why)
+            case Copied():
+                self._brain.copied(now_us, done.fragment, done.token, done.files, done.why)
             case Logged():
                 self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
@@ -360,7 +384,9 @@ class NodeLoop:
             case WakeAt():
                 self._wake_at_us = effect.at_us
             case OpenFragment():
-                self._host.open(effect.fragment, effect.graph)
+                self._host.open(effect.fragment, effect.graph, effect.files)
+            case Copy():
+                self._host.copy(effect)
             case CloseFragment():
                 self._host.close(effect.fragment)
             case Cut():
@@ -375,6 +401,9 @@ class NodeLoop:
 
     def _send(self, peer: str, effect: Send) -> None:
         message: Message = effect.message
+        if peer == self._brain.settings.name:
+            self._own.append(effect)
+            return
         link = self._link(peer)
         if link is None:
             return

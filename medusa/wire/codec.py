@@ -39,10 +39,12 @@ from medusa.wire.messages import (
     Offer,
     Reply,
 )
+from medusa.wire.messages_move import Fed, Piece, Receive, Standing
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "split"]
 
-_WITH_PAYLOAD = (Data, Define, Deploy, Digest, Entries, Install, Reply)
+_MUST = (Data, Define, Deploy, Entries, Install, Piece, Receive, Standing)
+_WITH_PAYLOAD = (*_MUST, Digest, Fed, Reply)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
@@ -118,7 +120,7 @@ def decode_frame(frames: Sequence[Buffer], *, peer: str = "") -> tuple[Message, 
         raise RemoteProtocolError(f"a frame of {len(frames)} parts", peer=peer, code="E_FRAME")
     message = decode_header(frames[0], peer=peer)
     if len(frames) == 1:
-        if isinstance(message, Data | Define | Deploy | Entries | Install):
+        if isinstance(message, _MUST):
             raise RemoteProtocolError("the payload is missing", peer=peer, code="E_FRAME")
         return message, None
     if not isinstance(message, _WITH_PAYLOAD):

@@ -32,6 +32,21 @@ from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtS
 from medusa.wire.messages_directory import Define, Digest, Entries, Lookup
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
 from medusa.wire.messages_load import Load
+from medusa.wire.messages_move import (
+    Fed,
+    GiveUp,
+    Got,
+    Grant,
+    Handover,
+    Move,
+    Piece,
+    Ready,
+    Receive,
+    Settle,
+    Settled,
+    Standing,
+    Whole,
+)
 
 __all__ = [
     "Lookup",
@@ -369,7 +384,6 @@ Message: TypeAlias = (
     | Follow
     | Moved
     | Placed
-    | Load
     | Entries
     | Digest
     | Lookup
@@ -380,4 +394,17 @@ Message: TypeAlias = (
     | DhtStored
     | DhtLeave
     | Load
+    | Move
+    | Grant
+    | Receive
+    | Ready
+    | Piece
+    | Whole
+    | Fed
+    | Standing
+    | Handover
+    | Got
+    | GiveUp
+    | Settle
+    | Settled
 )

@@ -20,6 +20,7 @@ from medusa.wire.messages import Message
 
 __all__ = [
     "CloseFragment",
+    "Copy",
     "Cut",
     "Effect",
     "Fetch",
@@ -135,10 +136,24 @@ class RunFragment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFragment:
-    """Make a fragment ready to run, from nothing. ``graph`` was checked."""
+    """Make a fragment ready to run. ``graph`` was checked. ``files``: its state, from another node; None:
+    from nothing."""
 
     fragment: str
     graph: Graph
+    files: Mapping[str, Buffer] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """Read a durable checkpoint of a fragment, to be sent to another node.
+
+    The driver answers with the token and the files, or why they can't be read: those of the checkpoint, and
+    the output of others that it refers to as ``log-TOKEN``.
+    """
+
+    fragment: str
+    token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +200,7 @@ Effect: TypeAlias = (
     | Fetch
     | RunFragment
     | OpenFragment
+    | Copy
     | CloseFragment
     | Cut
     | Trust
@@ -219,3 +235,25 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._effects)
+
+
+class Detour(Outbox):
+    """Passes all on to an outbox that can be changed: what uses it moves from one mind to another."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Outbox) -> None:
+        super().__init__()
+        self.target = target
+
+    def send(self, peer: str, message: Message, payload: Buffer | None = None) -> None:
+        self.target.send(peer, message, payload)
+
+    def report(self, level: str, what: str, **fields: str | int) -> None:
+        self.target.report(level, what, **fields)
+
+    def wake_at(self, at_us: int) -> None:
+        self.target.wake_at(at_us)
+
+    def append(self, effect: Effect) -> None:
+        self.target.append(effect)

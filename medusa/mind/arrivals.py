@@ -1,0 +1,343 @@
+"""Fragments that are moved to this node: one attempt each at a time. No IO.
+
+What is over stays over: by an attempt that this node has called off it never takes the fragment, whatever
+of it is still under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.mind.catalog import Catalog
+from medusa.mind.checkpointing import Saved
+from medusa.mind.diverting import Diverting
+from medusa.mind.hosting import Hosted
+from medusa.mind.moving import MoveEvent, TargetState
+from medusa.mind.saving import Saver
+from medusa.mind.settings import Settings
+from medusa.mind.shadow import Shadow
+from medusa.mind.spec import Fragment, fragment_from
+from medusa.mind.taking import Carried, Taking
+from medusa.ports import Buffer
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Reply
+from medusa.wire.messages_divert import Placed
+from medusa.wire.messages_move import GiveUp, Receive, Settle, Settled
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Arrivals"]
+
+ASK_AGAIN_US = 500_000
+"""A coordinator that hasn't said that it knows is told again after this."""
+
+TAKINGS_MAX = 16
+"""Fragments that come at once: each has its copy in memory."""
+
+SILENT_US = 15_000_000
+"""An attempt of which nothing comes for so long is over."""
+
+OVER_MAX = 10_000
+"""Attempts that are remembered as over; one that is forgotten is over by its ticket."""
+
+
+class Arrivals:
+    """The target's side, for all fragments that come to a node.
+
+    Args:
+        fragments: what runs here, by name; what is taken is put in.
+        make: makes the mind of a fragment from a checkpoint of an owner.
+        check: raises LinkError if there is no room for a fragment.
+        owned: called when a fragment is ours and may begin.
+        next_token: gives tickets: of this life only.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        fragments: MutableMapping[str, Hosted],
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        diverting: Diverting,
+        make: Callable[[Fragment, Saved, str], Shadow],
+        check: Callable[[Fragment], None],
+        owned: Callable[[int, Shadow], None],
+        next_token: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._kept = catalog.ownership
+        self._fragments = fragments
+        self._outbox = outbox
+        self._saver = saver
+        self._diverting = diverting
+        self._make = make
+        self._check = check
+        self._owned = owned
+        self._next_token = next_token
+        self._takings: dict[str, Taking] = {}
+        self._over: dict[tuple[str, str], int] = {}
+        """Owner and fragment -> the last attempt that was called off."""
+        self._places: dict[int, tuple[str, Placed, int]] = {}
+        """What coordinators haven't answered: who, what, and when it was said."""
+
+    def shadow(self, fragment: str) -> Hosted | None:
+        """What follows the owner of this fragment."""
+        taking = self._takings.get(fragment)
+        return None if taking is None else taking.shadow
+
+    def status(self) -> dict[str, Any]:
+        """What is coming, as plain data."""
+        return {
+            name: {"from": taking.owner, "state": taking.state.value}
+            for name, taking in self._takings.items()
+        }
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    def asked(self, now_us: int, peer: str, message: Receive, payload: Buffer) -> None:
+        """An owner wants us to take a fragment."""
+        key, taking = (peer, message.fragment), self._takings.get(message.fragment)
+        if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
+            if taking.state is TargetState.FILLING:
+                taking.ready()
+            return
+        if message.attempt <= self._over.get(key, -1):
+            self._say_over(peer, message.fragment, message.attempt, "", "that attempt is over")
+            return
+        try:
+            if taking is not None:
+                self._may_replace(peer, message, taking)
+            spec = self._checked(message, payload)
+        except (LinkError, QueryError) as error:
+            code = error.code if isinstance(error, LinkError) else "E_SPEC"
+            self._say_over(peer, message.fragment, message.attempt, code, error.message, error.hint)
+            return
+        made = Taking(
+            spec,
+            owner=peer,
+            attempt=message.attempt,
+            epoch=message.epoch,
+            coordinator=message.coordinator,
+            ticket=self._next_token(),
+            make=self._make,
+            outbox=self._outbox,
+        )
+        made.heard_us = now_us
+        self._takings[spec.name] = made
+        made.ready()
+
+    def _may_replace(self, peer: str, message: Receive, taking: Taking) -> None:
+        if taking.owner != peer or taking.state is TargetState.TAKING or message.attempt < taking.attempt:
+            raise LinkError(
+                f"fragment {message.fragment!r} is just coming from {taking.owner!r}", code="E_BUSY"
+            )
+        self._drop(taking)
+
+    def _checked(self, message: Receive, payload: Buffer) -> Fragment:
+        me, name = self._settings.name, message.fragment
+        spec = fragment_from(payload)
+        if (spec.name, spec.node) != (name, me):
+            raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
+        if self._settings.store == "memory":
+            hint = "move it to a node with a disk"
+            raise LinkError(f"node {me!r} keeps nothing over its end", hint=hint, code="E_STORE")
+        if name in self._fragments or name in self._catalog.fragments:
+            raise LinkError(f"fragment {name!r} is at node {me!r} already", code="E_BUSY")
+        left = self._catalog.left.get(name)
+        if left is not None and left.epoch >= message.epoch:
+            raise LinkError(f"fragment {name!r} was here in epoch {left.epoch - 1}", code="E_BUSY")
+        if self._catalog.owners.get(spec.query, message.coordinator) != message.coordinator:
+            where = self._catalog.owners[spec.query]
+            raise LinkError(f"query {spec.query!r} is there from node {where!r}", code="E_DEPLOYED")
+        others = {feed.node for feed in spec.feeds} | {message.coordinator}
+        others |= {node for nodes in spec.readers.values() for node in nodes}
+        strangers = sorted(others - {me, *self._settings.peers})
+        if strangers:
+            text = f"{strangers[0]!r}, which fragment {name!r} is linked with, is no peer of {me!r}"
+            raise LinkError(text, hint=f"add {strangers[0]} to [peers] of {me}", code="E_PEER")
+        if len(self._takings) >= TAKINGS_MAX:
+            raise LinkError(f"{TAKINGS_MAX} fragments are coming already", code="E_BUSY")
+        self._check(spec)
+        return spec
+
+    def frame(self, now_us: int, peer: str, message: Carried, payload: Buffer | None) -> None:
+        """A frame of an attempt; of one that isn't there it is dropped."""
+        taking = self._takings.get(message.fragment)
+        if taking is None or (taking.owner, taking.attempt) != (peer, message.attempt):
+            return
+        try:
+            taking.heard_us = now_us
+            taking.receive(now_us, message, payload)
+        except RemoteProtocolError as error:
+            self._call_off(taking, MoveEvent.REFUSED, error.code, error.message)
+        self._look(now_us, taking)
+
+    def gave_up(self, peer: str, message: GiveUp) -> None:
+        """The owner goes on by itself."""
+        key = peer, message.fragment
+        taking = self._takings.get(message.fragment)
+        if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
+            if taking.state is TargetState.TAKING:
+                return  # It is settled by what is on disk.
+            self._drop(taking)
+        self._note_over(key, message.attempt)
+
+    def settle(self, now_us: int, peer: str, message: Settle) -> None:
+        """The owner wants to know."""
+        name, attempt = message.fragment, message.attempt
+        taking = self._takings.get(name)
+        if taking is not None and (taking.owner, taking.attempt) == (peer, attempt):
+            if taking.state is TargetState.TAKING or not message.gone:
+                return  # It hears when it is on disk; or what is under way decides.
+            self._drop(taking)
+        if self._kept.taken.get(name, {}).get(peer) == attempt:
+            self._outbox.send(peer, Settled(fragment=name, attempt=attempt, taken=True))
+            return
+        self._note_over((peer, name), attempt)
+        self._outbox.send(peer, Settled(fragment=name, attempt=attempt, taken=False))
+
+    def answered(self, peer: str, reply: Reply) -> bool:
+        """A coordinator knows where it is; whether the question was ours."""
+        asked = self._places.get(reply.request)
+        if asked is None or asked[0] != peer:
+            return False
+        if reply.code not in ("E_BUSY", "E_PEER"):
+            del self._places[reply.request]
+        return True
+
+    def peer_event(self, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted: what it was sending is over."""
+        if event is LinkEvent.PEER_UP:
+            return
+        for taking in [each for each in self._takings.values() if each.owner == peer]:
+            self._call_off(taking, MoveEvent.BROKEN, "", f"node {peer!r} was away")
+
+    def stop(self) -> None:
+        """The node ends: what isn't ours yet never will be."""
+        for taking in list(self._takings.values()):
+            self._call_off(taking, MoveEvent.BROKEN, "", f"node {self._settings.name!r} ends")
+
+    def removed(self, query: str) -> None:
+        """The query is no more."""
+        for taking in [each for each in self._takings.values() if each.spec.query == query]:
+            if taking.state is TargetState.TAKING:
+                del self._takings[taking.spec.name]  # It is in the catalog, and goes with that.
+            else:
+                self._call_off(taking, MoveEvent.REFUSED, "E_REMOVED", f"query {query!r} was removed")
+        self._places = {n: each for n, each in self._places.items() if each[1].query != query}
+
+    # --- the engine and the disk ----------------------------------------------------------------------
+
+    def ran(self, now_us: int, fragment: str) -> None:
+        """What follows fed its oldest element."""
+        if (taking := self._takings.get(fragment)) is not None:
+            taking.ran(now_us)
+            self._look(now_us, taking)
+
+    def failed(self, fragment: str, why: str) -> None:
+        """What follows can't."""
+        if (taking := self._takings.get(fragment)) is not None:
+            self._call_off(taking, MoveEvent.REFUSED, "E_FAILED", why)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
+        """A checkpoint of what follows is on disk, or isn't; whether it was of one."""
+        for taking in list(self._takings.values()):
+            if taking.shadow is not None and taking.shadow.persisted(now_us, token, ok, why):
+                taking.persisted(token, ok, why)
+                if taking.broken is not None and taking.state is not TargetState.TAKING:
+                    self._call_off(taking, MoveEvent.REFUSED, *taking.broken)
+                else:
+                    self._look(now_us, taking)
+                return True
+        return False
+
+    # --- steps ----------------------------------------------------------------------------------------
+
+    def _look(self, now_us: int, taking: Taking) -> None:
+        """Whether it can be ours now, or is."""
+        if self._takings.get(taking.spec.name) is not taking:
+            return
+        taking.tick(now_us)
+        try:
+            caught_up = taking.state is TargetState.FOLLOWING and taking.caught_up
+        except RemoteProtocolError as error:
+            self._call_off(taking, MoveEvent.REFUSED, error.code, error.message)
+            return
+        if caught_up and taking.shadow is not None and taking.move(MoveEvent.HANDOVER):
+            name = taking.spec.name
+            self._diverting.back(name)
+            self._catalog.add(taking.shadow.spec, taking.coordinator)
+            self._kept.epochs[name] = taking.epoch
+            self._kept.taken.setdefault(name, {})[taking.owner] = taking.attempt
+            self._fragments[name] = taking.shadow
+            taking.token = self._saver.save()
+        if taking.state is TargetState.TAKING and self._saver.durable >= taking.token:
+            self._take(now_us, taking)
+
+    def _take(self, now_us: int, taking: Taking) -> None:
+        taking.move(MoveEvent.DURABLE)
+        name, shadow = taking.spec.name, taking.shadow
+        del self._takings[name]
+        self._outbox.send(taking.owner, Settled(fragment=name, attempt=taking.attempt, taken=True))
+        assert shadow is not None
+        self._owned(now_us, shadow)
+        about: dict[str, Any] = {"fragment": name, "peer": taking.owner, "epoch": taking.epoch}
+        self._outbox.report("info", "fragment taken", **about)
+        spec = shadow.spec
+        place = Placed(
+            request=self._diverting.number(),
+            query=spec.query,
+            fragment=name,
+            node=self._settings.name,
+            streams=(*spec.streams.values(), *spec.entries.values()),
+        )
+        self._places[place.request] = taking.coordinator, place, now_us
+        self._outbox.send(taking.coordinator, place)
+
+    def _call_off(self, taking: Taking, event: MoveEvent, code: str, text: str) -> None:
+        """This attempt is over, unless the disk decides."""
+        if taking.move(event) and taking.state is TargetState.ABSENT:
+            self._drop(taking)
+            self._say_over(taking.owner, taking.spec.name, taking.attempt, code, text)
+
+    def _drop(self, taking: Taking) -> None:
+        taking.drop()
+        self._takings.pop(taking.spec.name, None)
+        self._note_over((taking.owner, taking.spec.name), taking.attempt)
+
+    def _note_over(self, key: tuple[str, str], attempt: int) -> None:
+        last = max(self._over.pop(key, -1), attempt)
+        self._over[key] = last
+        if len(self._over) > OVER_MAX:
+            del self._over[next(iter(self._over))]
+
+    def _say_over(self, peer: str, fragment: str, attempt: int, code: str, text: str, hint: str = "") -> None:
+        self._note_over((peer, fragment), attempt)
+        most = limits.TEXT_CHARS_MAX
+        over = GiveUp(fragment=fragment, attempt=attempt, code=code, text=text[:most], hint=hint[:most])
+        self._outbox.send(peer, over)
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        for taking in list(self._takings.values()):
+            if now_us - taking.heard_us >= SILENT_US:
+                self._call_off(taking, MoveEvent.BROKEN, "", f"nothing came in {SILENT_US // 1_000_000} s")
+            self._look(now_us, taking)
+        for number, (node, message, said_us) in list(self._places.items()):
+            if now_us - said_us >= ASK_AGAIN_US:
+                self._places[number] = node, message, now_us
+                self._outbox.send(node, message)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [at for each in self._takings.values() if (at := each.wake_at_us()) is not None]
+        times += [each.heard_us + SILENT_US for each in self._takings.values()]
+        times += [said_us + ASK_AGAIN_US for _, _, said_us in self._places.values()]
+        return min(times, default=None)

@@ -1,0 +1,485 @@
+"""Fragments of this node that go elsewhere: who ordered it, what is asked, how it is settled. No IO.
+
+``moving`` has the automaton, ``handing`` sends the fragment, ``arrivals`` is the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from medusa.mind.catalog import Catalog
+from medusa.mind.diverting import Diverting
+from medusa.mind.handing import Handing
+from medusa.mind.hosting import Hosted
+from medusa.mind.moves_kept import Moving
+from medusa.mind.moving import OWNER, MoveEvent, OwnerState
+from medusa.mind.saving import Saver
+from medusa.mind.security import Refusal
+from medusa.mind.settings import Settings
+from medusa.mind.spec import fragment_to
+from medusa.ports import Buffer
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Reply
+from medusa.wire.messages_divert import Expect, Follow, Placed, Unexpect
+from medusa.wire.messages_move import GiveUp, Got, Ready, Receive, Settle, Settled
+from medusa.wire.outbox import CloseFragment, Outbox
+
+__all__ = ["Moves"]
+
+ASK_AGAIN_US = 500_000
+"""An unanswered question is asked again after this."""
+
+PREPARE_US = 5_000_000
+"""Neighbours and target have so long to say that they are ready."""
+
+REST_US = 200_000
+"""So long after an attempt that broke the next one begins."""
+
+FINAL = ("E_PEER", "E_STORE", "E_ROLE", "E_SPEC", "E_LIMIT", "E_MEMORY", "E_REMOVED", "E_DEPLOYED")
+"""After these refusals another attempt would end in the same way."""
+
+NO_TIME = Refusal(code="E_TIMEOUT", text="there was no time for an attempt", hint="")
+
+_O, _E = OwnerState, MoveEvent
+
+
+@dataclass(slots=True, kw_only=True)
+class _Order:
+    """One fragment that is being moved, through all attempts."""
+
+    fragment: str
+    to: str
+    until_us: int
+    state: OwnerState = OwnerState.RUNNING
+    attempt: int = 0
+    epoch: int = 0
+    tries: int = 0
+    begun_us: int = 0
+    asked_us: int = 0
+    again_us: int | None = None
+    answers: list[tuple[str, int]] = field(default_factory=list)
+    questions: dict[int, tuple[str, Any]] = field(default_factory=dict)
+    handing: Handing | None = None
+    token: int = 0
+    """Of the write that the next step waits for; 0: none."""
+    stopped_us: int = 0
+    nbytes: int = 0
+    why: Refusal = NO_TIME
+    final: bool = False
+
+
+class Moves:
+    """The owner's side, for all fragments of a node.
+
+    Args:
+        fragments: what runs here, by name; one that has gone is taken out.
+        diverting: the neighbours' side, and the numbers of questions.
+        next_token: gives the numbers of attempts: larger than any before, over all lives.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        fragments: MutableMapping[str, Hosted],
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        diverting: Diverting,
+        next_token: Callable[[], int],
+    ) -> None:
+        self._me = settings.name
+        self._settings = settings
+        self._catalog = catalog
+        self._kept = catalog.ownership
+        self._fragments = fragments
+        self._outbox = outbox
+        self._saver = saver
+        self._diverting = diverting
+        self._next_token = next_token
+        self._orders: dict[str, _Order] = {}
+        self._closing: list[tuple[int, str]] = []
+        """Token of the catalog without it, and the fragment: then its files go."""
+
+    def start(self, now_us: int) -> None:
+        """After a start: what hadn't been handed over is undone, what had is settled."""
+        for name, kept in list(self._kept.moves.items()):
+            order = _Order(fragment=name, to=kept.to, until_us=now_us, attempt=kept.attempt, epoch=kept.epoch)
+            self._orders[name] = order
+            if kept.handing:
+                order.state = _O.HANDING
+                self._fragments[name].freeze()
+            else:
+                self._undo(now_us, order)
+
+    def moving(self, fragment: str) -> bool:
+        """Whether it is on its way."""
+        return fragment in self._orders
+
+    def status(self) -> dict[str, Any]:
+        """What is being moved, as plain data."""
+        return {
+            order.fragment: {
+                "to": order.to,
+                "state": order.state.value,
+                "attempts": order.tries,
+                "bytes": order.nbytes + (order.handing.nbytes if order.handing is not None else 0),
+            }
+            for order in self._orders.values()
+        }
+
+    def _step(self, order: _Order, event: MoveEvent) -> bool:
+        target = OWNER[order.state].get(event)
+        if target is None:
+            return False
+        order.state = target
+        return True
+
+    # --- orders -----------------------------------------------------------------------------------
+
+    def order(self, now_us: int, peer: str, request: int, fragment: str, to: str, timeout_us: int) -> None:
+        """Somebody wants a fragment of ours moved; hears when it is done, or why not."""
+        order = self._orders.get(fragment)
+        if order is not None and order.to == to:
+            if (peer, request) not in order.answers:
+                order.answers.append((peer, request))
+            return
+        if (why := self._may_not(fragment, to)) is not None:
+            self._answer(peer, request, why)
+        elif to == self._me:
+            self._saver.send(peer, Reply(request=request), _figures(self._me, 0, 0, 0), after=0)
+        else:
+            order = _Order(fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)])
+            self._orders[fragment] = order
+            self._begin(now_us, order)
+
+    def _may_not(self, fragment: str, to: str) -> Refusal | None:
+        hosted, me = self._fragments[fragment], self._me
+        if fragment in self._orders:
+            where = self._orders[fragment].to
+            return _no(
+                "E_BUSY", f"fragment {fragment!r} is being moved to {where!r}", "try again in a moment"
+            )
+        if to == me:
+            return None
+        if to not in self._settings.peers:
+            return _no("E_PEER", f"node {to!r} is no peer of {me!r}", f"add {to} to [peers] of {me}")
+        if self._settings.store == "memory":
+            hint = "deploy it at a node with a disk"
+            return _no(
+                "E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint
+            )
+        if hosted.failed:
+            return _no("E_FAILED", f"fragment {fragment!r} has failed: {hosted.failed}", "")
+        if why := self._diverting.busy(hosted.spec):
+            return _no("E_BUSY", why, "try again in a moment")
+        return None
+
+    def _answer(self, peer: str, request: int, why: Refusal) -> None:
+        most = limits.TEXT_CHARS_MAX
+        text, hint = why.text[:most], why.hint[:most]
+        self._outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
+
+    def _begin(self, now_us: int, order: _Order) -> None:
+        """A new attempt; on disk before anybody hears of it."""
+        spec = self._fragments[order.fragment].spec
+        self._step(order, _E.MOVE)
+        order.attempt, order.epoch = self._next_token(), self._kept.epoch(order.fragment) + 1
+        order.tries += 1
+        order.begun_us = order.asked_us = now_us
+        order.again_us = None
+        self._kept.moves[order.fragment] = Moving(attempt=order.attempt, to=order.to, epoch=order.epoch)
+        about: dict[str, Any] = {"query": spec.query}
+        ask = self._question
+        for feed in spec.feeds:
+            more: dict[str, Any] = {
+                "like": self._me,
+                "reader": order.to,
+                "epoch": order.epoch,
+                "stream": feed.stream,
+            }
+            ask(order, feed.node, Expect(request=self._diverting.number(), **about, **more))
+        for sink, readers in spec.readers.items():
+            for reader in readers:
+                stream = {"stream": spec.streams[sink], "node": order.to}
+                ask(order, reader, Follow(request=self._diverting.number(), **about, **stream))
+        coordinator = self._catalog.owners.get(spec.query, self._me)
+        place: dict[str, Any] = {"fragment": spec.name, "node": order.to}
+        ask(order, coordinator, Placed(request=self._diverting.number(), **about, **place))
+        order.token = self._saver.save()
+        self._ask(order)
+
+    def _question(self, order: _Order, node: str, message: Any) -> None:
+        order.questions[message.request] = node, message
+
+    def _ask(self, order: _Order) -> None:
+        for node, message in order.questions.values():
+            self._saver.send(node, message, after=order.token)
+
+    def _target_asked(self, order: _Order) -> None:
+        """The neighbours are ready: is the target?"""
+        spec = self._fragments[order.fragment].spec
+        message = Receive(
+            fragment=spec.name,
+            attempt=order.attempt,
+            epoch=order.epoch,
+            coordinator=self._catalog.owners.get(spec.query, self._me),
+        )
+        self._outbox.send(order.to, message, fragment_to(msgspec.structs.replace(spec, node=order.to)))
+
+    # --- what comes -------------------------------------------------------------------------------
+
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """A neighbour answers; whether the question was ours."""
+        for order in self._orders.values():
+            node, _ = order.questions.get(reply.request, ("", None))
+            if node != peer:
+                continue
+            if order.state is _O.PREPARING and reply.code:
+                text = f"node {peer!r}: {reply.text}"
+                self._end(now_us, order, _E.REFUSED, _no(reply.code, text, reply.hint))
+            elif order.state is not _O.UNDOING or reply.code not in ("E_BUSY",):
+                del order.questions[reply.request]
+                self._asked_all(now_us, order)
+            return True
+        return False
+
+    def _asked_all(self, now_us: int, order: _Order) -> None:
+        if order.questions:
+            return
+        if order.state is _O.PREPARING:
+            order.asked_us = now_us
+            self._target_asked(order)
+        elif order.state is _O.UNDOING:
+            self._undone(now_us, order)
+
+    def receive(self, now_us: int, peer: str, message: Ready | Got | GiveUp | Settled) -> None:
+        """The target says something; what it says of another attempt is dropped."""
+        order = self._orders.get(message.fragment)
+        if order is None or (order.to, order.attempt) != (peer, message.attempt):
+            if isinstance(message, Ready):
+                self._outbox.send(peer, GiveUp(fragment=message.fragment, attempt=message.attempt))
+            return
+        match message:
+            case Ready():
+                if order.state is _O.PREPARING and not order.questions and self._step(order, _E.READY):
+                    hosted = self._fragments[order.fragment]
+                    order.handing = Handing(
+                        now_us, hosted, message, node=self._me, target=peer, outbox=self._outbox
+                    )
+            case Got():
+                if order.handing is not None:
+                    order.handing.got(now_us, message)
+            case GiveUp():
+                text = f"node {peer!r}: {message.text}"
+                self._end(now_us, order, _E.REFUSED, _no(message.code or "E_BROKEN", text, message.hint))
+            case Settled(taken=True):
+                self._taken(now_us, order)
+            case Settled():
+                self._never(now_us, order)
+        self.tick(now_us)
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted: attempts with it are over."""
+        if event is LinkEvent.PEER_UP:
+            return
+        for order in list(self._orders.values()):
+            if order.to == peer:
+                self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", f"node {peer!r} went away", ""))
+
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+        """A checkpoint was read to be sent."""
+        order = self._orders.get(fragment)
+        if order is not None and order.handing is not None and order.handing.token == token:
+            order.handing.copied(now_us, files, why)
+            self.tick(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """The node ends: what isn't handed over stays here."""
+        for order in list(self._orders.values()):
+            order.until_us = now_us
+            self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", f"node {self._me!r} ends", ""))
+
+    def removed(self, fragment: str) -> None:
+        """The query is no more."""
+        order = self._orders.pop(fragment, None)
+        self._kept.forget(fragment)
+        if order is not None:
+            self._outbox.send(order.to, GiveUp(fragment=fragment, attempt=order.attempt))
+            why = _no("E_REMOVED", f"fragment {fragment!r} was removed", "")
+            for peer, request in order.answers:
+                self._answer(peer, request, why)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def _end(self, now_us: int, order: _Order, event: MoveEvent, why: Refusal) -> None:
+        """This attempt is over, unless it was handed over."""
+        if order.state is _O.HANDING and not self._said(order):
+            self._never(now_us, order, why)  # Nobody can have it: nobody was told.
+            return
+        if order.state not in (_O.PREPARING, _O.COPYING) or not self._step(order, event):
+            return
+        order.why, order.final = why, why.code in FINAL
+        self._outbox.send(order.to, GiveUp(fragment=order.fragment, attempt=order.attempt))
+        self._undo(now_us, order)
+
+    def _said(self, order: _Order) -> bool:
+        """Whether the target may have been told that the fragment is its own."""
+        return order.handing is None or order.handing.handed
+
+    def _undo(self, now_us: int, order: _Order) -> None:
+        """The neighbours forget the target."""
+        order.state = _O.UNDOING
+        if order.handing is not None:
+            order.nbytes += order.handing.nbytes
+            order.handing.stop()
+            order.handing = None
+        spec = self._fragments[order.fragment].spec
+        order.questions, order.asked_us = {}, now_us
+        for feed in spec.feeds:
+            more = {"query": spec.query, "stream": feed.stream, "reader": order.to}
+            self._question(order, feed.node, Unexpect(request=self._diverting.number(), **more))
+        order.token = self._saver.save()
+        self._ask(order)
+        self._asked_all(now_us, order)
+        if (hosted := self._fragments.get(order.fragment)) is not None and not hosted.frozen:
+            hosted.changed(now_us, False)
+
+    def _undone(self, now_us: int, order: _Order) -> None:
+        if self._fragments[order.fragment].frozen:
+            return  # Not before the disk says that it is ours again.
+        self._step(order, _E.TOLD)
+        self._kept.moves.pop(order.fragment, None)
+        self._saver.save()
+        if order.answers and not order.final and now_us < order.until_us:
+            order.again_us = now_us + REST_US
+            return
+        del self._orders[order.fragment]
+        for peer, request in order.answers:
+            self._answer(peer, request, order.why)
+
+    def _never(self, now_us: int, order: _Order, why: Refusal | None = None) -> None:
+        """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had."""
+        if not self._step(order, _E.NEVER):
+            return
+        order.why = why or _no("E_BROKEN", f"node {order.to!r} did not take fragment {order.fragment!r}", "")
+        kept = self._kept.moves[order.fragment]
+        self._kept.epochs[order.fragment] = kept.epoch + 1
+        self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=False)
+        self._undo(now_us, order)
+
+    def _taken(self, now_us: int, order: _Order) -> None:
+        """It is the target's: who asks is told so, and nothing is left here."""
+        if not self._step(order, _E.TAKEN):
+            return
+        name = order.fragment
+        hosted = self._fragments.pop(name)
+        if order.handing is not None:
+            order.nbytes += order.handing.nbytes
+            order.handing.stop()
+        self._kept.moves.pop(name, None)
+        self._kept.epochs.pop(name, None)
+        token = self._diverting.left(now_us, hosted, order.to, order.epoch)
+        self._closing.append((token, name))
+        del self._orders[name]
+        self._outbox.report("info", "fragment moved", fragment=name, to=order.to, epoch=order.epoch)
+        pause_us = now_us - order.stopped_us if order.stopped_us else 0
+        for peer, request in order.answers:
+            figures = _figures(order.to, order.nbytes, pause_us, order.tries)
+            self._saver.send(peer, Reply(request=request), figures, after=token)
+
+    def grant(self, now_us: int, fragment: str) -> Refusal | None:
+        """Its operator says that who may have taken it is lost for good; None: it is ours again."""
+        order = self._orders.get(fragment)
+        if order is None or order.state is not _O.HANDING:
+            text = f"fragment {fragment!r} waits for nobody"
+            return _no("E_GRANT", text, "only one that was handed over and not taken can be granted")
+        order.until_us = now_us
+        self._never(now_us, order)
+        return None
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
+            self._closing.remove((token, name))
+            if name not in self._fragments:
+                self._outbox.append(CloseFragment(fragment=name))
+        for order in list(self._orders.values()):
+            self._tick(now_us, order)
+
+    def _tick(self, now_us: int, order: _Order) -> None:
+        due = now_us - order.asked_us >= ASK_AGAIN_US
+        if due:
+            order.asked_us = now_us
+        match order.state:
+            case OwnerState.RUNNING:
+                if order.again_us is not None and now_us >= order.again_us:
+                    self._begin(now_us, order)
+            case OwnerState.PREPARING:
+                if now_us - order.begun_us >= PREPARE_US:
+                    silent = dict.fromkeys(node for node, _ in order.questions.values()) or [order.to]
+                    text = f"no answer from {', '.join(map(repr, silent))} in {PREPARE_US // 1_000_000} s"
+                    self._end(now_us, order, _E.BROKEN, _no("E_TIMEOUT", text, ""))
+                elif due and order.questions:
+                    self._ask(order)
+                elif due:
+                    self._asked_all(now_us, order)
+            case OwnerState.COPYING:
+                self._copying(now_us, order)
+            case OwnerState.HANDING:
+                self._handing(now_us, order, due)
+            case OwnerState.UNDOING:
+                hosted = self._fragments[order.fragment]
+                if hosted.frozen and self._saver.durable >= order.token:
+                    hosted.thaw(now_us)
+                    self._asked_all(now_us, order)
+                elif due:
+                    self._ask(order)
+
+    def _copying(self, now_us: int, order: _Order) -> None:
+        assert order.handing is not None
+        order.handing.tick(now_us)
+        if order.handing.broken:
+            self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", order.handing.broken, ""))
+        elif order.handing.near and self._step(order, _E.NEAR):
+            self._fragments[order.fragment].freeze()
+            order.stopped_us = now_us
+            kept = self._kept.moves[order.fragment]
+            self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=True)
+            order.token = self._saver.save()
+
+    def _handing(self, now_us: int, order: _Order, due: bool) -> None:
+        if order.handing is not None and not order.handing.handed:
+            if self._saver.durable >= order.token:
+                order.handing.hand_over(now_us)
+            elif why := self._saver.disk_error:
+                self._never(now_us, order, _no("E_DISK", why, ""))
+            return
+        if order.handing is not None:
+            order.handing.tick(now_us)
+        if due:
+            gone = order.handing is None
+            settle = Settle(fragment=order.fragment, attempt=order.attempt, gone=gone)
+            self._outbox.send(order.to, settle)
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times = [order.asked_us + ASK_AGAIN_US for order in self._orders.values()]
+        times += [order.again_us for order in self._orders.values() if order.again_us is not None]
+        times += [o.handing.wake_at_us(now_us) for o in self._orders.values() if o.handing is not None]
+        return min(times, default=None)
+
+
+def _no(code: str, text: str, hint: str) -> Refusal:
+    return Refusal(code=code, text=text, hint=hint)
+
+
+def _figures(node: str, nbytes: int, pause_us: int, attempts: int) -> bytes:
+    return msgspec.json.encode({"node": node, "bytes": nbytes, "pause_us": pause_us, "attempts": attempts})

@@ -1,0 +1,49 @@
+"""What a node's catalog keeps of moves, so that each is settled whoever dies."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["FIRST_EPOCH", "Moving", "Ownership"]
+
+FIRST_EPOCH = 1
+"""Of a fragment where it was deployed."""
+
+
+class Moving(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment of ours that somebody wants elsewhere.
+
+    Attributes:
+        attempt: its number.
+        to: the target.
+        epoch: of the fragment, if the target takes it.
+        handing: it is the target's if that has it; else what was begun is to be undone.
+    """
+
+    attempt: int
+    to: str
+    epoch: int
+    handing: bool = False
+
+
+class Ownership(msgspec.Struct, kw_only=True):
+    """What is known of who owns what.
+
+    Attributes:
+        moves: of our fragments, by name.
+        epochs: of our fragments that have moved, by name.
+        taken: fragment -> from whom we took it -> by which attempt; also where it has gone since.
+    """
+
+    moves: dict[str, Moving] = {}
+    epochs: dict[str, int] = {}
+    taken: dict[str, dict[str, int]] = {}
+
+    def epoch(self, fragment: str) -> int:
+        """Of a fragment of ours."""
+        return self.epochs.get(fragment, FIRST_EPOCH)
+
+    def forget(self, fragment: str) -> None:
+        """Its query is no more."""
+        for known in (self.moves, self.epochs, self.taken):
+            known.pop(fragment, None)

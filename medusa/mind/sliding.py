@@ -1,0 +1,242 @@
+"""Box sliding at one node: both sides of it, and the commands of who orders it. No IO.
+
+A client may order a move at any node: one that doesn't have the fragment passes the order on to the node
+that has, and passes the answer back. Asked twice, it is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from medusa.errors import RemoteProtocolError
+from medusa.mind.arrivals import Arrivals
+from medusa.mind.catalog import Catalog
+from medusa.mind.hosting import Hosted
+from medusa.mind.moves import Moves
+from medusa.mind.security import Caller, no_deploy
+from medusa.ports import Buffer
+from medusa.query.suggest import did_you_mean
+from medusa.wire import limits
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Message, Reply
+from medusa.wire.messages_move import (
+    Fed,
+    GiveUp,
+    Got,
+    Grant,
+    Handover,
+    Move,
+    Piece,
+    Ready,
+    Receive,
+    Settle,
+    Settled,
+    Standing,
+    Whole,
+)
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Sliding"]
+
+RELAYED_MAX = 1000
+"""Orders of clients that are passed on and not answered; older ones are asked again by who waits."""
+
+
+class Sliding:
+    """Fragments that come to a node and go from it.
+
+    Args:
+        number: gives the numbers of questions.
+        where: fragment -> the node that has it, as the catalog of the participant says; None: unknown.
+        own_peer: whether a node is one of our participant's.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        catalog: Catalog,
+        moves: Moves,
+        arrivals: Arrivals,
+        *,
+        outbox: Outbox,
+        number: Callable[[], int],
+        where: Callable[[str], str | None],
+        own_peer: Callable[[str], bool],
+    ) -> None:
+        self.moves = moves
+        self.arrivals = arrivals
+        self._me = me
+        self._catalog = catalog
+        self._outbox = outbox
+        self._number = number
+        self._where = where
+        self._own_peer = own_peer
+        self._relayed: dict[int, tuple[str, int, str]] = {}
+        """Number of an order that was passed on -> client, its number, the node."""
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """Go on with what was begun in an earlier life."""
+        self.moves.start(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """The node ends."""
+        self.moves.stop(now_us)
+        self.arrivals.stop()
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted."""
+        self.moves.peer_event(now_us, peer, event)
+        self.arrivals.peer_event(peer, event)
+
+    def removed(self, query: str, fragments: list[str]) -> None:
+        """A query is no more; those of its fragments were here."""
+        self.arrivals.removed(query)
+        for fragment in fragments:
+            self.moves.removed(fragment)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due; also after anything was written."""
+        self.moves.tick(now_us)
+        self.arrivals.tick(now_us)
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times = (self.moves.wake_at_us(now_us), self.arrivals.wake_at_us())
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def status(self) -> dict[str, Any]:
+        """Fragments on their way: those that go, those that come."""
+        return {"going": self.moves.status(), "coming": self.arrivals.status()}
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        client: bool,
+        caller: Caller | None,
+    ) -> bool:
+        """Take a message; whether it was one of ours.
+
+        Raises:
+            RemoteProtocolError: who sent it may not say that.
+        """
+        match message:
+            case Move() | Grant():
+                if not client:
+                    self._check_own(peer, message)
+                self._ordered(now_us, peer, message, caller if client else None)
+                return True
+            case Reply() if not client:
+                return self._answered(now_us, peer, message, payload)
+            case Receive() | Piece() | Whole() | Fed() | Standing() | Handover() | GiveUp() | Settle():
+                pass
+            case Ready() | Got() | Settled():
+                pass
+            case _:
+                return False
+        if client:
+            raise RemoteProtocolError(
+                f"{type(message).__name__} is not for it to say", peer=peer, code="E_ROLE"
+            )
+        self._check_own(peer, message)
+        match message:
+            case Receive():
+                self.arrivals.asked(now_us, peer, message, payload or b"")
+            case Piece() | Whole() | Fed() | Standing() | Handover():
+                self.arrivals.frame(now_us, peer, message, payload)
+            case Settle():
+                self.arrivals.settle(now_us, peer, message)
+            case GiveUp():
+                self.arrivals.gave_up(peer, message)
+                self.moves.receive(now_us, peer, message)
+            case Ready() | Got() | Settled():
+                self.moves.receive(now_us, peer, message)
+        return True
+
+    def _check_own(self, peer: str, message: Message) -> None:
+        if not self._own_peer(peer):
+            what = type(message).__name__
+            raise RemoteProtocolError(f"{what} is between nodes of one participant", peer=peer, code="E_ROLE")
+
+    def _ordered(self, now_us: int, peer: str, message: Move | Grant, caller: Caller | None) -> None:
+        name = message.fragment
+        query = name.partition("/")[0]
+        if caller is not None and not caller.may("deploy", query):
+            why = no_deploy(caller, query)
+            self._refuse(peer, message.request, why.code, why.text, why.hint)
+        elif name not in self._catalog.fragments:
+            self._pass_on(peer, message)
+        elif isinstance(message, Grant):
+            self._granted(now_us, peer, message)
+        else:
+            timeout_us = message.timeout_ms * 1000
+            self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
+
+    def _granted(self, now_us: int, peer: str, message: Grant) -> None:
+        if message.to != self._me:
+            hint = f"node {self._me!r} has what is left of it: grant it to that node"
+            self._refuse(peer, message.request, "E_GRANT", f"node {message.to!r} has nothing of it", hint)
+        elif (why := self.moves.grant(now_us, message.fragment)) is not None:
+            self._refuse(peer, message.request, why.code, why.text, why.hint)
+        else:
+            self._outbox.send(peer, Reply(request=message.request))
+
+    def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
+        most = limits.TEXT_CHARS_MAX
+        self._outbox.send(peer, Reply(request=request, code=code, text=text[:most], hint=hint[:most]))
+
+    def _pass_on(self, peer: str, message: Move | Grant) -> None:
+        name = message.fragment
+        left = self._catalog.left.get(name)
+        node = self._where(name) or (left.node if left is not None else None)
+        if node is None or node == self._me or not self._own_peer(node) or self._own_peer(peer):
+            here = ", ".join(sorted(self._catalog.fragments)) or "none"
+            text = f"node {self._me!r} knows no fragment {name[:100]!r}; it has: {here[:500]}"
+            hint = did_you_mean(name, self._catalog.fragments) or "fed.status() of its node shows its name"
+            self._refuse(peer, message.request, "E_FRAGMENT", text, hint)
+            return
+        known = (n for n, each in self._relayed.items() if each == (peer, message.request, node))
+        number = next(known, 0) or self._number()
+        self._relayed[number] = peer, message.request, node
+        if len(self._relayed) > RELAYED_MAX:
+            del self._relayed[next(iter(self._relayed))]
+        more = {"timeout_ms": message.timeout_ms} if isinstance(message, Move) else {}
+        self._outbox.send(node, type(message)(request=number, fragment=name, to=message.to, **more))
+
+    def _answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
+        relayed = self._relayed.get(reply.request)
+        if relayed is not None and relayed[2] == peer:
+            client, request, _ = self._relayed.pop(reply.request)
+            answer = Reply(request=request, code=reply.code, text=reply.text, hint=reply.hint)
+            self._outbox.send(client, answer, payload)
+            return True
+        return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
+
+    # --- what the driver brings -------------------------------------------------------------------
+
+    def shadow(self, fragment: str) -> Hosted | None:
+        """What follows another node's fragment of this name."""
+        return self.arrivals.shadow(fragment)
+
+    def failed(self, fragment: str, why: str) -> None:
+        """The engine can't run what follows."""
+        self.arrivals.failed(fragment, why)
+
+    def ran(self, now_us: int, fragment: str) -> None:
+        """What follows fed its oldest element."""
+        self.arrivals.ran(now_us, fragment)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
+        """A checkpoint was written, or not."""
+        self.arrivals.persisted(now_us, token, ok, why)
+
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+        """A checkpoint was read."""
+        self.moves.copied(now_us, fragment, token, files, why)
