@@ -20,7 +20,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys, first_use
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.runtime.introduction import pin
-from medusa.runtime.overview import explanation
+from medusa.runtime.overview import Overview
 from medusa.runtime.publishing import GONE, Publisher, source_from
 from medusa.runtime.reading import Subscription, check_name
 from medusa.units import Duration, duration_text, duration_us
@@ -89,7 +89,7 @@ def connect(
     return made
 
 
-class Federation:
+class Federation(Overview):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is
@@ -155,24 +155,6 @@ class Federation:
         """
         found: dict[str, Any] = self._ask(lambda number: StatusRequest(request=number))
         return found
-
-    def explain(self, query: str | None = None) -> list[dict[str, Any]]:
-        """What each box at this node waits for, and who holds it back: ``run.explain()`` as data.
-
-        Args:
-            query: only boxes of this query; None: of all.
-
-        Returns:
-            one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
-            ``box``, ``kind``; ``waits_for`` (text for people) and ``held_by`` (the input with the lowest
-            boundary, empty where none holds it); ``since_us`` (for how long its boundary stands where it
-            stands, to a quarter of a second; None: unknown, or it has ended), ``boundary_us`` (None before
-            anything and after the end) and ``lag_us`` (how far that is behind the newest row).
-
-        Raises:
-            LinkError: no answer in time, this client sees no boxes, or no such query is there.
-        """
-        return explanation([self.status()], query)
 
     def declare(self, statement: str) -> None:
         """Tell the node what a participant has signed: a certificate or a revocation.

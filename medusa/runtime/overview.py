@@ -1,16 +1,72 @@
-"""What the statuses of nodes say, put together: what each box waits for."""
+"""What the statuses of nodes say, put together: as tables, and what each box waits for."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["check_entitled", "explanation"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Overview", "check_entitled", "explanation"]
 
 Status = Mapping[str, Any]
+
+
+class Overview(ABC):
+    """The part of ``Federation`` that tells how its nodes do."""
+
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """Of the node that we are connected to."""
+
+    def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
+        """Of this node; with ``all`` of every node of its participant that answers, this one first.
+
+        Raises:
+            LinkError: this node doesn't answer in time.
+        """
+        return [self.status()]
+
+    def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
+        """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream
+        and reader) and ``links`` (one row per node and peer). docs/nodes.md describes each column.
+
+        Args:
+            all: of every node that answers, not of this one alone.
+
+        Raises:
+            LinkError: no answer in time, or this client sees no boxes.
+        """
+        from medusa.runtime.tables import tables_of
+
+        statuses = self.statuses(all=all)
+        for status in statuses:
+            check_entitled(status)
+        return tables_of(statuses)
+
+    def explain(self, query: str | None = None, *, all: bool = False) -> list[dict[str, Any]]:
+        """What each box waits for, and who holds it back: ``run.explain()`` as data.
+
+        Args:
+            query: only boxes of this query; None: of all.
+            all: at every node that answers, not at this one alone.
+
+        Returns:
+            one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
+            ``box``, ``kind``; ``waits_for`` (text for people) and ``held_by`` (the input with the lowest
+            boundary, empty where none holds it); ``since_us`` (for how long its boundary stands where it
+            stands, to a quarter of a second; None: unknown, or it has ended), ``boundary_us`` (None before
+            anything and after the end) and ``lag_us`` (how far that is behind the newest row).
+
+        Raises:
+            LinkError: no answer in time, this client sees no boxes, or no such query is there.
+        """
+        return explanation(self.statuses(all=all), query)
 
 
 def check_entitled(status: Status) -> None:
