@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from medusa.dashboard.network import UP, Network, NodeView, Stream
+from medusa.dashboard.network import UP, Link, Network, NodeView, Stream
 from medusa.dashboard.picture import key_of, stream_key
 from medusa.dashboard.said import Box, Fragment
 from medusa.dashboard.words import ago, count, lag, per_second, percent, plain, size
@@ -18,30 +18,31 @@ Details = dict[str, tuple[str, Lines]]
 
 def details_of(network: Network) -> Details:
     """Of everything in the drawing."""
-    found: Details = {}
+    return {
+        key: (plain(title), [(plain(name), plain(value)) for name, value in lines])
+        for key, title, lines in _all(network)
+    }
+
+
+def _all(network: Network) -> Iterator[tuple[str, str, Iterator[tuple[str, str]]]]:
     for node in network.nodes:
-        found[key_of("node", node.name)] = (f"node {plain(node.name)}", _plain(_of_node(node)))
+        yield key_of("node", node.name), f"node {node.name}", _of_node(node)
         for fragment in node.fragments:
             key = key_of("fragment", node.name, fragment.fragment)
-            title = f"fragment {plain(fragment.fragment)} at {plain(node.name)}"
-            found[key] = (title, _plain(_of_fragment(fragment)))
+            yield key, f"fragment {fragment.fragment} at {node.name}", _of_fragment(fragment)
             for name, box in fragment.boxes.items():
-                title = f"{plain(box.kind)} {plain(name)} of {plain(fragment.fragment)} at {plain(node.name)}"
-                found[key_of("box", node.name, fragment.fragment, name)] = (title, _plain(_of_box(box)))
+                key = key_of("box", node.name, fragment.fragment, name)
+                yield key, f"{box.kind} {name} of {fragment.fragment} at {node.name}", _of_box(box)
     for stream in network.streams:
-        found[stream_key(stream)] = (f"stream {plain(stream.name)}", _plain(_of_stream(stream)))
+        yield stream_key(stream), f"stream {stream.name}", _of_stream(stream)
     for link in network.links:
-        lines = [
-            ("state", link.state),
-            (f"{link.a} says of {link.b}", link.said_by_a or "it doesn't answer"),
-            (f"{link.b} says of {link.a}", link.said_by_b or "it doesn't answer"),
-        ]
-        found[key_of("link", link.a, link.b)] = (f"link {link.a}, {link.b}", _plain(iter(lines)))
-    return found
+        yield key_of("link", link.a, link.b), f"link between {link.a} and {link.b}", _of_link(link)
 
 
-def _plain(lines: Iterator[tuple[str, str]]) -> Lines:
-    return [(plain(name), plain(value)) for name, value in lines]
+def _of_link(link: Link) -> Iterator[tuple[str, str]]:
+    yield "state", link.state
+    yield f"{link.a} says of {link.b}", link.said_by_a or "it doesn't answer"
+    yield f"{link.b} says of {link.a}", link.said_by_b or "it doesn't answer"
 
 
 def _of_node(node: NodeView) -> Iterator[tuple[str, str]]:

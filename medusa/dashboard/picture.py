@@ -50,7 +50,7 @@ def picture(seen: Iterable[Seen]) -> str:
 
 def key_of(*parts: str) -> str:
     """What an element of the drawing is called: parts joined by spaces, each without any."""
-    return " ".join("".join(_safe(each) for each in part) or "-" for part in parts)
+    return " ".join("".join(_safe(each) for each in part) or "%" for part in parts)
 
 
 def _safe(letter: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-__all__ = ["application", "event_of", "serve"]
+__all__ = ["application", "event_of", "serve", "server_of"]
 
 ASSETS = {
     "/": ("index.html", "text/html"),
@@ -108,15 +108,14 @@ def serve(
         ConfigError: no such address, it isn't free, or starlette or uvicorn is missing.
     """
     try:
-        import starlette
-        import uvicorn
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             f"dashboard: the package {error.name} is not installed",
             hint="pip install 'medusa-streams[dashboard]'",
             code="config.dashboard.extra",
         ) from error
-    assert starlette is not None
     host, port = check_endpoint(listen, public=True, what="dashboard")
     secret = secrets.token_urlsafe(TOKEN_BYTES) if token or not is_loopback(host) else ""
     with _listening(host, port) as opened, contextlib.closing(watcher):
@@ -129,38 +128,26 @@ def serve(
             token=secret,
             cookie=f"medusa-{port}",
         )
-        config = uvicorn.Config(
-            guarded,
-            http="h11",
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=STOP_S,
-        )
         watcher.start()
         at = f"[{host}]" if ":" in host else host
         url = f"http://{at}:{port}/" + (f"?token={secret}" if secret else "")
-        asyncio.run(_run(config, opened, hub, watcher, every_s, lambda: say(url)))
+        asyncio.run(_run(guarded, opened, hub, watcher, every_s, lambda: say(url)))
 
 
 async def _run(
-    config: uvicorn.Config,
+    app: ASGIApp,
     opened: socket.socket,
     hub: Hub,
     watcher: Watcher,
     every_s: float,
     ready: Callable[[], None],
 ) -> None:
+    server = server_of(app, hub, asyncio.get_running_loop())
     telling = asyncio.create_task(_tell(hub, watcher, every_s))
+    telling.add_done_callback(lambda _: setattr(server, "should_exit", True))  # it fails: so do we
     ready()  # the socket listens already: who calls now is answered as soon as it serves
     try:
-        await _server(config, hub, asyncio.get_running_loop()).serve(sockets=[opened])
+        await server.serve(sockets=[opened])
     finally:
         hub.close()
         telling.cancel()
@@ -168,7 +155,8 @@ async def _run(
             await telling
 
 
-def _server(config: uvicorn.Config, hub: Hub, loop: asyncio.AbstractEventLoop) -> uvicorn.Server:
+def server_of(app: ASGIApp, hub: Hub, loop: asyncio.AbstractEventLoop) -> uvicorn.Server:
+    """Uvicorn, without its log: what it would say holds addresses of pages, and so tokens."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -178,6 +166,20 @@ def _server(config: uvicorn.Config, hub: Hub, loop: asyncio.AbstractEventLoop) -
             super().handle_exit(sig, frame)
             loop.call_soon_threadsafe(hub.close)
 
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=STOP_S,
+    )
     return Server(config)
 
 

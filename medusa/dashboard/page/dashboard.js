@@ -148,7 +148,9 @@ function tellState() {
   else if (newest === null) text = "waiting for the server";
   else {
     const away = newest.nodes.filter((node) => node[3] === "unreachable").map((node) => node[1]);
-    const cut = newest.links.filter((link) => link[3] === "cut").map((link) => `${link[1]} and ${link[2]}`);
+    const cut = newest.links // those of a node that is away need no saying
+      .filter(([, a, b, how]) => how === "cut" && !away.includes(a) && !away.includes(b))
+      .map(([, a, b]) => `${a} and ${b}`);
     text = `${newest.nodes.length} nodes`;
     if (away.length) text += `; no answer from ${away.join(", ")}`;
     if (cut.length) text += `; cut: ${cut.join(", ")}`;
