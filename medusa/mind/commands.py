@@ -8,6 +8,7 @@ from typing import Any
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
+from medusa.mind.defining import Definitions
 from medusa.mind.deploying import CONTENDED, Coordinator
 from medusa.mind.diverting import Diverting
 from medusa.mind.explaining import Unmoved, explained
@@ -31,7 +32,7 @@ from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.query.suggest import did_you_mean
 from medusa.units import size_text
 from medusa.wire import limits
-from medusa.wire.messages import Deploy, Forget, Install, Load, Message, Remove, Reply, StatusRequest
+from medusa.wire.messages import Define, Deploy, Forget, Install, Load, Message, Remove, Reply, StatusRequest
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
@@ -118,6 +119,9 @@ class Commands:
             saver=saver,
             count=count,
         )
+        self._definitions = Definitions(
+            catalog, self.naming.directory, self.coordinator, self.fragments, outbox
+        )
 
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.moves.moving
@@ -194,6 +198,8 @@ class Commands:
                 self._undeploy(now_us, peer, message)
             case Forget() if client:
                 self._forget(now_us, peer, message, caller)
+            case Define() if client and payload is not None:
+                self._definitions.define(now_us, peer, message, payload, caller)
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload, caller)
             case Load() if not client:

@@ -115,8 +115,16 @@ class Coordinator:
 
     # --- what clients ask -----------------------------------------------------------------------
 
-    def deploy(self, now_us: int, client: str, request: int, plan: Plan) -> None:
-        """Spread a plan over its nodes; the client hears once, when it is done or undone."""
+    def drop(self, now_us: int, query: str) -> None:
+        """Remove a running query; nobody waits for it."""
+        self._begin_removal(now_us, self._catalog.deployments[query])
+
+    def deploy(self, now_us: int, client: str, request: int, plan: Plan, *, defined: int = 0) -> None:
+        """Spread a plan over its nodes; the client hears once, when it is done or undone.
+
+        Args:
+            defined: of a stream defined by name, the version of the definition.
+        """
         known = self._catalog.deployments.get(plan.query)
         if known is not None:
             same = (known.client, known.request) == (client, request)
@@ -155,6 +163,7 @@ class Coordinator:
             client=client,
             request=request,
             streams=streams,
+            defined=defined,
         )
         token = self._saver.save()
         attempt = _Attempt(

@@ -57,9 +57,11 @@ class ClientLoop:
         lock: held by whoever uses the mind.
     """
 
-    def __init__(self, address: str, timeout_us: int, keys: ClientKeys | None = None) -> None:
-        self.name = f"client-{secrets.token_hex(8)}"
-        if keys is not None:
+    def __init__(
+        self, address: str, timeout_us: int, keys: ClientKeys | None = None, name: str | None = None
+    ) -> None:
+        self.name = name or f"client-{secrets.token_hex(8)}"
+        if keys is not None and name is None:
             self.name = client_name(keys.own.public, secrets.token_hex(8))
         self._keys = keys
         self.keyed = keys is not None
@@ -74,6 +76,8 @@ class ClientLoop:
         self._mind: ClientMind | None = None
         self._failure: LinkError | None = None
         self._closed = False
+        self._elsewhere = False
+        self._down_since_us: int | None = None
         self._driving = threading.Lock()
         self._wake_at_us = 0
         self._said_hello_us = 0
@@ -89,20 +93,30 @@ class ClientLoop:
     def _drive(self) -> None:
         with self._driving:
             try:
-                transport = self._transport = self._open()
-                try:
-                    while not self._closed:
-                        self._turn(transport)
-                    self._part(transport)
-                finally:
-                    with self.lock:  # Nobody wakes it meanwhile.
-                        transport.close()
+                while not self._closed:
+                    self._drive_at_one_address()
             except LinkError as error:
                 self._fail(error)
             except Exception as error:
                 self._fail(
                     LinkError(f"the client stopped: {type(error).__name__}: {error}", code="link.client")
                 )
+
+    def _drive_at_one_address(self) -> None:
+        with self.lock:
+            self._elsewhere = False
+            transport = self._transport = self._open()
+        try:
+            while not self._closed and not self._elsewhere:
+                self._turn(transport)
+            if self._closed:
+                self._part(transport)
+        finally:
+            with self.lock:  # Nobody wakes it meanwhile.
+                self._transport = None
+                transport.close()
+                if self._mind is not None:
+                    self._mind.lost(now_us())
 
     def _open(self) -> Transport:
         if self._keys is None:
@@ -125,6 +139,8 @@ class ClientLoop:
                 except LinkError as error:
                     self._fail(error)
             self._tick(transport)
+            up = self._mind is not None and self._mind.up
+            self._down_since_us = None if up else self._down_since_us or now_us()
             self._ring()
 
     def _happened(self, event: Event) -> None:
@@ -216,6 +232,29 @@ class ClientLoop:
             raise self._failure
         if self._closed:
             raise LinkError("the connection was closed", hint="connect again", code="link.closed")
+
+    def call_at(self, address: str, keys: ClientKeys | None) -> None:
+        """The node is at another address now, maybe with another key: go on there."""
+        with self.lock:
+            self._address, self._keys = address, keys
+            self._refused, self._refusals = None, 0
+            self._elsewhere = True
+            self._wake()
+
+    @property
+    def address(self) -> str:
+        """Where the node is called."""
+        return self._address
+
+    def down_us(self) -> int:
+        """For how long the node has been away; 0: it is there."""
+        since_us = self._down_since_us
+        return 0 if since_us is None else max(now_us() - since_us, 1)
+
+    def ring(self) -> None:
+        """Let those who wait look again."""
+        with self.lock:
+            self._ring()
 
     @property
     def closed(self) -> bool:

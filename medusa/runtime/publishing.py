@@ -14,17 +14,19 @@ from medusa.errors import DataError, FullError, LinkError
 from medusa.query.boxes import Field, Source
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client_loop import ClientLoop, now_us
+from medusa.runtime.followed import Followed
 from medusa.units import duration_text
+from medusa.wire.client import Publication
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages import Refuse
 
-__all__ = ["GONE", "Publisher", "source_from"]
+__all__ = ["GONE", "Publisher", "described", "source_from"]
 
 GONE = ("E_REMOVED", "E_STREAM")
 """Refusals after which the node knows nothing of us any more: to publish again is to begin anew."""
 
 
-class Publisher:
+class Publisher(Followed):
     """One stream that this client publishes. Any thread may call.
 
     Args:
@@ -34,10 +36,12 @@ class Publisher:
         LinkError: the node has refused it, or didn't answer.
     """
 
+    kind = "source"
+
     def __init__(self, loop: ClientLoop, source: Source) -> None:
-        self.name = source.id
+        super().__init__(loop, source.id)
         self.boundary_us: int = START_US
-        self._loop = loop
+        self._abandoned = False
         self._source = source
         self._codec = TrainCodec(source.schema, timed=False, clean=loop.keyed)  # The node may be another's.
         self._order = threading.Lock()
@@ -50,10 +54,23 @@ class Publisher:
                 loop.mind().publications.pop(self.name, None)
             raise
 
+    def mind_of_stream(self) -> Publication:
+        """What stands for it in the mind of the client."""
+        return self._mind
+
+    def last_refusal(self) -> Refuse | None:
+        """What the node last said against it."""
+        return self._mind.refusal
+
+    @property
+    def over(self) -> bool:
+        """It was abandoned."""
+        return self._abandoned
+
     @property
     def gone(self) -> LinkError | None:
         """Why the node has forgotten this stream; None while it hasn't."""
-        refusal = self._mind.refusal
+        refusal = self.final_refusal()
         return self._error(refusal) if refusal is not None and refusal.code in GONE else None
 
     def abandon(self) -> int:
@@ -62,11 +79,15 @@ class Publisher:
         Returns:
             How many rows are given up: published, and not known to be durable at the node.
         """
-        with self._loop.lock:
+        self._abandoned = True
+
+        def end() -> int:
             mind = self._loop.mind()
             if mind.publications.get(self.name) is self._mind:
                 del mind.publications[self.name]
             return self._mind.undurable_rows
+
+        return self.under_lock(end)
 
     def check_taken(self) -> None:
         """Say once what the node could not take.
@@ -74,11 +95,13 @@ class Publisher:
         Raises:
             DataError: rows arrived there that its source refused; those around them were taken.
         """
-        with self._loop.lock:
-            self._loop.mind()
+
+        def taken() -> list[str]:
             words = [each.text for each in self._mind.not_taken]
             self._mind.not_taken.clear()
-        if words:
+            return words
+
+        if words := self.under_lock(taken):
             text = f"{self.name!r}: node {self._loop.node!r} says: {'; '.join(words)}"
             raise DataError(text, hint="status() counts them as refused_rows", code="E_ROWS")
 
@@ -90,12 +113,12 @@ class Publisher:
         """Until ``done``, or the node refuses."""
 
         def settled() -> bool:
-            refusal = self._mind.refusal
+            refusal = self.final_refusal()
             if refusal is not None:
                 raise self._error(refusal)
             return done()
 
-        self._loop.wait(settled, what, self._loop.timeout_us if timeout_us is None else timeout_us)
+        self.wait(settled, what, self._loop.timeout_us if timeout_us is None else timeout_us)
 
     def publish(self, data: Any) -> None:
         """Take rows, all or none of them.
@@ -114,10 +137,12 @@ class Publisher:
                 self._check_contents(batch)
                 pieces += self._codec.encode(Train(batch=batch))
             self._await_room()
-            with self._loop.lock:
-                self._loop.mind()
+
+            def append() -> None:
                 for payload, rows, late in pieces:
                     self._mind.sender.train(now_us(), memoryview(payload), rows, late=late)
+
+            self.under_lock(append)
 
     def _check_contents(self, batch: Any) -> None:
         """The node checks every value before use; what it would refuse is refused here, by name."""
@@ -158,9 +183,7 @@ class Publisher:
                     code="data.boundary",
                 )
             self.boundary_us = time_us
-            with self._loop.lock:
-                self._loop.mind()
-                self._mind.sender.boundary(now_us(), time_us)
+            self.under_lock(lambda: self._mind.sender.boundary(now_us(), time_us))
 
     def await_durable(self, timeout_us: int) -> None:
         """Until the node holds all rows durably. (Boundaries: see ``Federation.flush``.)"""
@@ -182,6 +205,11 @@ def source_from(name: str, status: Mapping[str, Any]) -> Source:
             raise LinkError(text, hint="connect to that node", code="E_STREAM")
         hint = did_you_mean(name, status["sources"]) or "nothing that takes rows is deployed here"
         raise LinkError(f"node {node!r} has no source {name!r}", hint=hint, code="E_STREAM")
+    return described(name, found)
+
+
+def described(name: str, found: Mapping[str, Any]) -> Source:
+    """A source as a node describes it: its columns and its time."""
     return Source(
         id=name,
         schema=tuple(Field(column, type) for column, type in found["columns"]),

@@ -12,9 +12,11 @@ from medusa.elements import END_US, START_US, Train
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.mind.config_file import NAME, NAME_RULE
 from medusa.runtime.client_loop import ClientLoop, now_us
+from medusa.runtime.followed import Followed
 from medusa.units import Duration, duration_us
 from medusa.wire.client import Subscription as Mind
 from medusa.wire.codec import TrainCodec
+from medusa.wire.messages import Refuse
 from medusa.wire.receiver import Lost, Promise, Rows
 
 __all__ = ["Subscription", "check_name"]
@@ -30,7 +32,7 @@ def check_name(durable: str) -> None:
         raise LinkError(f"{durable!r:.80} is no name of a subscription", hint=NAME_RULE, code="link.argument")
 
 
-class Subscription:
+class Subscription(Followed):
     """A stream being read; ``Federation.subscribe`` makes it; one thread reads it.
 
     Iterating gives trains until the stream ends. A node that is killed and comes back loses and
@@ -46,14 +48,15 @@ class Subscription:
         lost_rows: rows that the node did not keep until we took them.
     """
 
+    kind = "stream"
+
     def __init__(
         self, loop: ClientLoop, name: str, start: int, timeout_us: int | None, durable: str | None = None
     ) -> None:
-        self.name = name
+        super().__init__(loop, name)
         self.durable = durable
         self.boundary_us: int = START_US
         self.lost_rows = 0
-        self._loop = loop
         self._timeout_us = timeout_us
         self._closed = False
         with loop.lock:
@@ -69,12 +72,25 @@ class Subscription:
         self._codec = TrainCodec(receiver.schema, timed=receiver.timed)
         self.schema: pa.Schema = self._codec.schema
 
+    def mind_of_stream(self) -> Mind:
+        """What stands for it in the mind of the client."""
+        return self._mind
+
+    def last_refusal(self) -> Refuse | None:
+        """What the node last said against it."""
+        return self._mind.receiver.refusal
+
+    @property
+    def over(self) -> bool:
+        """It was closed."""
+        return self._closed
+
     def _attached(self) -> bool:
         self._check()
         return self._mind.receiver.schema is not None
 
     def _check(self) -> None:
-        refusal = self._mind.receiver.refusal
+        refusal = self.final_refusal()
         if refusal is not None:
             raise LinkError(
                 f"node {self._loop.node!r} refused {self.name!r}: {refusal.text}",
@@ -112,12 +128,10 @@ class Subscription:
             )
         if self._closed:
             raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
-        with self._loop.lock:
-            self._loop.mind()
-            try:
-                self._mind.ack(now_us(), seq)
-            except LocalProtocolError as error:
-                raise LinkError(f"ack: {error.message}", hint=error.hint, code=error.code) from None
+        try:
+            self.under_lock(lambda: self._mind.ack(now_us(), seq))
+        except LocalProtocolError as error:
+            raise LinkError(f"ack: {error.message}", hint=error.hint, code=error.code) from None
 
     @property
     def ended(self) -> bool:
@@ -132,7 +146,7 @@ class Subscription:
         """
         end_us = self._end_us(timeout)
         while not self.ended:
-            self._loop.wait(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
+            self.wait(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
             if (train := self._take()) is not None:
                 return train
         return None
@@ -145,7 +159,7 @@ class Subscription:
         """
         end_us = self._end_us(timeout)
         while not self.ended:
-            await self._loop.wait_async(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
+            await self.wait_async(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
             if (train := self._take()) is not None:
                 return train
         return None
@@ -163,9 +177,7 @@ class Subscription:
 
     def _take(self) -> Train | None:
         """What came first, where that is rows."""
-        with self._loop.lock:
-            self._loop.mind()
-            delivery = self._mind.take(now_us())
+        delivery = self.under_lock(lambda: self._mind.take(now_us()))
         match delivery:
             case Rows():
                 return self._decode(delivery)
@@ -209,10 +221,13 @@ class Subscription:
             return
         self._closed = True
         # Where the connection is closed there is nothing to end.
-        with contextlib.suppress(LinkError), self._loop.lock:
-            mind = self._loop.mind()
-            if mind.subscriptions.get(self.name) is self._mind:
-                mind.unsubscribe(now_us(), self.name)
+        with contextlib.suppress(LinkError):
+            self.under_lock(self._end)
+
+    def _end(self) -> None:
+        mind = self._loop.mind()
+        if mind.subscriptions.get(self.name) is self._mind:
+            mind.unsubscribe(now_us(), self.name)
 
     def __iter__(self) -> Iterator[Train]:
         while (train := self.next()) is not None:

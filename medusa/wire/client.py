@@ -34,7 +34,7 @@ from medusa.wire.messages import (
     Refuse,
     Reply,
 )
-from medusa.wire.outbox import Outbox
+from medusa.wire.outbox import Detour, Outbox
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, Rows
 from medusa.wire.sender import Sender
 from medusa.wire.session import PeerState, Session, SessionSettings
@@ -56,8 +56,9 @@ class Publication:
         attached: the node has asked for it, or acknowledged of it, since it last came up.
     """
 
-    def __init__(self, sender: Sender, node: str) -> None:
+    def __init__(self, sender: Sender, node: str, way: Detour) -> None:
         self.sender = sender
+        self.way = way
         self.refusal: Refuse | None = None
         self.not_taken: list[Refuse] = []
         self._last_not_taken: Refuse | None = None
@@ -71,6 +72,17 @@ class Publication:
         self.attached = False
         self._offered_at_us = now_us
         outbox.send(self._node, Offer(stream=self.sender.stream, schema=self.sender.schema))
+
+    def move(self, now_us: int, node: str, outbox: Outbox) -> None:
+        """Another node takes the stream from now on: it goes on after the last row that is durable."""
+        view = self.sender.receivers[self._node]
+        self.sender.expect(node, view.durable)
+        if node != self._node:
+            self.sender.forget(now_us, self._node)
+        self.way.target = outbox
+        self._node = node
+        self.refusal = None
+        self.attached = False
 
     def offer_again_at_us(self) -> int | None:
         """When an unanswered offer is repeated."""
@@ -103,8 +115,9 @@ class Subscription:
         ended: the end of the stream was taken.
     """
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, way: Detour) -> None:
         self.receiver = receiver
+        self.way = way
         self.waiting: deque[Delivery] = deque()
         self.taken_seq: int | None = None
         self.ended = False
@@ -200,8 +213,9 @@ class ClientMind:
         """
         if stream in self.publications:
             raise LocalProtocolError(f"{stream!r} is being published already")
-        sender = Sender(stream, schema, timed=timed, outbox=self.outbox, settings=self._link)
-        publication = self.publications[stream] = Publication(sender, self.node)
+        way = Detour(self.outbox)
+        sender = Sender(stream, schema, timed=timed, outbox=way, settings=self._link)
+        publication = self.publications[stream] = Publication(sender, self.node, way)
         if self.up:
             publication.offer(now_us, self.outbox)
         return publication
@@ -222,19 +236,20 @@ class ClientMind:
                     hint="close() the earlier subscription (`with` does), or read over another connection",
                 )
             self.unsubscribe(now_us, stream)
+        way = Detour(self.outbox)
         receiver = Receiver(
             stream,
             self.node,
             # Epochs beyond those of any earlier reading, of which words may still be under way.
             incarnation=self.incarnation + self._readings,
-            outbox=self.outbox,
+            outbox=way,
             settings=self._link,
             next_seq=next_seq,
             plain=not name,
             name=name,
         )
         self._readings += 1
-        subscription = self.subscriptions[stream] = Subscription(receiver)
+        subscription = self.subscriptions[stream] = Subscription(receiver, way)
         if self.up:
             receiver.peer_event(now_us, LinkEvent.PEER_UP)
         return subscription
@@ -242,6 +257,38 @@ class ClientMind:
     def unsubscribe(self, now_us: int, stream: str) -> None:
         """End reading a stream. A named subscription keeps its rows at the node."""
         self.subscriptions.pop(stream).receiver.detach(now_us)
+
+    # --- streams that move ------------------------------------------------------------------
+
+    def take_subscription(self, now_us: int, subscription: Subscription) -> None:
+        """Go on reading, from this node, what came from another.
+
+        Raises:
+            LocalProtocolError: we read a stream of that name already.
+        """
+        receiver = subscription.receiver
+        if self.subscriptions.get(receiver.stream, subscription) is not subscription:
+            raise LocalProtocolError(f"{receiver.stream!r} is being read already")
+        receiver.redirect(self.node)
+        receiver.refusal = None
+        subscription.way.target = self.outbox
+        self.subscriptions[receiver.stream] = subscription
+        if self.up:
+            receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    def take_publication(self, now_us: int, publication: Publication) -> None:
+        """Go on publishing, to this node, what went to another.
+
+        Raises:
+            LocalProtocolError: we publish a stream of that name already.
+        """
+        stream = publication.sender.stream
+        if self.publications.get(stream, publication) is not publication:
+            raise LocalProtocolError(f"{stream!r} is being published already")
+        publication.move(now_us, self.node, self.outbox)
+        self.publications[stream] = publication
+        if self.up:
+            publication.offer(now_us, self.outbox)
 
     def request(self, make: Callable[[int], Message], payload: Buffer | None = None) -> int:
         """Send a command, again after each reconnection until it is answered; its number.

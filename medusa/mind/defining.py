@@ -1,0 +1,126 @@
+"""Streams defined by name: what is published under a name is read under it, with no query around it.
+
+A definition is a query of one source and one sink, so its rows are numbered, judged, kept and resumed as
+any stream's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from medusa.errors import QueryError
+from medusa.mind.catalog import RUNNING, Catalog
+from medusa.mind.deploying import Coordinator
+from medusa.mind.directory import Directory
+from medusa.mind.hosting import Hosted
+from medusa.mind.placement import cut
+from medusa.mind.security import Caller, no_deploy
+from medusa.mind.spec_limits import check_limits
+from medusa.ports import Buffer
+from medusa.query.boxes import Graph, Input, Sink, Source
+from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
+from medusa.wire import limits
+from medusa.wire.messages import Define, Reply
+from medusa.wire.outbox import Outbox
+
+__all__ = ["SINK", "SOURCE", "Definitions"]
+
+SOURCE, SINK = "in", "out"
+"""Of a definition: publishers feed ``NAME.in``, readers read ``NAME.out``; both are also called ``NAME``."""
+
+
+class Definitions:
+    """Takes definitions from clients of this node.
+
+    Args:
+        fragments: what runs here, by name.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        directory: Directory,
+        coordinator: Coordinator,
+        fragments: Mapping[str, Hosted],
+        outbox: Outbox,
+    ) -> None:
+        self._catalog = catalog
+        self._directory = directory
+        self._coordinator = coordinator
+        self._fragments = fragments
+        self._outbox = outbox
+
+    def define(
+        self, now_us: int, client: str, message: Define, payload: Buffer, caller: Caller | None
+    ) -> None:
+        """Take a definition; the client hears when it stands, or why it doesn't and nothing changed."""
+        try:
+            graph = _graph(payload)
+            if caller is not None and not caller.may("deploy", graph.name):
+                why = no_deploy(caller, graph.name)
+                raise QueryError(why.text, hint=why.hint, code=why.code)
+            version = self._version(graph)
+            plan = cut(graph, {self._catalog.node: (SOURCE, SINK)}, nodes=[self._catalog.node])
+            check_limits(plan.fragments[0].graph)
+        except QueryError as error:
+            most = limits.TEXT_CHARS_MAX
+            text, hint = error.message[:most], error.hint[:most]
+            reply = Reply(request=message.request, code=error.code, text=text, hint=hint)
+            self._outbox.send(client, reply)
+            return
+        if version is None:
+            self._outbox.send(client, Reply(request=message.request))
+            return
+        if version > 1:
+            self._coordinator.drop(now_us, graph.name)
+        self._coordinator.deploy(now_us, client, message.request, plan, defined=version)
+
+    def _version(self, graph: Graph) -> int | None:
+        """Of the definition; None: it stands already as it is.
+
+        Raises:
+            QueryError: the name is taken, or what stands is in use.
+        """
+        name, me = graph.name, self._catalog.node
+        elsewhere = self._directory.find("definition", name) or self._directory.find("query", name)
+        if elsewhere is not None and elsewhere.writer != me:
+            text = f"{name!r} is defined at node {elsewhere.writer!r} already"
+            raise QueryError(text, hint="define it there", code="E_DEFINED")
+        known = self._catalog.deployments.get(name)
+        if known is None:
+            return 1
+        if not known.defined:
+            raise QueryError(f"{name!r} is a deployed query", hint="take another name", code="E_DEFINED")
+        fragment = self._catalog.fragments.get(f"{name}/{SOURCE}")
+        if fragment is None or known.state != RUNNING:
+            raise QueryError(f"{name!r} is being changed", hint="try again in a moment", code="E_DEFINED")
+        if graph_to_msgpack(fragment.graph) == graph_to_msgpack(graph):
+            return None
+        hosted = self._fragments[fragment.name]
+        readers = list(hosted.outputs[SINK].sender.receivers)
+        if readers:
+            raise QueryError(
+                f"{name!r} is read by {', '.join(readers[:8])}, who count on its definition",
+                hint="end the reading first, or define another name",
+                code="E_READ",
+            )
+        return known.defined + 1
+
+
+def _graph(payload: Buffer) -> Graph:
+    """One source, one sink that reads it, called as they must be.
+
+    Raises:
+        QueryError: it is anything else.
+    """
+    graph = graph_from_msgpack(bytes(payload))
+    if graph_to_msgpack(graph) != payload:
+        raise QueryError("a definition that is not in canonical form", code="E_MESSAGE")
+    boxes = {box.id: box for box in graph.boxes}
+    source, sink = boxes.get(SOURCE), boxes.get(SINK)
+    is_one = len(boxes) == 2 and isinstance(source, Source) and not source.judged
+    if not is_one or not isinstance(sink, Sink) or sink.inputs != (Input(SOURCE),):
+        raise QueryError(
+            f"a definition is one source {SOURCE!r} and one sink {SINK!r}", hint="fed.define", code="E_SPEC"
+        )
+    return graph

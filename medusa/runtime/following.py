@@ -1,0 +1,235 @@
+"""Streams by name alone: a client finds the node that has one, connects to it, and goes after it when it
+moves. It believes only nodes with which it has spoken by their key."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from medusa.errors import LinkError, LocalProtocolError, QueryError
+from medusa.runtime.client_keys import ClientKeys
+from medusa.runtime.client_loop import ClientLoop, now_us
+from medusa.runtime.followed import Followed
+from medusa.wire.messages import Lookup, Message
+
+__all__ = ["Following", "Place", "ask"]
+
+Place = Mapping[str, Any]
+"""What a node says of a name: ``node``, ``address``, ``server_key``, ``epoch``, ``kind``, ``name``, ..."""
+
+LOOK_EVERY_S = 0.1
+AWAY_US = 1_000_000
+"""A node that is away for so long may be elsewhere, or what it had may be."""
+
+LOOKUP_US = 2_000_000
+NEWS_US = 1_000_000
+"""News of the catalog are everywhere by then."""
+
+
+def ask(
+    loop: ClientLoop,
+    make: Callable[[int], Message],
+    payload: bytes | None = None,
+    *,
+    timeout_us: int | None = None,
+) -> Any:
+    """Send a command and wait for its answer; it is sent again after a reconnect.
+
+    Raises:
+        LinkError, QueryError: refused, or no answer in time.
+    """
+    with loop.lock:
+        mind = loop.mind()
+        number = mind.request(make, payload)
+    try:
+        loop.wait(
+            lambda: number in mind.replies, "an answer", loop.timeout_us if timeout_us is None else timeout_us
+        )
+        reply, document = mind.replies[number]
+    finally:
+        with loop.lock:
+            mind.give_up(number)
+    if reply.code:
+        kind = QueryError if reply.code.startswith(("query", "E_SPEC")) else LinkError
+        raise kind(reply.text, hint=reply.hint, code=reply.code)
+    return None if document is None else msgspec.json.decode(document)
+
+
+class Following:
+    """The connections of one client, and its streams.
+
+    Args:
+        home: the connection that the user asked for.
+        keys: what it was made with.
+    """
+
+    def __init__(self, home: ClientLoop, keys: ClientKeys | None) -> None:
+        self._home = home
+        self._keys = keys
+        self._loops: dict[str, ClientLoop] = {home.node: home}
+        self._streams: list[Followed] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+
+    # --- names --------------------------------------------------------------------------------------
+
+    def lookup(self, name: str, kind: str = "") -> Place:
+        """Where a name leads, as a node that is there says.
+
+        Raises:
+            LinkError: nothing is called so (``E_STREAM``), or no node answers.
+        """
+        with self._lock:
+            loops = [self._home, *(loop for loop in self._loops.values() if loop is not self._home)]
+        there = [loop for loop in loops if not loop.down_us()] or [self._home]
+        for number, loop in enumerate(there, start=1):
+            timeout_us = min(LOOKUP_US, loop.timeout_us) if number < len(there) else loop.timeout_us
+            try:
+                found: Place = ask(
+                    loop, lambda n: Lookup(request=n, name=name, kind=kind), timeout_us=timeout_us
+                )
+            except LinkError as error:
+                if number == len(there) or not error.code.startswith("link."):
+                    raise
+            else:
+                return found
+        raise AssertionError
+
+    def place(self, name: str, kind: str) -> Place | None:
+        """Where a stream or source is that was asked for by name; None: nowhere, as far as anybody knows.
+
+        What was defined by name is a source and a stream.
+        """
+        end_us = now_us() + NEWS_US
+        while True:
+            for each in (kind, "definition"):
+                try:
+                    place = self.lookup(name, each)
+                except LinkError as error:
+                    if error.code != "E_STREAM":
+                        raise
+                    continue
+                if each == kind:
+                    return place
+                return {**self.lookup(place[kind], kind), "version": place["version"]}
+            if now_us() >= end_us or not self._is_expected(name):
+                return None
+            time.sleep(LOOK_EVERY_S / 4)
+
+    def _is_expected(self, name: str) -> bool:
+        """Whether a query that our node coordinates has it: then the catalog will say where."""
+        from medusa.wire.messages import StatusRequest
+
+        status = ask(self._home, lambda n: StatusRequest(request=n))
+        return name in status["elsewhere"]
+
+    def loop_at(self, place: Place) -> ClientLoop:
+        """A connection to the node that has it.
+
+        Raises:
+            LinkError: it can't be reached, or has no key where we have one.
+        """
+        node, address = place["node"], place["address"]
+        keys = self._keys_for(place)
+        with self._lock:
+            loop = self._loops.get(node)
+            if loop is not None:
+                if loop.down_us() > AWAY_US and address and loop.address != address:
+                    loop.call_at(address, keys)
+                return loop
+            if not address:
+                raise LinkError(f"nobody knows where node {node!r} is", code="link.address")
+            loop = ClientLoop(address, self._home.timeout_us, keys, self._home.name)
+            if loop.node != node:
+                loop.close()
+                raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
+            self._loops[node] = loop
+            return loop
+
+    def _keys_for(self, place: Place) -> ClientKeys | None:
+        if self._keys is None:
+            return None
+        if not place["server_key"]:
+            raise LinkError(
+                f"node {place['node']!r} has no key in the catalog", hint="give it [keys]", code="link.keys"
+            )
+        return replace(self._keys, server=place["server_key"], pins=None, is_new=False)
+
+    # --- following ------------------------------------------------------------------------------------
+
+    def add(self, stream: Followed, epoch: int) -> None:
+        """Go after it from now on."""
+        stream.epoch = epoch
+        stream.follows = True
+        with self._lock:
+            self._streams.append(stream)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._drive, name="medusa-follow", daemon=True)
+                self._thread.start()
+
+    def _drive(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            # A connection that fails or is closed meanwhile says so to whoever uses it.
+            with contextlib.suppress(LinkError, LocalProtocolError):
+                self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            self._streams = [each for each in self._streams if not each.over]
+            streams, loops = list(self._streams), dict(self._loops)
+        away = {node: loop for node, loop in loops.items() if loop.down_us() > AWAY_US}
+        if len(away) == len(loops):
+            return  # Nobody could tell.
+        for node, loop in away.items():
+            with contextlib.suppress(LinkError):
+                self._seek_node(node, loop)
+        for stream in streams:
+            refusal = stream.sought()
+            if refusal is not None or stream.loop in away.values():
+                with contextlib.suppress(LinkError, LocalProtocolError):
+                    self._seek(stream)
+
+    def _seek_node(self, node: str, loop: ClientLoop) -> None:
+        """It may have come back at another address."""
+        place = self.lookup(node, "node")
+        if place["address"] and place["address"] != loop.address:
+            loop.call_at(place["address"], self._keys_for(place))
+
+    def _seek(self, stream: Followed) -> None:
+        refusal = stream.sought()
+        try:
+            place = self.lookup(stream.name, stream.kind)
+        except LinkError as error:
+            if refusal is not None and error.code == "E_STREAM":
+                stream.give_up(refusal)
+            return
+        if place["node"] != stream.loop.node:
+            # In no higher epoch it is another stream of that name.
+            if place["epoch"] > stream.epoch:
+                stream.move(self.loop_at(place), place["epoch"])
+            elif refusal is not None and refusal.code == "E_STREAM":
+                stream.give_up(refusal)
+        elif refusal is not None and refusal.code == "E_STREAM":
+            stream.give_up(refusal)
+        elif refusal is not None and place["epoch"] > stream.epoch:
+            stream.move(stream.loop, place["epoch"])  # It went away and came back.
+
+    def close(self) -> None:
+        """Close all connections but the first."""
+        self._over.set()
+        with self._lock:
+            others = [loop for loop in self._loops.values() if loop is not self._home]
+        for loop in others:
+            loop.close()
+
+    def join(self) -> None:
+        """Wait until nobody follows any more; all connections are closed."""
+        if self._thread is not None:
+            self._thread.join()
