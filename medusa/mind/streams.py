@@ -111,14 +111,15 @@ class Streams:
             self._outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
             self._outbox.append(Cut(peer=peer))
             return
-        for hosted in list(self._commands.fragments.values()):
-            input = hosted.input_of(message.stream, peer)
-            if input is not None and peer == self._me and input.receiver.state is ReceiverState.REFUSED:
-                input = None  # Both ends are ours, and this one has said it.
-            if input is not None:
-                hosted.receive(now_us, input, message, None)
-                if peer == self._me:
-                    return
+        fragments = list(self._commands.fragments.values())
+        readers = [(h, input) for h in fragments if (input := h.input_of(message.stream, peer)) is not None]
+        if peer == self._me:  # Both ends are ours, and one of them has said it: if it rests, the input.
+            readers = [each for each in readers if each[1].receiver.state is not ReceiverState.REFUSED]
+        for hosted, input in readers:
+            hosted.receive(now_us, input, message, None)
+        if readers and peer == self._me:
+            return
+        for hosted in fragments:
             for output in hosted.outputs.values():
                 if output.stream == message.stream:
                     output.sender.receive(now_us, peer, message)
