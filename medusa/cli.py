@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from medusa.connectors.command import run
+from medusa.connectors.explain import explain
 from medusa.connectors.key_options import key_options
 from medusa.connectors.keygen import declare, keygen
+from medusa.connectors.move import grant, move
 from medusa.connectors.publish import publish
+from medusa.connectors.query_file import read_query
+from medusa.connectors.status import status
 from medusa.connectors.top import top
 from medusa.dashboard.command import dashboard, draw
 from medusa.errors import MedusaError, QueryError, StateError
 from medusa.sim.command import sim
 
 if TYPE_CHECKING:
-    from medusa.query.builder import Query
+    pass
 
 __all__ = ["main"]
 
@@ -172,7 +176,7 @@ def deploy(query: Path, address: str, at: Path | None, as_json: bool, **keys: An
     from medusa.runtime.client import connect
 
     placement = None if at is None else _placement(at)
-    asked = _query(query)
+    asked = read_query(query)
     with connect(address, **keys) as fed:
         fed.deploy(asked, at=placement)
     click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
@@ -192,17 +196,9 @@ def undeploy(name: str, address: str, as_json: bool, **keys: Any) -> None:
     click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
 
 
-@main.command(epilog=_example("medusa status --node tcp://127.0.0.1:5555"))
-@_NODE
-@key_options
-@_JSON
-def status(address: str, as_json: bool, **keys: Any) -> None:
-    """What a node runs, what waits in it, what it lost or counted."""
-    from medusa.runtime.client import connect
-
-    with connect(address, **keys) as fed:
-        found = fed.status()
-    click.echo(json.dumps(found, indent=None if as_json else 2, default=str))
+main.add_command(status)
+main.add_command(move)
+main.add_command(grant)
 
 
 @main.command(epilog=_example("medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json"))
@@ -232,19 +228,7 @@ def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool
                 left = None if left is None else left - 1
 
 
-@main.command(epilog=_example("medusa explain netmon.json", "medusa explain netmon.json --svg > netmon.svg"))
-@click.argument("query", type=_FILE)
-@click.option("--svg", "form", flag_value="svg", help="draw it, as SVG")
-@click.option("--mermaid", "form", flag_value="mermaid", help="draw it, as Mermaid text")
-def explain(query: Path, form: str | None) -> None:
-    """Say what a query, written by q.to_json(), does box by box."""
-    asked = _query(query)
-    if form == "svg":
-        click.echo(asked.diagram()._repr_svg_())
-    elif form == "mermaid":
-        click.echo(asked.diagram().mermaid)
-    else:
-        click.echo(asked.explain())
+main.add_command(explain)
 
 
 @main.group()
@@ -323,19 +307,6 @@ def _row_text(row: dict[str, Any], as_json: bool) -> str:
     if as_json:
         return json.dumps(row, default=str)
     return "  ".join(f"{name}={value}" for name, value in row.items())
-
-
-def _query(path: Path) -> Query:
-    from medusa.query.builder import Query
-
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
-    try:
-        return Query.from_json(text)
-    except QueryError as error:
-        raise QueryError(f"{path}: {error.message}", hint=error.hint, code=error.code) from error
 
 
 def _placement(path: Path) -> dict[str, list[str]]:

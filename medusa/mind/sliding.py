@@ -7,7 +7,10 @@ that has, and passes the answer back. Asked twice, it is done once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from medusa.errors import RemoteProtocolError
 from medusa.mind.arrivals import Arrivals
@@ -38,6 +41,24 @@ from medusa.wire.messages_move import (
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Sliding"]
+
+
+@dataclass(slots=True)
+class _Relayed:
+    """``client`` and ``message`` say who ordered what; ``since_us`` and ``said_us``: passed on first, last."""
+
+    client: str
+    message: Move | Grant
+    node: str
+    since_us: int
+    said_us: int
+
+
+AGAIN_US = 1_000_000
+"""An order that wasn't answered is passed on again after this: to who has the fragment now."""
+
+NEWS_US = 3_000_000
+"""Where a fragment is is known everywhere after this; until then nobody's "not here" counts."""
 
 RELAYED_MAX = 1000
 """Orders of clients that are passed on and not answered; older ones are asked again by who waits."""
@@ -72,8 +93,8 @@ class Sliding:
         self._number = number
         self._where = where
         self._own_peer = own_peer
-        self._relayed: dict[int, tuple[str, int, str]] = {}
-        """Number of an order that was passed on -> client, its number, the node."""
+        self._relayed: dict[int, _Relayed] = {}
+        """Orders that were passed on, by number."""
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -99,12 +120,14 @@ class Sliding:
 
     def tick(self, now_us: int) -> None:
         """Do what is due; also after anything was written."""
+        self._say_again(now_us)
         self.moves.tick(now_us)
         self.arrivals.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
-        times = (self.moves.wake_at_us(now_us), self.arrivals.wake_at_us())
+        times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us()]
+        times += [each.said_us + AGAIN_US for each in self._relayed.values()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def status(self) -> dict[str, Any]:
@@ -172,7 +195,7 @@ class Sliding:
             why = no_deploy(caller, query)
             self._refuse(peer, message.request, why.code, why.text, why.hint)
         elif name not in self._catalog.fragments:
-            self._pass_on(peer, message)
+            self._pass_on(now_us, peer, message)
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
         else:
@@ -192,32 +215,49 @@ class Sliding:
         most = limits.TEXT_CHARS_MAX
         self._outbox.send(peer, Reply(request=request, code=code, text=text[:most], hint=hint[:most]))
 
-    def _pass_on(self, peer: str, message: Move | Grant) -> None:
+    def _place(self, fragment: str) -> str | None:
+        """The other node of our participant that has it."""
+        left = self._catalog.left.get(fragment)
+        node = self._where(fragment)
+        if node in (None, self._me) and left is not None:
+            node = left.node
+        return node if node not in (None, self._me) and self._own_peer(node or "") else None
+
+    def _pass_on(self, now_us: int, peer: str, message: Move | Grant) -> None:
         name = message.fragment
-        left = self._catalog.left.get(name)
-        node = self._where(name) or (left.node if left is not None else None)
-        if node is None or node == self._me or not self._own_peer(node) or self._own_peer(peer):
+        node = self._place(name)
+        if node is None or self._own_peer(peer):
             here = ", ".join(sorted(self._catalog.fragments)) or "none"
             text = f"node {self._me!r} knows no fragment {name[:100]!r}; it has: {here[:500]}"
             hint = did_you_mean(name, self._catalog.fragments) or "fed.status() of its node shows its name"
             self._refuse(peer, message.request, "E_FRAGMENT", text, hint)
             return
-        known = (n for n, each in self._relayed.items() if each == (peer, message.request, node))
-        number = next(known, 0) or self._number()
-        self._relayed[number] = peer, message.request, node
+        if any(
+            (each.client, each.message.request) == (peer, message.request) for each in self._relayed.values()
+        ):
+            return
+        self._relayed[self._number()] = _Relayed(peer, message, node, now_us, now_us - AGAIN_US)
         if len(self._relayed) > RELAYED_MAX:
             del self._relayed[next(iter(self._relayed))]
-        more = {"timeout_ms": message.timeout_ms} if isinstance(message, Move) else {}
-        self._outbox.send(node, type(message)(request=number, fragment=name, to=message.to, **more))
+        self._say_again(now_us)
+
+    def _say_again(self, now_us: int) -> None:
+        for number, each in self._relayed.items():
+            if now_us - each.said_us < AGAIN_US:
+                continue
+            each.said_us = now_us
+            each.node = self._place(each.message.fragment) or each.node
+            self._outbox.send(each.node, msgspec.structs.replace(each.message, request=number))
 
     def _answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
         relayed = self._relayed.get(reply.request)
-        if relayed is not None and relayed[2] == peer:
-            client, request, _ = self._relayed.pop(reply.request)
-            answer = Reply(request=request, code=reply.code, text=reply.text, hint=reply.hint)
-            self._outbox.send(client, answer, payload)
-            return True
-        return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
+        if relayed is None:
+            return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
+        if peer == relayed.node and (reply.code != "E_FRAGMENT" or now_us - relayed.since_us >= NEWS_US):
+            del self._relayed[reply.request]
+            answer = msgspec.structs.replace(reply, request=relayed.message.request)
+            self._outbox.send(relayed.client, answer, payload)
+        return True
 
     # --- what the driver brings -------------------------------------------------------------------
 

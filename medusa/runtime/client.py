@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from medusa.elements import END_US, START_US
 from medusa.engine.arguments import boundary_time_us
 from medusa.errors import ConfigError, LinkError, QueryError
@@ -19,12 +17,15 @@ from medusa.mind.settings import check_address
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys, first_use
 from medusa.runtime.client_loop import ClientLoop, now_us
+from medusa.runtime.following import Following, ask
 from medusa.runtime.introduction import pin
+from medusa.runtime.naming import NamingMethods
 from medusa.runtime.overview import Overview
-from medusa.runtime.publishing import GONE, Publisher, source_from
+from medusa.runtime.publishing import GONE, Publisher, described, source_from
 from medusa.runtime.reading import Subscription, check_name
+from medusa.runtime.sliding import SlidingMethods
 from medusa.units import Duration, duration_text, duration_us
-from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Forget, Message, Remove, StatusRequest
+from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Forget, Message, StatusRequest
 from medusa.wire.statement import from_text
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Federation", "connect"]
 
 ASK_EVERY_S = 0.05
-SPREAD_TIMEOUT_US = 15_000_000
-"""Commands that a node passes on wait at least so long: longer than it waits for the others."""
 
 
 def connect(
@@ -89,7 +88,7 @@ def connect(
     return made
 
 
-class Federation(Overview):
+class Federation(NamingMethods, Overview, SlidingMethods):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is
@@ -103,6 +102,7 @@ class Federation(Overview):
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
         self._loop = ClientLoop(address, timeout_us, keys)  # Last: interrupted later, nobody would close it.
+        self._following = Following(self._loop, keys)
 
     @property
     def node(self) -> str:
@@ -139,14 +139,6 @@ class Federation(Overview):
         places = tuple((node, tuple(boxes)) for node, boxes in where.items())
         self._ask(lambda number: Deploy(request=number, at=places), graph_to_msgpack(graph), spread=True)
 
-    def undeploy(self, name: str) -> None:
-        """Stop a query on all its nodes and forget its state; ask the node that deployed it.
-
-        Raises:
-            LinkError: no such query, or a node didn't answer.
-        """
-        self._ask(lambda number: Remove(request=number, query=name), spread=True)
-
     def status(self) -> dict[str, Any]:
         """What the node runs and how it goes: docs/nodes.md describes each field.
 
@@ -172,36 +164,25 @@ class Federation(Overview):
     def _ask(
         self, make: Callable[[int], Message], payload: bytes | None = None, *, spread: bool = False
     ) -> Any:
-        """Send a command and wait for its answer; it is sent again after a reconnect."""
-        timeout_us = max(self._loop.timeout_us, SPREAD_TIMEOUT_US) if spread else self._loop.timeout_us
-        with self._loop.lock:
-            mind = self._loop.mind()
-            number = mind.request(make, payload)
-        try:
-            self._loop.wait(lambda: number in mind.replies, "an answer", timeout_us)
-            reply, document = mind.replies[number]
-        finally:
-            with self._loop.lock:
-                mind.give_up(number)
-        if reply.code:
-            kind = QueryError if reply.code.startswith(("query", "E_SPEC")) else LinkError
-            raise kind(reply.text, hint=reply.hint, code=reply.code)
-        return None if document is None else msgspec.json.decode(document)
+        """Send a command to our node and wait for its answer."""
+        return ask(self._loop, make, payload, timeout_us=self._spread_us() if spread else None)
 
     # --- publishing ---------------------------------------------------------------------------------
 
     def publish(self, name: str, data: Any) -> None:
-        """Give rows to a source of a deployed query, ``query.source``, hosted by this node.
+        """Give rows to a source of a deployed query, ``query.source``, or to a stream defined by name.
 
-        Returns when the rows are numbered and kept here: they are sent, kept until the node holds
-        them durably, and resent when it comes back. ``flush`` waits for that.
+        Any node of the participant may have it, and it may move: the rows go after it. Returns when they
+        are numbered and kept here: they are sent, kept until the node holds them durably, and resent
+        when it comes back. ``flush`` waits for that.
 
         Args:
+            name: it may begin with the own participant and a slash.
             data: as for ``Run.push``: anything with the Arrow PyCapsule interface, or a dict of
                 columns.
 
         Raises:
-            LinkError: the node has no such source, or has refused it.
+            LinkError: there is no such source, or its node has refused it.
             DataError: the rows don't fit; none was taken.
             FullError: the node has not taken earlier rows for the whole timeout; none was taken.
         """
@@ -225,11 +206,23 @@ class Federation(Overview):
             why = self._drop_if_gone(name)
             if name not in self._publishers:
                 try:
-                    self._publishers[name] = Publisher(self._loop, source_from(name, self.status()))
+                    self._publishers[name] = self._begun(name)
                 except LinkError as error:
                     # Nothing came in its place: then why it went says more.
                     raise (why if why is not None and error.code in GONE else error) from None
             return self._publishers[name]
+
+    def _begun(self, name: str) -> Publisher:
+        """Publishing, wherever its source is."""
+        place = self._following.place(name, "source")
+        if place is None:
+            return Publisher(self._loop, source_from(name, self.status()))
+        for each in self._publishers.values():
+            if each.name == place["name"]:
+                return each  # Known by another of its names.
+        made = Publisher(self._following.loop_at(place), described(place["name"], place))
+        self._following.add(made, place["epoch"])
+        return made
 
     def _drop_if_gone(self, name: str) -> LinkError | None:
         """Forget a publisher that the node has forgotten, for why; ``flush`` tells of its rows."""
@@ -276,11 +269,11 @@ class Federation(Overview):
 
     def _await_boundaries(self, publishers: Mapping[str, Publisher], end_us: int, timeout_us: int) -> None:
         # An acknowledgement says nothing of boundaries; the node's status does.
-        open_ = {each.name: each.boundary_us for each in publishers.values() if each.boundary_us > START_US}
+        open_ = {name: of.boundary_us for name, of in publishers.items() if of.boundary_us > START_US}
         while True:
-            durable_us = self._durable_boundaries() if open_ else {}
-            open_ = {name: at for name, at in open_.items() if durable_us.get(name, START_US) < at}
-            open_ = {name: at for name, at in open_.items() if publishers[name].gone is None}
+            durable_us = self._durable_boundaries({name: publishers[name] for name in open_})
+            left = {name: at for name, at in open_.items() if durable_us.get(name, START_US) < at}
+            open_ = {name: at for name, at in left.items() if publishers[name].gone is None}
             if not open_:
                 return
             if now_us() > end_us:
@@ -291,13 +284,18 @@ class Federation(Overview):
                 )
             time.sleep(ASK_EVERY_S)
 
-    def _durable_boundaries(self) -> dict[str, int]:
-        return {
-            each["stream"]: each["durable_boundary_us"]
-            for fragment in self.status()["fragments"]
-            for each in fragment["inputs"]
-            if each["from"] == self._loop.name
-        }
+    def _durable_boundaries(self, publishers: Mapping[str, Publisher]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for loop, group in _by_loop(publishers).items():
+            status = ask(loop, lambda number: StatusRequest(request=number))
+            known = {
+                each["stream"]: each["durable_boundary_us"]
+                for fragment in status["fragments"]
+                for each in fragment["inputs"]
+                if each["from"] == loop.name
+            }
+            found |= {name: known[each.name] for name, each in group.items() if each.name in known}
+        return found
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -309,9 +307,12 @@ class Federation(Overview):
         durable: str | None = None,
         timeout: Duration | None = None,
     ) -> Subscription:
-        """Read a stream of this node: ``query.sink``, or any stream between fragments.
+        """Read a stream: ``query.sink``, any stream between fragments, or one defined by name.
+
+        Any node of the participant may have it, and it may move: reading goes on at the same row.
 
         Args:
+            name: it may begin with the own participant and a slash.
             from_: ``now``, ``oldest`` (as far as it is kept), or the number of a row.
             durable: a name, 1 to 64 characters of a-z, 0-9, _ and -: the node keeps the rows until they
                 are acknowledged (``Subscription.ack``), whether or not anybody reads, within the
@@ -322,7 +323,7 @@ class Federation(Overview):
             timeout: how long iterating waits for the next train; None: as long as it takes.
 
         Raises:
-            LinkError: the node has no such stream, or this client reads it already; the name is being
+            LinkError: there is no such stream, or this client reads it already; the name is being
                 read by another program (``E_TAKEN``); rows from this number on were acknowledged before
                 (``E_SEQ``); there are too many names (``E_LIMIT``).
         """
@@ -339,7 +340,12 @@ class Federation(Overview):
         wait_us = None
         if timeout is not None:
             wait_us = duration_us(timeout, what="subscribe: timeout", minimum_us=1, error=LinkError)
-        return Subscription(self._loop, name, start, wait_us, durable)
+        place = self._following.place(name, "stream")
+        if place is None:
+            return Subscription(self._loop, name, start, wait_us, durable)
+        made = Subscription(self._following.loop_at(place), place["name"], start, wait_us, durable)
+        self._following.add(made, place["epoch"])
+        return made
 
     def unsubscribe(self, name: str, *, durable: str, owner: str | None = None) -> None:
         """End a named subscription for good: the node keeps nothing for it any more.
@@ -358,13 +364,18 @@ class Federation(Overview):
         if owner is not None:
             check_name(owner)
         whose = owner or ""
-        self._ask(lambda number: Forget(request=number, stream=name, name=durable, owner=whose))
+        place = self._following.place(name, "stream")
+        loop = self._loop if place is None else self._following.loop_at(place)
+        stream = name if place is None else place["name"]
+        ask(loop, lambda number: Forget(request=number, stream=stream, name=durable, owner=whose))
 
     # --- the end --------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close at once; what is not yet durable may be lost."""
+        self._following.close()
         self._loop.close()
+        self._following.join()
 
     def __enter__(self) -> Federation:
         return self
@@ -380,3 +391,11 @@ class Federation(Overview):
 
     def __repr__(self) -> str:
         return f"<medusa.Federation at {self.node or '?'}, {self._address}>"
+
+
+def _by_loop(publishers: Mapping[str, Publisher]) -> dict[ClientLoop, dict[str, Publisher]]:
+    """Those that go by each connection."""
+    found: dict[ClientLoop, dict[str, Publisher]] = {}
+    for name, each in publishers.items():
+        found.setdefault(each.loop, {})[name] = each
+    return found
