@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from medusa.connectors.key_options import key_options
+from medusa.connectors.status import all_option
 from medusa.connectors.top_read import Box, reading
 from medusa.connectors.top_screen import SORTS, ordered, screen
 from medusa.errors import LinkError, QueryError
@@ -26,7 +27,7 @@ __all__ = ["top"]
 TIMEOUT_S = 5.0
 EXAMPLES = """\b
 Example:
-  medusa top tcp://127.0.0.1:5555
+  medusa top tcp://127.0.0.1:5555 --all
   medusa top http://127.0.0.1:9100 --sort lag
   medusa top http://127.0.0.1:9100 --once --json"""
 
@@ -37,10 +38,13 @@ Example:
     "--sort", "by", type=click.Choice(list(SORTS)), default="load", show_default=True, help="largest first"
 )
 @key_options
+@all_option
 @click.option("--every", default="1s", show_default=True, metavar="DURATION", help="how often to look")
 @click.option("--once", is_flag=True, help="print one table and end; so it does where there is no terminal")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document and end, for scripts")
-def top(address: str, by: str, every: str, once: bool, as_json: bool, **keys: str | None) -> None:
+def top(
+    address: str, by: str, all_nodes: bool, every: str, once: bool, as_json: bool, **keys: str | None
+) -> None:
     """Watch the boxes of what runs: load, rates, cost, queue, lag, late and dead rows.
 
     ADDRESS is a node (tcp://HOST:PORT or ipc://PATH), or what serves metrics
@@ -48,7 +52,7 @@ def top(address: str, by: str, every: str, once: bool, as_json: bool, **keys: st
     configuration does. q or Ctrl-C ends it. docs/metrics.md says what each column is.
     """
     every_us = duration_us(every, what="--every", minimum_us=100_000, error=QueryError)
-    with reading(address, TIMEOUT_S, **keys) as read:
+    with reading(address, TIMEOUT_S, all_nodes=all_nodes, **keys) as read:
         boxes = read()
         if as_json:
             _print_json(boxes, address, by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ class Box(msgspec.Struct, kw_only=True, omit_defaults=False):
     """One box, as ``run.stats()`` has it; None: not known."""
 
     query: str
+    node: str = ""
     fragment: str = ""
     attached: str = ""
     box: str
@@ -49,12 +50,18 @@ class Box(msgspec.Struct, kw_only=True, omit_defaults=False):
 
 @contextmanager
 def reading(
-    address: str, timeout_s: float, *, key: str | None = None, server_key: str | None = None
+    address: str,
+    timeout_s: float,
+    *,
+    all_nodes: bool = False,
+    key: str | None = None,
+    server_key: str | None = None,
 ) -> Iterator[Callable[[], list[Box]]]:
     """A function that asks what is at an address how its boxes do.
 
     Args:
         address: ``tcp://`` or ``ipc://`` of a node, ``http://`` of what serves metrics.
+        all_nodes: of a node: those of its participant too.
         key, server_key: for a node with keys, as for ``connect``.
 
     Raises:
@@ -64,9 +71,12 @@ def reading(
         from medusa.runtime.client import connect
 
         with connect(address, f"{round(timeout_s * 1000)}ms", key=key, server_key=server_key) as fed:
-            yield lambda: _boxes(_status_rows(fed.status()), address)
+            yield lambda: _boxes(_status_rows(fed.statuses(all=all_nodes)), address)
         return
     url = _url(address)
+    if all_nodes:
+        hint = "give the address of one: tcp://HOST:PORT or ipc://PATH"
+        raise LinkError(f"{address}: --all is for nodes", hint=hint, code="link.address")
     if key is not None or server_key is not None:
         raise LinkError(f"{address}: keys are for nodes", hint="leave them out", code="link.keys")
     yield lambda: _boxes(_stats(url, address, timeout_s), address)
@@ -84,12 +94,13 @@ def _url(address: str) -> str:
     return f"http://{parts.netloc}/stats"
 
 
-def _status_rows(status: Mapping[str, Any]) -> Any:
+def _status_rows(statuses: Sequence[Mapping[str, Any]]) -> Any:
     from medusa.runtime.metrics import status_rows
     from medusa.runtime.overview import check_entitled
 
-    check_entitled(status)
-    return status_rows(status)
+    for status in statuses:
+        check_entitled(status)
+    return [row for status in statuses for row in status_rows(status)]
 
 
 def _stats(url: str, address: str, timeout_s: float) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from medusa.connectors.shown import number, plain
 from medusa.connectors.top_read import Box
 from medusa.units import duration_text, size_text
 
@@ -54,6 +55,7 @@ def screen(
     from rich.text import Text
 
     several = len({(box.query, box.attached) for box in boxes}) > 1
+    nodes = len({box.node for box in boxes}) > 1
     sheds = any(box.shed for box in boxes)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("box", overflow="ellipsis", no_wrap=True, min_width=8)
@@ -66,12 +68,13 @@ def screen(
     for box in ordered(boxes, by):
         at = f"@{box.attached}" if box.attached else ""
         name = f"{box.query}{at}.{box.box}" if several else box.box
+        name = f"{box.node}: {name}" if nodes else name
         cells = [
-            Text(_plain(name)),
-            Text(_plain(box.kind), style="dim"),
+            Text(plain(name)),
+            Text(plain(box.kind), style="dim"),
             _bar(box.load),
-            Text(_number(box.rows_in_per_s)),
-            Text(_number(box.rows_out_per_s)),
+            Text(number(box.rows_in_per_s)),
+            Text(number(box.rows_out_per_s)),
             Text("-" if box.selectivity is None else f"{box.selectivity:.3g}"),
             Text("-" if box.cost_us is None else f"{box.cost_us:.3g}"),
             _queue(box),
@@ -84,7 +87,7 @@ def screen(
         table.add_row(*cells)
     parts: list[RenderableType] = [Text(_sums(boxes, address), style="bold"), Text(), table]
     if trouble:
-        parts += [Text(), Text(_plain(trouble), style="bold")]
+        parts += [Text(), Text(plain(trouble), style="bold")]
     if keys:
         parts += [Text(), Text(f"sorted by {by}; s sorts by the next column, q ends", style="dim")]
     return Group(*parts)
@@ -95,11 +98,11 @@ def _sums(boxes: Sequence[Box], address: str) -> str:
     what = ", ".join(queries[:3]) + (f" and {len(queries) - 3} more" if len(queries) > 3 else "")
     rates = [box.rows_in_per_s for box in boxes if box.kind == "source" and not box.attached]
     came = [rate for rate in rates if rate is not None]
-    rate = f"{_number(sum(came))} rows/s in, " if came else ""
+    rate = f"{number(sum(came))} rows/s in, " if came else ""
     waits = size_text(sum(box.queue_bytes for box in boxes))
     held = size_text(sum(box.state_bytes for box in boxes))
     text = f"{what or 'no query'} at {address}: {len(boxes)} boxes, {rate}{waits} wait, {held} of state"
-    return _plain(text)
+    return plain(text)
 
 
 def _bar(load: float | None) -> Text:
@@ -116,13 +119,13 @@ def _bar(load: float | None) -> Text:
 def _queue(box: Box) -> Text:
     from rich.text import Text
 
-    return Text(f"{_number(box.queue_rows)} ({size_text(box.queue_bytes)})" if box.queue_rows else "0")
+    return Text(f"{number(box.queue_rows)} ({size_text(box.queue_bytes)})" if box.queue_rows else "0")
 
 
 def _count(count: int) -> Text:
     from rich.text import Text
 
-    return Text(_number(count), style="bold" if count else "dim")
+    return Text(number(count), style="bold" if count else "dim")
 
 
 def _lag(box: Box) -> str:
@@ -133,18 +136,3 @@ def _lag(box: Box) -> str:
     steps = ((1_000_000, 1_000), (60_000_000, 100_000), (3_600_000_000, 1_000_000))
     step = next((step for below, step in steps if box.lag_us < below), 60_000_000)
     return duration_text(box.lag_us // step * step)
-
-
-def _number(value: float | None) -> str:
-    """``950``, ``12.3k``, ``4.56M``: three digits and a unit."""
-    if value is None:
-        return "-"
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= 0.9995 * factor:
-            return f"{value / factor:.3g}{unit}"
-    return f"{value:.3g}"
-
-
-def _plain(text: str) -> str:
-    """Of others' text what a terminal shows and doesn't obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

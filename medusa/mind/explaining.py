@@ -122,7 +122,9 @@ class _Told:
         if arc is None:
             return
         if len(spec.inputs) > 1 or own:
-            yield f"{arc_name(arc)} holds it at {show_time(self._boundary_us(arc.box))}"
+            at_us = self._boundary_us(arc.box)
+            where = f" at {show_time(at_us)}" if at_us > START_US else ": nothing has come from there yet"
+            yield f"{arc_name(arc)} holds it{where}"
         while not isinstance(root := self._specs[arc.box], Source):
             if (further := self.holder(root)) is None:
                 return

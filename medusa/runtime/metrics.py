@@ -208,7 +208,13 @@ def node_rows(loop: NodeLoop) -> Rows:
 def status_rows(status: Mapping[str, Any]) -> Rows:
     """The boxes in the status of a node."""
     return [
-        {"query": fragment["query"], "fragment": fragment["fragment"], "box": id, **figures}
+        {
+            "node": status["node"],
+            "query": fragment["query"],
+            "fragment": fragment["fragment"],
+            "box": id,
+            **figures,
+        }
         for fragment in status["fragments"]
         for id, figures in fragment["boxes"].items()
     ]

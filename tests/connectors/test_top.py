@@ -22,8 +22,9 @@ from click.testing import CliRunner, Result
 
 import medusa as md
 from medusa.cli import main
+from medusa.connectors.shown import number
 from medusa.connectors.top_read import Box
-from medusa.connectors.top_screen import SORTS, _number, ordered, screen
+from medusa.connectors.top_screen import SORTS, ordered, screen
 
 SCHEMA = {"ts": "int64", "k": "int64"}
 
@@ -163,7 +164,7 @@ def test_lags_are_short(us: int, text: str) -> None:
     ],
 )
 def test_numbers_are_short(value: float | None, text: str) -> None:
-    assert _number(value) == text
+    assert number(value) == text
 
 
 @pytest.mark.parametrize(

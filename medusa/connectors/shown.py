@@ -1,0 +1,25 @@
+"""How numbers and others' text stand in a terminal."""
+
+from __future__ import annotations
+
+__all__ = ["number", "plain", "share"]
+
+
+def number(value: float | None) -> str:
+    """``950``, ``12.3k``, ``4.56M``: three digits and a unit; ``-``: unknown."""
+    if value is None:
+        return "-"
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 0.9995 * factor:
+            return f"{value / factor:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    """``42%``; ``-``: unknown."""
+    return "-" if value is None else f"{value:.0%}"
+
+
+def plain(text: str) -> str:
+    """Of others' text what a terminal shows and doesn't obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

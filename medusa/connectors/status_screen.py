@@ -1,0 +1,183 @@
+"""The text of ``medusa status``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from medusa.connectors.shown import number, plain, share
+from medusa.units import duration_text, size_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["screen"]
+
+Status = Mapping[str, Any]
+
+
+def screen(statuses: Sequence[Status]) -> RenderableType:
+    """Of each node a line or more, then what runs, what goes over links, and who reads what."""
+    from rich.console import Group
+    from rich.text import Text
+
+    whole = [status for status in statuses if "rows_in" in status]
+    parts: list[RenderableType] = []
+    for status in statuses:
+        first, *others = _of_node(status) if "rows_in" in status else _of_little(status)
+        parts.append(Text(plain(first), style="bold"))
+        parts += [Text(plain(f"  {line}")) for line in others]
+    for title, names, rows in (
+        ("fragments", _FRAGMENTS, _fragments(whole)),
+        ("links", _LINKS, _links(whole)),
+        ("streams", _STREAMS, _streams(whole)),
+    ):
+        lines = list(rows)
+        if lines:
+            parts += [Text(), _table(title, names, lines)]
+    return Group(*parts)
+
+
+def _table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    for place, name in enumerate((title, *names[1:])):
+        is_text = name in _TEXTS or not place
+        table.add_column(name, justify="left" if is_text else "right", overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    return table
+
+
+_TEXTS = ("at", "state", "reader", "peer", "why")
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+def _of_little(status: Status) -> Iterator[str]:
+    """A client that may use some streams sees those."""
+    yield f"node {status['node']}: this client sees what it may use"
+    yield f"publishes into: {', '.join(status['sources']) or 'nothing'}"
+    yield f"reads: {', '.join(status['streams']) or 'nothing'}"
+
+
+def _of_node(status: Status) -> Iterator[str]:
+    load = status["load"]
+    memory = load["memory_bytes"]
+    held = "" if memory is None else f", {size_text(memory)} of memory"
+    yield (
+        f"node {status['node']} of {status['participant']}: load {share(load['load'])}{held}, "
+        f"{number(status['rows_in_per_s'])} rows/s in, {number(status['rows_out_per_s'])} out, "
+        f"{size_text(status['queue_bytes'])} wait, {size_text(status['kept_bytes'])} kept"
+    )
+    if load["overloaded"]:
+        since = duration_text((load["overloaded_us"] or 0) // 1_000_000 * 1_000_000)
+        yield f"OVERLOADED ({', '.join(load['overloaded'])}) for {since}: {_causes(load['causes'])}"
+    silent = [peer for peer, state in status["peers"].items() if state != "up"]
+    if silent:
+        yield f"SILENT: {', '.join(silent)}"
+    if status["disk_error"]:
+        yield f"DISK: {status['disk_error']}"
+    for query, of in status["queries"].items():
+        if of["state"] != "running":
+            yield f"query {query} is {of['state']}"
+    counts = {name: status[name] for name in ("late", "dead", "lost_rows", "shed_rows") if status[name]}
+    if counts:
+        yield ", ".join(f"{count:,} {name.removesuffix('_rows')} rows" for name, count in counts.items())
+    if status["refused"]:
+        yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status["refused"].items())
+
+
+def _causes(causes: Iterable[Status]) -> str:
+    told = [
+        f"{each['fragment']} {each['box']} {share(each['busy_share'])}"
+        if "box" in each
+        else f"{size_text(each['queue_bytes'])} of {each['stream']} wait"
+        for each in causes
+    ]
+    return ", ".join(told) or "nobody knows by what"
+
+
+# --- what runs, and what goes between -----------------------------------------------------------------
+
+_FRAGMENTS = (
+    "fragment",
+    "at",
+    "state",
+    "load",
+    "in/s",
+    "out/s",
+    "us/row",
+    "queue",
+    "kept",
+    "lag",
+    "lost",
+    "why",
+)
+_LINKS = ("link", "peer", "state", "out/s", "in/s", "share", "waiting", "behind", "queue", "lag")
+_STREAMS = ("stream", "at", "reader", "state", "rows", "behind", "kept")
+
+
+def _fragments(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+    for status in statuses:
+        for each in status["fragments"]:
+            load = each["load"] or {}
+            cost_us = load.get("cost_us")
+            yield (
+                each["fragment"],
+                status["node"],
+                each["state"],
+                share(load.get("busy_share")),
+                number(load.get("rows_in_per_s")),
+                number(load.get("rows_out_per_s")),
+                "-" if cost_us is None else f"{cost_us:.3g}",
+                size_text(each["queue_bytes"]),
+                size_text(each["kept_bytes"]),
+                "ended" if each["finished"] else duration_text(each["lag_us"] // 1000 * 1000),
+                number(each["lost_rows"]),
+                each["failed"] or each["disk_error"],
+            )
+
+
+def _links(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+    for status in statuses:
+        links = status["load"]["links"]
+        for peer in dict.fromkeys([*status["peers"], *links]):
+            link = links.get(peer, {})
+            yield (
+                status["node"],
+                peer,
+                status["peers"].get(peer, "client"),
+                _rate(link.get("bytes_out_per_s")),
+                _rate(link.get("bytes_in_per_s")),
+                share(link.get("share")),
+                size_text(link.get("waiting_bytes", 0)),
+                number(link.get("lag_rows", 0)),
+                size_text(link.get("queue_bytes", 0)),
+                duration_text(link.get("lag_us", 0) // 1000 * 1000),
+            )
+
+
+def _streams(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+    for status in statuses:
+        for fragment in status["fragments"]:
+            for output in fragment["outputs"]:
+                yield from _readers(status["node"], output)
+
+
+def _readers(node: str, output: Status) -> Iterator[tuple[str, ...]]:
+    rows, kept = output["rows"], size_text(output["kept_bytes"])
+    readers = [(each["to"], each["state"], each["received_row"]) for each in output["receivers"]]
+    for each in output["named"]:
+        state = "read" if each["connected"] else "kept"
+        readers.append((f"{each['name']} {each['to']}".strip(), state, each["acknowledged_row"]))
+    for reader, state, row in readers or [("", "nobody reads", None)]:
+        behind = "-" if row is None else number(max(rows - row, 0))
+        yield output["stream"], node, reader, state, number(rows), behind, kept
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else size_text(round(bytes_per_s))
