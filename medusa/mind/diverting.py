@@ -256,11 +256,11 @@ class Diverting:
         hosted, sink = self._sink(message)
         readers = hosted.spec.readers.get(sink, ())
         follows = self._catalog.expected.get(message.stream, {})
+        if message.reader not in readers:
+            return False
         if peer != message.reader and follows.get(peer) != message.reader:
             text = f"{peer!r} doesn't follow {message.reader!r} as reader of stream {message.stream!r}"
             raise LinkError(text, code="E_READER")
-        if message.reader not in readers:
-            return False
         self._drop(now_us, hosted, sink, message.reader)
         return True
 
