@@ -21,16 +21,8 @@ class Overview(ABC):
     """The part of ``Federation`` that tells how its nodes do."""
 
     @abstractmethod
-    def status(self) -> dict[str, Any]:
-        """Of the node that we are connected to."""
-
     def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
-        """Of this node; with ``all`` of every node of its participant that answers, this one first.
-
-        Raises:
-            LinkError: this node doesn't answer in time.
-        """
-        return [self.status()]
+        """Of this node; with ``all`` of every node of its participant that answers, this one first."""
 
     def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
         """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream

@@ -140,6 +140,38 @@ def test_top_of_all_nodes_names_the_node_only_where_there_are_several(node: md.N
     assert "--all is for nodes" in refused.stderr
 
 
+def test_all_nodes_from_any_of_them_and_a_stream_by_its_name(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    address = {name: f"ipc://{folder}/{name}" for name in ("left", "right")}
+    other = {"left": "right", "right": "left"}
+    configs = [
+        {
+            "name": name,
+            "listen": at,
+            "data": folder / f"{name}.d",
+            "peers": {other[name]: address[other[name]]},
+        }
+        for name, at in address.items()
+    ]
+    q = md.Query("far")
+    q.sink("out", q.source("a", SCHEMA, time="ts", unit="s", slack="0s").filter("v > 0", name="some"))
+    with md.node(configs[0]) as left, md.node(configs[1]), left.connect("30s") as fed:
+        fed.deploy(q, at={"left": ["a"], "right": ["some"]})
+        fed.publish("far.a", {"ts": [1, 2], "v": [1, 2]})
+        fed.finish("far.a")
+        asked = json.loads(run("status", "--node", address["left"], "--all", "--json").stdout)
+        assert [each["node"] for each in asked["nodes"]] == ["left", "right"]
+        assert fed.tables(all=True)["fragments"].column("node").to_pylist() == ["left", "right"]
+        shown = run("explain", "far", "--node", address["left"], "--all").stdout.splitlines()
+        assert [line for line in shown if line.startswith("far/")] == ["far/a at left", "far/some at right"]
+        top = run("top", address["left"], "--all", "--once", "--json")
+        assert {box["node"] for box in json.loads(top.stdout)["boxes"]} == {"left", "right"}
+        rows = run("tail", "far.out", "--node", address["left"], "--from", "oldest", "--json").stdout
+    assert [json.loads(line)["v"] for line in rows.splitlines()] == [1, 2]
+
+
 # --- tables -----------------------------------------------------------------------------------------
 
 
