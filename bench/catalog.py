@@ -2,7 +2,7 @@
 
     python -m bench.catalog [--most 10000]
 
-Data: ``medusa.sim.members``: catalog minds without engines in virtual time, 20 to 40 ms from one to
+Data: ``bench.members``: catalog minds without engines in virtual time, 20 to 40 ms from one to
 another, 0.5 % of the messages lost; each member publishes one stream. Members stay for a mean time, then say
 goodbye or crash, one half each, and come again, with nothing, after 30 s in the mean. Look-ups: any living
 member, any name, also of those whose owner is away. Right: the last that the owner has published, or one not
@@ -21,7 +21,7 @@ from typing import Any
 
 from bench import machine, report
 from bench.conftest import RESULTS
-from medusa.sim.members import SECOND_US, Churn, Members, Tally
+from bench.members import SECOND_US, Churn, Members, Tally
 
 COUNTS = (10, 100, 1_000, 10_000)
 LIVES_S = (0.0, 600.0, 200.0, 60.0)
@@ -65,6 +65,7 @@ def figures(tally: Tally) -> dict[str, float]:
         "right": tally.right / tally.looked_up,
         "older": tally.older,
         "nothing": tally.nothing,
+        "lost": tally.lost,
         "hops_mean": sum(hops) / len(hops),
         "hops_p99": hops[len(hops) * 99 // 100],
         "hops_max": hops[-1],
@@ -80,8 +81,8 @@ def table(found: dict[str, Any]) -> str:
         f"{report.machine_line(found)} Seed {found['seed']}.",
         "",
         "| members | log2 n | a member stays | hops mean / p99 / max | questions | right | older | nothing "
-        "| ms p50 / p99 | messages a member and second |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| lost | ms p50 / p99 | messages a member and second |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for count, one in found["members"].items():
         for life, row in one["rows"].items():
@@ -89,7 +90,7 @@ def table(found: dict[str, Any]) -> str:
             lines.append(
                 f"| {int(count):,} | {math.log2(int(count)):.1f} | {stays} "
                 f"| {row['hops_mean']:.2f} / {row['hops_p99']} / {row['hops_max']} | {row['asked_mean']:.1f} "
-                f"| {row['right']:.2%} | {row['older']} | {row['nothing']} "
+                f"| {row['right']:.2%} | {row['older']} | {row['nothing']} | {row['lost']} "
                 f"| {row['took_p50_ms']:,.0f} / {row['took_p99_ms']:,.0f} | {row['messages']:.1f} |"
             )
     spent = ", ".join(f"{int(count):,}: {one['cpu_s']:,.0f} s" for count, one in found["members"].items())

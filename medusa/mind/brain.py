@@ -200,6 +200,7 @@ class Brain:
         """Begin to end: take nothing new, write last checkpoints. ``stopped`` says when it is done."""
         self._stopping = True
         self.commands.sliding.stop(now_us)
+        self.commands.naming.stop(now_us)
         for hosted in self.fragments.values():
             hosted.stop(now_us)
 

@@ -88,10 +88,10 @@ class Member:
         name: own.
         where: place of a registered member by name; None: it isn't one.
         wall: microseconds since the Unix epoch at a time; None: not known.
+        count: told the code of each entry and message that doesn't count.
 
     Attributes:
         joined: it counts as one of those that hold entries.
-        refused: entries and messages that don't count, by code.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Member:
         shelf: Shelf,
         where: Callable[[str], int | None],
         wall: Callable[[int], int | None],
+        count: Callable[[str], None],
         settings: DhtSettings | None = None,
     ) -> None:
         place = where(name)
@@ -112,10 +113,10 @@ class Member:
         self.shelf = shelf
         self.table = Table(place)
         self.joined = False
-        self.refused: dict[str, int] = {}
         self._outbox = outbox
         self._where = where
         self._wall = wall
+        self._count = count
         self._requests = Requests(
             outbox, timeout_us=self.settings.timeout_us, tries=self.settings.tries, gone=self.lost
         )
@@ -148,6 +149,13 @@ class Member:
     def _has_joined(self, now_us: int, found: Found) -> None:
         self.joined = True
         self._say_mine(now_us)
+
+    def meet(self, now_us: int, peer: str) -> None:
+        """A member may be there, again or for the first time: ask it."""
+        place = self._where(peer)
+        if place is not None and peer != self.name and self._round_at_us is not None:
+            self._dead.pop(peer, None)
+            self._requests.find(now_us, peer, self.place, "", self._named)
 
     def leave(self, now_us: int) -> None:
         """Hand on what is held and say goodbye; nothing is heard after that."""
@@ -183,7 +191,7 @@ class Member:
         """Store an own entry at those nearest to its name, and again and again until ``withdraw``.
 
         Args:
-            then: told how it went, each time until most of those that should hold it do.
+            then: told how it went, each time.
 
         Raises:
             RemoteProtocolError: it doesn't count here.
@@ -207,11 +215,7 @@ class Member:
     def _said(self, own: _Own, now_us: int, put: Put) -> None:
         if not put.enough:
             own.due_us = now_us  # In the next round.
-        then = own.then
-        if put.enough:
-            own.then = None
-        if then is not None:
-            then(now_us, put)
+        own.then(now_us, put)
 
     def _put(self, now_us: int, data: bytes, then: Callable[[int, Put], None]) -> None:
         name = opened_entry(data)[1].name
@@ -372,9 +376,6 @@ class Member:
         wall_us = self._wall(now_us)
         return limits.SEQ_MAX if wall_us is None else wall_us
 
-    def _count(self, code: str) -> None:
-        self.refused[code] = self.refused.get(code, 0) + 1
-
     # --- rounds ---------------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
@@ -442,11 +443,11 @@ class Member:
 
 @dataclass(slots=True)
 class _Own:
-    """An entry that I publish, and when to say it again; ``then`` waits until most hold it."""
+    """An entry that I publish, and when to say it again; ``then`` hears how it went."""
 
     data: bytes
     due_us: int
-    then: Callable[[int, Put], None] | None
+    then: Callable[[int, Put], None]
 
 
 class _Putting:

@@ -68,6 +68,15 @@ class Names:
         return name.removeprefix(f"{self._participant}/")
 
     def _known(self, kind: str, caller: Caller | None) -> list[Entry]:
+    def streams(self) -> list[str]:
+        """Names of the streams of the participant, each once."""
+        return list(dict.fromkeys(entry.name for entry in self._directory.entries("stream")))
+
+    def versions(self, stream: str) -> list[dict[str, Any]]:
+        """Where a stream is, as ``answer`` tells it; its replicas by version."""
+        found = [self._told(entry) for entry in self._directory.versions("stream", stream)]
+        return [told for told in found if told is not None]
+
         entries = [each for each in self._directory.entries(kind or None) if each.kind in KINDS]
         return [each for each in entries if _may(each, caller)]
 

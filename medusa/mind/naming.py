@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from medusa.errors import LinkError, RemoteProtocolError
+from medusa.mind.between import Between
 from medusa.mind.catalog import Catalog
 from medusa.mind.directory import Directory
+from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.listing import Listing
 from medusa.mind.looking_up import Names
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings
-from medusa.ports import Buffer
+from medusa.mind.wall import Wall
+from medusa.ports import Buffer, Signer, Verify
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Digest, Entries, Lookup, Message, Reply
+from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Naming"]
@@ -32,6 +36,7 @@ class Naming:
     Attributes:
         directory: the replicated catalog; ``find``, ``where``, ``put``, ``remove``, ``entries``.
         listing: what this node writes of itself.
+        between: its part in the catalog between participants; None: it has none.
     """
 
     def __init__(
@@ -50,8 +55,28 @@ class Naming:
         catalog.learned = self.directory.runs
         self.listing = Listing(settings, catalog, self.directory, fragments, saver)
         self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
+        self.between: Between | None = None
         self._settings = settings
         self._outbox = outbox
+        self._count = count
+
+    def take_part(self, guard: Guard | None, wall: Wall, verify: Verify, signer: Signer | None) -> None:
+        """Be a member of the catalog between participants, as the configuration says.
+
+        Args:
+            signer: of the own participant; None: nothing is published.
+        """
+        assert guard is not None
+        self.between = Between(
+            self._settings,
+            guard.registry,
+            self.names,
+            outbox=self._outbox,
+            wall=wall,
+            verify=verify,
+            signer=signer,
+            count=self._count,
+        )
 
     def is_ours(self, peer: str) -> bool:
         """Whether a node is of our participant; without keys all are."""
@@ -66,6 +91,8 @@ class Naming:
             self.directory.peer_down(peer)
         elif self.is_ours(peer):
             self.directory.peer_up(now_us, peer)
+        if self.between is not None:
+            self.between.peer_event(now_us, peer, event)
 
     def receive(
         self,
@@ -87,6 +114,14 @@ class Naming:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
                 self.directory.receive(now_us, peer, message, payload)
+            case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
+                if client:
+                    text = "a client is no member of the catalog between participants"
+                    raise RemoteProtocolError(text, peer=peer, code="E_ROLE")
+                if self.between is None:
+                    self._count("E_ROLE")  # Whoever asks finds that nobody answers, and asks others.
+                else:
+                    self.between.receive(now_us, peer, message)
             case Lookup() if client:
                 self._answer(now_us, peer, message, caller)
             case _:
@@ -95,6 +130,9 @@ class Naming:
 
     def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
         try:
+            if self.between is not None and self.between.is_foreign(message.name):
+                self.between.look_up(now_us, peer, message, caller)
+                return
             self.listing.refresh(now_us)
             content = self.names.answer(message.name, message.kind, caller)
         except LinkError as error:
@@ -110,6 +148,13 @@ class Naming:
         """Do what is due."""
         self.listing.tick(now_us)
         self.directory.tick(now_us)
+        if self.between is not None:
+            self.between.tick(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """The node ends."""
+        if self.between is not None:
+            self.between.stop(now_us)
 
     def written(self, now_us: int) -> None:
         """The catalog is on disk as it is, or a write failed."""

@@ -305,6 +305,15 @@ class Registry:
         """All that count, nodes first."""
         return tuple(self._callers)
 
+    def signing_key(self, participant: str) -> str | None:
+        """Ed25519 key of a participant that is registered here; None: it isn't."""
+        return self._security.participants.get(participant)
+
+    def owner(self, peer: str) -> str | None:
+        """Whose node a peer is; None: none of its keys counts."""
+        pinned = self._security.peers.get(peer)
+        return pinned.participant if pinned is not None and self.keys_of(peer) else None
+
     def keys_of(self, peer: str) -> tuple[str, ...]:
         """Those under which a node may be called, the newest first; empty: never call it."""
         certified = [each.key for each in reversed(self._certificates.get(peer, []))]

@@ -22,6 +22,7 @@ from typing import Any
 from medusa.errors import ConfigError
 from medusa.mind.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.mind.endpoint import check_endpoint, is_loopback
+from medusa.mind.settings_dht import DhtRules, read_dht
 from medusa.mind.settings_links import LinkRules, read_links
 from medusa.mind.settings_load import LoadRules, read_load
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
@@ -117,6 +118,8 @@ class Settings:
     """What is said of single streams; see ``settings_streams.stream_settings``."""
     store: str = "disk"
     """Where state is kept: ``disk``, in the folder ``data``; or ``memory``, and then ``data`` is empty."""
+    dht: DhtRules | None = None
+    """How it takes part in the catalog between participants; None: it doesn't."""
     security: Security | None = None
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
 
@@ -182,6 +185,7 @@ _FIELDS = (
     "limits",
     "links",
     "load",
+    "dht",
     "streams",
     *SECURITY_FIELDS,
 )
@@ -222,6 +226,7 @@ class _Reader(ConfigFile):
         listen = self._address("", "listen", self.text("listen"), bind=True)
         participant = self.name("participant") if "participant" in self.root else "local"
         peers = self._peers(name)
+        security = read_security(self, participant=participant, folder=self._folder)
         return Settings(
             name=name,
             listen=listen,
@@ -235,7 +240,10 @@ class _Reader(ConfigFile):
             links=read_links(self),
             load=read_load(self, peers),
             streams=read_streams(self, store=store),
-            security=read_security(self, participant=participant, folder=self._folder),
+            dht=read_dht(
+                self, participant=participant, folder=self._folder, peers=peers, security=security
+            ),
+            security=security,
         )
 
     def _peers(self, own: str) -> dict[str, str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from medusa.errors import ConfigError, MedusaError
 from medusa.mind.settings import Settings
+from medusa.mind.settings_security import Security
 from medusa.ports import Buffer, Verify
-from medusa.runtime.keys import CurveKey, read_curve_key, verifier
+from medusa.runtime.keys import CurveKey, ParticipantKey, read_curve_key, read_participant_key, verifier
 from medusa.wire.statement import TEXT_CHARS_MAX, Certificate, from_text, opened
 
 __all__ = ["NodeKeys", "load_keys"]
@@ -20,11 +21,13 @@ class NodeKeys:
 
     Attributes:
         certificate: a signed statement about ``own``, as it is said to peers.
+        signer: the key of the participant, where the node publishes for it.
     """
 
     own: CurveKey | None = None
     verify: Verify | None = None
     certificate: bytes = b""
+    signer: ParticipantKey | None = None
 
 
 def load_keys(settings: Settings) -> NodeKeys:
@@ -41,7 +44,22 @@ def load_keys(settings: Settings) -> NodeKeys:
     if security.certificate:
         certificate = _certificate(Path(security.certificate), settings, own)
     signs = bool(security.participants or certificate)
-    return NodeKeys(own, verifier() if signs else _nobody_signs, certificate)
+    verify = verifier() if signs else _nobody_signs
+    return NodeKeys(own, verify, certificate, _signer(settings, security))
+
+
+def _signer(settings: Settings, security: Security) -> ParticipantKey | None:
+    if settings.dht is None or not settings.dht.key:
+        return None
+    key = read_participant_key(settings.dht.key)
+    who = settings.participant
+    if key.key != security.participants[who]:
+        raise ConfigError(
+            f"{settings.dht.key} holds the key {key.key}, that of participant {who!r} is another",
+            hint=f"compare it with [participants.{who}]",
+            code="config.key.participant",
+        )
+    return key
 
 
 def _nobody_signs(key: str, data: Buffer, signature: bytes) -> bool:

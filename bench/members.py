@@ -79,20 +79,26 @@ class Churn:
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted since the last ``Members.tally``."""
+    """What was counted since it was made.
+
+    Attributes:
+        nothing: look-ups that found nothing, the owner being there.
+        lost: the same, the owner being away: who crashes with all who held its entry is found no more.
+    """
 
     messages: int = 0
     member_us: int = 0
     right: int = 0
     older: int = 0
     nothing: int = 0
+    lost: int = 0
     hops: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     took_us: list[int] = field(default_factory=list)
 
     @property
     def looked_up(self) -> int:
-        return self.right + self.older + self.nothing
+        return self.right + self.older + self.nothing + self.lost
 
 
 class _Mail(Outbox):
@@ -136,6 +142,8 @@ class Members:
         self.tally = Tally()
         self.broken: list[str] = []
         """Answers that no member may ever get."""
+        self.refused: dict[str, int] = {}
+        """Entries and messages that didn't count, by code."""
         self._make = make
         self._dice = Random(f"members {seed}")
         self._heap: list[tuple[int, int, str, str, Any]] = []
@@ -158,6 +166,7 @@ class Members:
             shelf=shelf,
             where=self._places.get,
             wall=lambda now_us: WALL_US + now_us,
+            count=self._count,
             settings=self.settings,
         )
         there = list(self.up)
@@ -170,6 +179,9 @@ class Members:
         if self.churn.life_s:
             life_us = int(self._dice.expovariate(1 / self.churn.life_s) * SECOND_US)
             self._at(self.now_us + life_us, "end", name, self._lives[name])
+
+    def _count(self, code: str) -> None:
+        self.refused[code] = self.refused.get(code, 0) + 1
 
     def stop(self, name: str, *, leave: bool) -> None:
         """A member goes, with what it held; it says goodbye or crashes."""
@@ -215,7 +227,9 @@ class Members:
             tally.asked.append(answer.asked)
             tally.took_us.append(now_us - begun_us)
             if answer.entry is None:
-                tally.nothing += 1
+                there = f"m{full[1:-2]}" in self.up
+                tally.nothing += there
+                tally.lost += not there
             elif answer.age == age or (acked is not None and answer.age is not None and answer.age >= acked):
                 tally.right += 1
             else:

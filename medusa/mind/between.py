@@ -1,0 +1,276 @@
+"""A node's part in the catalog between participants: who is a member, what is published, who looks up.
+
+Members are the nodes in ``[peers]`` whose participant is registered in ``[participants]``: strangers are no
+members, are asked nothing and answered nothing. A member stands at the place of its participant's key and its
+name, so a new CURVE key doesn't move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from medusa.errors import LinkError
+from medusa.mind.dht import Member, Put
+from medusa.mind.dht_ring import place_of
+from medusa.mind.dht_search import Found
+from medusa.mind.dht_shelf import Quota, Shelf
+from medusa.mind.looking_up import Names
+from medusa.mind.security import Caller, Registry, matches
+from medusa.mind.settings import Settings
+from medusa.mind.wall import Wall
+from medusa.ports import Signer, Verify
+from medusa.query.boxes import Field
+from medusa.wire import limits
+from medusa.wire.dht_entry import Entry, Whereabouts, age_of, opened_entry, sign_entry
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Lookup, Reply
+from medusa.wire.messages_dht import DhtMessage
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Between"]
+
+LIFETIME_US = 1_800_000_000
+"""What is signed counts for so long; it is signed anew after half of it. Too small: a node away for so long
+is found no more; too large: what a participant that ended has published stays for so long."""
+
+LOOK_EVERY_US = 1_000_000
+"""The published streams are compared with those of the participant so often."""
+
+RATE_PER_S, BURST = 500, 2_000
+"""Messages taken of one member; others are dropped."""
+
+
+@dataclass(slots=True)
+class _Said:
+    """What was published of a name: the entry, signed, and when to sign it anew."""
+
+    entry: Entry
+    again_us: int
+
+
+class Between:
+    """Takes part for one node.
+
+    Args:
+        settings: with ``dht`` and ``security``.
+        names: of the own participant.
+        signer: of the own participant; None: nothing is published.
+        count: told the code of what is refused.
+
+    Attributes:
+        member: of the distributed hash table.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        names: Names,
+        *,
+        outbox: Outbox,
+        wall: Wall,
+        verify: Verify,
+        signer: Signer | None,
+        count: Callable[[str], None],
+    ) -> None:
+        assert settings.dht is not None
+        assert settings.security is not None
+        self._settings = settings
+        self._rules = settings.dht
+        self._federation = settings.security.federation
+        self._registry = registry
+        self._names = names
+        self._outbox = outbox
+        self._wall = wall
+        self._signer = signer
+        self._count = count
+        shelf = Shelf(federation=self._federation, key_of=registry.signing_key, verify=verify, quota=Quota())
+        self.member = Member(
+            settings.name, outbox=outbox, shelf=shelf, where=self._where, wall=wall.at, count=count
+        )
+        self._said: dict[str, _Said] = {}
+        self._budgets: dict[str, tuple[float, int]] = {}
+        self._look_at_us: int | None = None
+
+    def _where(self, node: str) -> int | None:
+        """The place of a member; None: no registered participant's node."""
+        mine = node == self._settings.name
+        owner = self._settings.participant if mine else self._registry.owner(node)
+        key = self._registry.signing_key(owner) if owner is not None else None
+        return None if key is None else place_of(f"{key} {node}")
+
+    # --- peers ----------------------------------------------------------------------------------------
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came or went."""
+        if event is LinkEvent.PEER_DOWN:
+            self.member.lost(now_us, peer)
+        elif self._look_at_us is not None and self._where(peer) is not None:
+            self.member.meet(now_us, peer)
+
+    def receive(self, now_us: int, peer: str, message: DhtMessage) -> None:
+        """Take a message of a node; one of no member changes nothing and is not answered."""
+        left, at_us = self._budgets.get(peer, (float(BURST), now_us))
+        left = min(BURST, left + (now_us - at_us) * RATE_PER_S / 1e6)
+        self._budgets[peer] = (max(left - 1, 0), now_us)
+        if left < 1:
+            self._count("E_LIMIT")
+            return
+        self.member.receive(now_us, peer, message)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        if self._look_at_us is None:
+            self._look_at_us = now_us
+            self.member.join(now_us, self._rules.join)
+        self.member.tick(now_us)
+        if now_us >= self._look_at_us:
+            self._look_at_us = now_us + LOOK_EVERY_US
+            self._publish(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """Hand on what is held, and say goodbye."""
+        self.member.leave(now_us)
+
+    # --- what is published ------------------------------------------------------------------------------
+
+    def _publish(self, now_us: int) -> None:
+        """What stands in the catalog of our participant and is to be found by others."""
+        if self._signer is None or self._wall.at(now_us) is None:
+            return
+        wanted = self._wanted()
+        for name, (epoch, nodes, schema) in wanted.items():
+            said = self._said.get(name)
+            same = said is not None and (said.entry.nodes, said.entry.schema) == (nodes, schema)
+            if said is None or not same or said.entry.gone or now_us >= said.again_us:
+                self._say(now_us, name, max(epoch, said.entry.epoch if said else 0), nodes, schema)
+        for name, said in list(self._said.items()):
+            if name not in wanted and not said.entry.gone:
+                self._say(now_us, name, said.entry.epoch, (), (), gone=True)
+            elif name not in wanted and now_us >= said.again_us + LIFETIME_US // 2:
+                del self._said[name]  # All that was signed before has expired.
+                self.member.withdraw(name)
+
+    def _wanted(self) -> dict[str, tuple[int, tuple[Whereabouts, ...], tuple[Field, ...]]]:
+        """Full name -> epoch, nodes and schema."""
+        found = {}
+        for stream in self._names.streams():
+            if not any(matches(pattern, stream) for pattern in self._rules.publish):
+                continue
+            versions = self._names.versions(stream)
+            if not versions:
+                continue
+            nodes = [Whereabouts(one["node"], one["address"], one["server_key"]) for one in versions]
+            schema = tuple(Field(name=name, type=type) for name, type in versions[0]["columns"])
+            epoch = max(one["epoch"] for one in versions)
+            found[f"{self._settings.participant}/{stream}"] = (
+                epoch,
+                tuple(nodes[: limits.DHT_NODES_MAX]),
+                schema,
+            )
+        return found
+
+    def _say(
+        self,
+        now_us: int,
+        name: str,
+        epoch: int,
+        nodes: tuple[Whereabouts, ...],
+        schema: tuple[Field, ...],
+        *,
+        gone: bool = False,
+        sequence: int = 0,
+    ) -> None:
+        wall_us = self._wall.at(now_us)
+        assert wall_us is not None
+        assert self._signer is not None
+        before = self._said.get(name)
+        entry = Entry(
+            federation=self._federation,
+            participant=self._settings.participant,
+            epoch=epoch,
+            # By the clock, so that it grows over restarts too.
+            sequence=max(wall_us, sequence, 1 + before.entry.sequence if before else 0),
+            expiry_us=wall_us + LIFETIME_US,
+            name=name,
+            kind="stream",
+            nodes=nodes,
+            schema=schema,
+            gone=gone,
+        )
+        self._said[name] = _Said(entry, now_us + LIFETIME_US // 2)
+        try:
+            data = sign_entry(entry, self._signer)
+        except LinkError:  # Its columns are too many: who wants them asks the node.
+            data = sign_entry(msgspec.structs.replace(entry, schema=()), self._signer)
+        self.member.publish(now_us, data, partial(self._stored, name))
+
+    def _stored(self, name: str, now_us: int, put: Put) -> None:
+        """Where somebody holds a younger one, it is an earlier life's, or of another node of ours."""
+        said = self._said.get(name)
+        if said is None or not put.newer:
+            return
+        newer = opened_entry(put.newer)[1]
+        if age_of(newer) > age_of(said.entry) and newer.name == name:
+            now = said.entry
+            if (newer.nodes, newer.gone) != (now.nodes, now.gone):
+                epoch, sequence = newer.epoch, newer.sequence + 1
+                self._say(now_us, name, epoch, now.nodes, now.schema, gone=now.gone, sequence=sequence)
+
+    # --- who looks up -------------------------------------------------------------------------------------
+
+    def is_foreign(self, name: str) -> bool:
+        """Whether a name is one of another registered participant."""
+        participant, slash, _ = name.partition("/")
+        if not slash or participant == self._settings.participant:
+            return False
+        return self._registry.signing_key(participant) is not None
+
+    def look_up(self, now_us: int, client: str, message: Lookup, caller: Caller | None) -> None:
+        """Look up a name of another participant; the client is answered later.
+
+        Raises:
+            LinkError: it may not know (``E_ROLE``), or too many searches are under way (``E_LIMIT``).
+        """
+        rules = None if caller is None else caller.rules
+        sees = caller is None or rules is None or rules.status or caller.may("subscribe", message.name)
+        if caller is not None and not sees:
+            raise LinkError(
+                f"client {caller.name!r} may not read {message.name[:100]!r}",
+                hint=f"the node's configuration would have to say it in [clients.{caller.name}]",
+                code="E_ROLE",
+            )
+        self.member.find(now_us, message.name, partial(self._answer, client, message))
+
+    def _answer(self, client: str, message: Lookup, now_us: int, found: Found) -> None:
+        entry = found.entry
+        if entry is None or not entry.nodes or message.kind not in ("", entry.kind):
+            hint = "" if found.whole else "not all members that should hold it have answered: ask again"
+            text = f"no participant has published {message.name[:100]!r}"
+            self._outbox.send(client, Reply(request=message.request, code="E_STREAM", text=text, hint=hint))
+            return
+        self._outbox.send(client, Reply(request=message.request), msgspec.json.encode(_told(entry)))
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    """As clients hear of names of the own participant: the stream's name is that at the node that has it."""
+    versions = [
+        {
+            "name": entry.name.partition("/")[2],
+            "kind": entry.kind,
+            "participant": entry.participant,
+            "epoch": entry.epoch,
+            "node": node.node,
+            "address": node.address,
+            "server_key": node.key,
+            "columns": [[field.name, field.type] for field in entry.schema],
+            "stream_version": number,
+        }
+        for number, node in enumerate(entry.nodes, 1)
+    ]
+    return {**versions[0], "versions": versions}
