@@ -138,7 +138,7 @@ class Shadow(Hosted):
         text = f"decision {message.number} of fragment {self.spec.name!r} {why}"
         return RemoteProtocolError(text, peer=self._owner, code="E_STATE")
 
-    def standing(self, readers: Mapping[str, Mapping[str, Reader]]) -> None:
+    def standing(self, now_us: int, readers: Mapping[str, Mapping[str, Reader]]) -> None:
         """How far readers are, by sink: what all have is forgotten, as the owner forgot it."""
         for sink, known in readers.items():
             if (output := self.outputs.get(sink)) is None:
@@ -152,8 +152,9 @@ class Shadow(Hosted):
                 at = output.sender.log.next_seq
                 view.durable = min(max(view.durable, reader.durable), at)
                 view.plain = reader.plain
+                view.moved_at_us = now_us
                 view.note = reader.note
-            output.sender.settle(0)
+            output.sender.settle(now_us)
 
     def own(self, now_us: int) -> None:
         """It is ours: go on where the owner stood."""
@@ -167,6 +168,15 @@ class Shadow(Hosted):
                 view.moved_at_us = now_us
         self.begin(now_us)
         self.thaw(now_us)
+
+    def tick(self, now_us: int) -> None:
+        if not self.frozen:
+            super().tick(now_us)
+        else:
+            self._pump(now_us)  # What was noted goes to disk; nothing is fed.
+
+    def wake_at_us(self) -> int | None:
+        return self.decided.wake_at_us() if self.frozen else super().wake_at_us()
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         if not self.frozen:

@@ -45,7 +45,7 @@ __all__ = ["Sliding"]
 
 @dataclass(slots=True)
 class _Relayed:
-    """``client`` and ``message`` say who ordered what; ``since_us`` and ``said_us``: passed on first, last."""
+    """``client`` ordered ``message``; it was passed on first at ``since_us``, last at ``said_us``."""
 
     client: str
     message: Move | Grant

@@ -127,7 +127,7 @@ class Taking:
             case Fed():
                 self._fed(now_us, message, payload)
             case Standing():
-                self._stand(payload)
+                self._stand(now_us, payload)
             case Handover():
                 self._decided = message.decided
         self._ack_soon(now_us)
@@ -179,12 +179,12 @@ class Taking:
         if self._following().follow(now_us, message, payload):
             self._running.append(message.frame)
 
-    def _stand(self, payload: Buffer | None) -> None:
+    def _stand(self, now_us: int, payload: Buffer | None) -> None:
         try:
             readers = _READERS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._broken_rule(f"no readers: {error}"[:300]) from None
-        self._following().standing(readers)
+        self._following().standing(now_us, readers)
 
     # --- what the driver says -------------------------------------------------------------------
 
