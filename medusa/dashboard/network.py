@@ -33,12 +33,14 @@ class Seen:
     """What is known of the node at an address.
 
     Attributes:
+        name: what others call it; empty: nobody has said yet.
         status: what it said last; None: it has never answered.
         age_s: how long ago that was, or since when it has been asked.
         why: why it didn't answer the last time; empty: it did.
     """
 
     address: str
+    name: str = ""
     status: Status | None = None
     age_s: float = 0.0
     why: str = ""
@@ -132,7 +134,7 @@ def _nodes(seen: Iterable[Seen]) -> dict[str, NodeView]:
     nodes: dict[str, NodeView] = {}
     for each in sorted(seen, key=lambda one: (one.why != "", one.age_s, one.address)):
         status = each.status
-        name = each.address if status is None else status.node
+        name = status.node if status is not None else each.name or each.address
         if name in nodes:  # Two addresses of one node: the one that answered last says more.
             continue
         nodes[name] = NodeView(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from medusa.dashboard.network import Seen
@@ -22,48 +24,61 @@ EVERY_S = 1.0
 TIMEOUT_S = 2.0
 CLOSE_S = 5.0
 AT_ONCE = 32
+NODES_MAX = 200
 
-Connect = Callable[[str], "Federation"]
+Connect = Callable[[str, str], "Federation"]
+"""Calls the node at an address; with its public key, where that is another than the one given for all."""
 
 
 def connector(timeout_s: float, keys: Mapping[str, str | None]) -> Connect:
     """A function that connects to a node with these keys and this deadline."""
 
-    def connect_to(address: str) -> Federation:
+    def connect_to(address: str, server_key: str) -> Federation:
         from medusa.runtime.client import connect
 
-        return connect(address, f"{round(timeout_s * 1000)}ms", **keys)
+        used = {**keys, "server_key": server_key} if server_key else keys
+        return connect(address, f"{round(timeout_s * 1000)}ms", **used)
 
     return connect_to
 
 
 def ask_all(addresses: Sequence[str], connect: Connect) -> list[Seen]:
-    """Ask each node once, all at the same time."""
-    with ThreadPoolExecutor(min(len(addresses), AT_ONCE)) as pool:
-        return list(pool.map(lambda address: _ask_once(address, connect), addresses))
+    """Ask each node once, all at the same time, and then those that they know of."""
+    watches = [_Watch(_Place("", address, "")) for address in dict.fromkeys(addresses)]
+    never = threading.Event()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        places = [
+            place for found in pool.map(lambda each: each.ask(connect, never), watches) for place in found
+        ]
+        more = [_Watch(place) for place in _new(places, watches)]
+        list(pool.map(lambda each: each.ask(connect, never), more))
+        list(pool.map(_Watch.hang_up, [*watches, *more]))
+    return [each.seen(math.inf) for each in [*watches, *more]]
 
 
-def _ask_once(address: str, connect: Connect) -> Seen:
-    try:
-        fed = connect(address)
-        try:
-            return Seen(address=address, status=_status(fed))
-        finally:
-            fed.close()
-    except MedusaError as error:
-        return Seen(address=address, why=error.message)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node is, as the user or another node says."""
+
+    name: str
+    address: str
+    server_key: str
 
 
-def _status(fed: Federation) -> Status:
-    from medusa.runtime.overview import check_entitled
-
-    said: Any = fed.status()
-    check_entitled(said)
-    return status_of(said)
+def _new(places: Iterable[_Place], watches: Sequence[_Watch]) -> list[_Place]:
+    """Nodes that nobody watches yet, each once."""
+    known = {each.name for each in watches} | {each.place.address for each in watches}
+    found = {
+        place.name: place for place in places if place.address and not {place.name, place.address} & known
+    }
+    return [found[name] for name in sorted(found)][: max(NODES_MAX - len(watches), 0)]
 
 
 class Watcher:
-    """Asks nodes every second, from ``start`` until ``close``; ``seen`` is what is known now."""
+    """Asks nodes every second, from ``start`` until ``close``; ``seen`` is what is known now.
+
+    Nodes that they know of, in the catalog of their participant, are asked too.
+    """
 
     def __init__(
         self,
@@ -82,35 +97,46 @@ class Watcher:
         self._every_s = every_s
         self._timeout_s = timeout_s
         self._closing = threading.Event()
-        self._watches = [_Watch(address) for address in dict.fromkeys(addresses)]
-        self._threads = [
-            threading.Thread(target=self._watch, args=(watch,), name="medusa-watch", daemon=True)
-            for watch in self._watches
-        ]
+        self._lock = threading.Lock()
+        self._watches = [_Watch(_Place("", address, "")) for address in dict.fromkeys(addresses)]
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Begin to ask."""
-        for thread in self._threads:
-            thread.start()
+        with self._lock:
+            for watch in self._watches:
+                self._begin(watch)
 
     def close(self) -> None:
         """End, at the latest with the deadlines of what is under way. A second time does nothing."""
         self._closing.set()
-        for watch in self._watches:
+        with self._lock:
+            watches, threads = list(self._watches), list(self._threads)
+        for watch in watches:
             watch.hang_up()
         end = time.monotonic() + CLOSE_S
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(end - time.monotonic(), 0.0))
+        for thread in threads:
+            thread.join(max(end - time.monotonic(), 0.0))
 
     def seen(self) -> list[Seen]:
         """What is known of each node; any thread may ask, nobody waits."""
-        return [watch.seen(self._every_s + self._timeout_s + 1.0) for watch in self._watches]
+        with self._lock:
+            watches = list(self._watches)
+        return [watch.seen(self._every_s + self._timeout_s + 1.0) for watch in watches]
+
+    def _begin(self, watch: _Watch) -> None:
+        thread = threading.Thread(target=self._watch, args=(watch,), name="medusa-watch", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _watch(self, watch: _Watch) -> None:
         while not self._closing.is_set():
             began = time.monotonic()
-            watch.ask(self._connect, self._closing)
+            places = watch.ask(self._connect, self._closing)
+            with self._lock:
+                for place in [] if self._closing.is_set() else _new(places, self._watches):
+                    self._watches.append(_Watch(place))
+                    self._begin(self._watches[-1])
             self._closing.wait(max(self._every_s - (time.monotonic() - began), 0.0))
         watch.hang_up()
 
@@ -118,27 +144,39 @@ class Watcher:
 class _Watch:
     """One node: the connection to it, and what it said last."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, place: _Place) -> None:
+        self.place = place
         self._lock = threading.Lock()
         self._fed: Federation | None = None
         self._status: Status | None = None
         self._why = ""
         self._at = time.monotonic()
 
+    @property
+    def name(self) -> str:
+        """Of the node; empty: nobody has said it yet."""
+        return self.place.name if self._status is None else self._status.node
+
     def seen(self, stale_s: float) -> Seen:
+        """What is known; one that has said nothing for ``stale_s`` doesn't answer."""
         with self._lock:
             age_s = time.monotonic() - self._at
             why = self._why or ("no answer" if age_s > stale_s else "")
-            return Seen(address=self._address, status=self._status, age_s=age_s, why=why)
+            return Seen(
+                address=self.place.address, name=self.place.name, status=self._status, age_s=age_s, why=why
+            )
 
-    def ask(self, connect: Connect, closing: threading.Event) -> None:
-        """Ask once; a connection that failed is made anew the next time."""
+    def ask(self, connect: Connect, closing: threading.Event) -> list[_Place]:
+        """Ask once; a connection that failed is made anew the next time.
+
+        Returns:
+            the nodes that it knows of.
+        """
         try:
             if self._fed is None:
-                self._fed = connect(self._address)
-                if closing.is_set():
-                    return
+                self._fed = connect(self.place.address, self.place.server_key)
+            if closing.is_set():
+                return []
             status = _status(self._fed)
         except MedusaError as error:
             self._failed(error.message)
@@ -147,6 +185,8 @@ class _Watch:
         else:
             with self._lock:
                 self._status, self._why, self._at = status, "", time.monotonic()
+            return _places(self._fed)
+        return []
 
     def _failed(self, why: str) -> None:
         with self._lock:
@@ -159,3 +199,21 @@ class _Watch:
         if fed is not None:
             with suppress(MedusaError):
                 fed.close()
+
+
+def _status(fed: Federation) -> Status:
+    from medusa.runtime.overview import check_entitled
+
+    said: Any = fed.status()
+    check_entitled(said)
+    return status_of(said)
+
+
+def _places(fed: Federation) -> list[_Place]:
+    """The nodes of its participant; none where it doesn't say."""
+    list_nodes: Callable[[], Any] = getattr(fed, "nodes", list)
+    with suppress(MedusaError, KeyError, TypeError):
+        return [
+            _Place(str(each["node"]), str(each["address"]), str(each["server_key"])) for each in list_nodes()
+        ]
+    return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,9 +17,13 @@ from tests.system.nodes import until
 class Fed:
     """A node's client that says what ``answer`` gives."""
 
-    def __init__(self, answer: Callable[[], Any]) -> None:
+    def __init__(self, answer: Callable[[], Any], places: list[dict[str, str]]) -> None:
         self._answer = answer
+        self._places = places
         self.closed = False
+
+    def nodes(self) -> list[dict[str, str]]:
+        return self._places
 
     def status(self) -> Any:
         return self._answer()
@@ -32,11 +36,24 @@ def fails() -> Any:
     raise LinkError("waited 2s for an answer", code="link.timeout")
 
 
-def connect_to(nodes: dict[str, Callable[[], Any]], made: list[Fed] | None = None) -> Any:
-    def connect(address: str) -> Fed:
+def connect_to(
+    nodes: dict[str, Callable[[], Any]], made: list[Fed] | None = None, places: Sequence[str] = ()
+) -> Any:
+    """A function that calls one of these nodes.
+
+    Args:
+        places: what they say of others, as ``name=address``; the key of each is ``key of`` its name.
+    """
+    told = [
+        {"node": name, "address": address, "server_key": f"key of {name}"}
+        for name, _, address in (each.partition("=") for each in places)
+    ]
+
+    def connect(address: str, server_key: str) -> Fed:
         if address not in nodes:
             raise LinkError(f"nobody at {address}", code="link.refused")
-        fed = Fed(nodes[address])
+        assert server_key in ("", f"key of {address}")
+        fed = Fed(nodes[address], told)
         if made is not None:
             made.append(fed)
         return fed
@@ -130,3 +147,24 @@ def test_closing_hangs_up_on_all() -> None:
     watcher.close()
     assert all(fed.closed for fed in made)
     Watcher(["a"], connect_to({})).close()  # never started
+
+
+def test_nodes_that_others_know_of_are_asked_too_each_once() -> None:
+    made: list[Fed] = []
+    nodes = {name: lambda name=name: node(name) for name in "abc"}
+    connect = connect_to(nodes, made, ["a=other", "b=b", "c=c", "d=d", "e="])
+    found = {each.name or each.address: each for each in ask_all(["a"], connect)}
+    assert sorted(found) == ["a", "b", "c", "d"]
+    assert [bool(each.why) for _, each in sorted(found.items())] == [False, False, False, True]
+    assert len(made) == 3
+    assert all(fed.closed for fed in made)
+    made.clear()
+    watcher = Watcher(["a", "b"], connect, every_s=0.001)
+    watcher.start()
+    try:
+        until(lambda: len([each for each in watcher.seen() if each.status]) == 3, what="all are known")
+        until(lambda: any(each.why for each in watcher.seen()), what="one isn't there")
+        assert sorted(each.address for each in watcher.seen()) in (["a", "b", "c", "d"], [*"abcd", "other"])
+        assert len(made) == 3
+    finally:
+        watcher.close()
