@@ -63,11 +63,6 @@ class Names:
             code="E_STREAM",
         )
 
-    def short(self, name: str) -> str:
-        """Of a full name of our own participant, what comes after it."""
-        return name.removeprefix(f"{self._participant}/")
-
-    def _known(self, kind: str, caller: Caller | None) -> list[Entry]:
     def streams(self) -> list[str]:
         """Names of the streams of the participant, each once."""
         return list(dict.fromkeys(entry.name for entry in self._directory.entries("stream")))
@@ -77,6 +72,11 @@ class Names:
         found = [self._told(entry) for entry in self._directory.versions("stream", stream)]
         return [told for told in found if told is not None]
 
+    def short(self, name: str) -> str:
+        """Of a full name of our own participant, what comes after it."""
+        return name.removeprefix(f"{self._participant}/")
+
+    def _known(self, kind: str, caller: Caller | None) -> list[Entry]:
         entries = [each for each in self._directory.entries(kind or None) if each.kind in KINDS]
         return [each for each in entries if _may(each, caller)]
 
