@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from medusa.elements import Boundary
-from medusa.engine.boxes.base import Operator
+from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.boxes.connection import ConnectionPointBox, Connections
 from medusa.engine.boxes.filter import FilterBox
 from medusa.engine.boxes.project import ProjectBox
@@ -26,7 +26,7 @@ from medusa.query.boxes import ConnectionPoint, Graph, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.signature import differences, signatures
 
-__all__ = ["Change", "change_fragment"]
+__all__ = ["Change", "Given", "change_fragment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,9 @@ class Change:
         return "; ".join([f"{len(self.kept)} boxes kept", *words])
 
 
+Given = Callable[[Mapping[str, Operator]], Mapping[str, BoxState]]
+
+
 def change_fragment(
     fragment: Fragment,
     graph: Graph,
@@ -75,6 +78,7 @@ def change_fragment(
     functions: Mapping[str, object],
     reset: Collection[str] = (),
     check: Callable[[Change], None] = lambda change: None,
+    given: Given | None = None,
 ) -> Change:
     """Run another query from now on; only between elements.
 
@@ -82,6 +86,7 @@ def change_fragment(
         functions: of users, by box, where they aren't registered.
         reset: boxes that begin empty although they are the same, and sources although they aren't.
         check: is told what would change, and may raise.
+        given: makes state for boxes that would begin empty, of all boxes as they were made.
 
     Raises:
         QueryError: the query doesn't hold or can't run, a source isn't what it was, ``reset`` names no box:
@@ -106,7 +111,11 @@ def change_fragment(
     for id in change.kept:
         if id not in stay:
             carry(old[id], made[id])
-    rehearse(checked, made, change.empty)
+    states = {} if given is None else given(made)
+    for id, state in states.items():
+        made[id].load(state)
+    empty = change.empty - states.keys()
+    rehearse(checked, made, empty)
     points = Connections(boxes)
     for id in change.empty & points.keys():
         points[id].open()
@@ -122,7 +131,7 @@ def change_fragment(
         if isinstance(spec, ConnectionPoint):
             points[spec.id].retain(spec)
     for id in made:
-        catch_up(graph, made, change.empty, id)
+        catch_up(graph, made, empty, id)
         fragment.quiesce()
     return change
 

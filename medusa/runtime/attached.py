@@ -103,6 +103,8 @@ class AttachedRun(LiveRun):
     boundary = _refused("boundary", "boundaries are those of the run that it is attached to")
     finish = _refused("finish", "it ends with the run: finish that, or close() this")
     change = _refused("change", "close() it, and attach the other query with history=")
+    split = _refused("split", "split the run that it is attached to")
+    merge = _refused("merge", "merge the run that it is attached to")
     checkpoint = _refused("checkpoint", "it is in no checkpoint: attach it again after a restore")
     attach = _refused("attach", "attach to the run itself")
     record = _refused("record", "run.record(..., query=...) of the run itself")

@@ -8,15 +8,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from medusa.engine.arguments import boundary_time_us
-from medusa.engine.change import Change, change_fragment
+from medusa.engine.change import Change, Given, change_fragment
 from medusa.engine.history import History
 from medusa.engine.judged import JudgedRun, source_of
 from medusa.engine.recording import part_below, record
+from medusa.engine.splitting import Repartition, merge_running, split_running
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph
 from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
+from medusa.query.split import BLOCK_ROWS
 from medusa.runtime.given import graph_of
 from medusa.runtime.history import check_in_memory
 from medusa.runtime.recordings import write_recording
@@ -74,6 +76,66 @@ class ChangingRun(WatchedRun):
             self._settled()
         return made
 
+    def split(
+        self,
+        box: str,
+        n: int | None = None,
+        *,
+        ranges: str | Sequence[int] = "even",
+        block: int = BLOCK_ROWS,
+    ) -> tuple[str, ...]:
+        """Run a box as parts over ranges of its keys from now on; docs/splitting.md.
+
+        The answer stays the same, row for row: the state of the box goes to its parts. With
+        ``checkpoint=`` a checkpoint is written, as by ``change``.
+
+        Args:
+            box: its id.
+            n: how many parts, from 2; may be left out where ``ranges`` are given.
+            ranges: ``"even"``; ``"weight"``: such that the rows of the keys that the box holds now are
+                shared evenly; or where ranges of ``hash_partition`` of the key end, ascending, n - 1 of them.
+            block: of a box without keys: so many rows go the same way.
+
+        Returns:
+            The ids of the parts.
+
+        Raises:
+            QueryError: it can't be split so that the answer stays the same, with the reason.
+            StateError: the run is closed, or another thread or a callback of its own is at work with it.
+        """
+        with self._turn(tells=True):
+            made = self._split_now(box, n, ranges, block)
+            self._settled()
+        return made
+
+    def merge(self, box: str) -> None:
+        """Run a box that was split as one again, with the state of its parts.
+
+        Raises:
+            QueryError: it isn't split.
+            StateError: it has no key, and several parts hold results of an open window; as ``split``.
+        """
+        with self._turn(tells=True):
+            self._merge_now(box)
+            self._settled()
+
+    def _split_now(self, box: str, n: int | None, ranges: str | Sequence[int], block: int) -> tuple[str, ...]:
+        self._fragment.quiesce()
+        made = split_running(self._fragment, box, n, ranges=ranges, block=block)
+        self._repartition(made)
+        return made.parts
+
+    def _merge_now(self, box: str) -> None:
+        self._fragment.quiesce()
+        made = merge_running(self._fragment, box)
+        made.before()
+        self._repartition(made)
+
+    def _repartition(self, made: Repartition) -> None:
+        check_sheds(self._settings, made.graph)
+        check_in_memory(made.graph, self._settings)
+        self._go_on_with(made.graph, self._fragment.functions, (), made.given)
+
     def _checked(self, query: Query) -> Graph:
         """Raises QueryError where a query can't be what this run goes on with."""
         graph = graph_of(query)
@@ -84,11 +146,19 @@ class ChangingRun(WatchedRun):
         check_in_memory(graph, self._settings)
         return graph
 
-    def _go_on_with(self, graph: Graph, functions: Mapping[str, object], reset: Sequence[str]) -> Change:
-        """Change the query, within a turn."""
+    def _go_on_with(
+        self,
+        graph: Graph,
+        functions: Mapping[str, object],
+        reset: Sequence[str],
+        given: Given | None = None,
+    ) -> Change:
+        """Change the query, within a turn; ``given``: as of ``change_fragment``."""
         fragment = self._fragment
         fragment.at(self._clock.monotonic_us())
-        made = change_fragment(fragment, graph, functions=functions, reset=reset, check=self._check_change)
+        made = change_fragment(
+            fragment, graph, functions=functions, reset=reset, check=self._check_change, given=given
+        )
         self._changed(made)
         if self._checkpoints is not None:
             self._based = False  # the log of decisions stands on the query that was

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from medusa.engine.arguments import boundary_time_us, from_first
 from medusa.engine.boxes.source import SourceBox
-from medusa.engine.change import Change
+from medusa.engine.change import Change, Given
 from medusa.engine.ingest import normalise
 from medusa.engine.intake import Entry
 from medusa.errors import FullError, MedusaError, StateError
 from medusa.query.boxes import Graph
+from medusa.query.split import BLOCK_ROWS
 from medusa.runtime.belt import note_left
 from medusa.runtime.working import WorkingRun
 from medusa.units import size_text
@@ -190,9 +191,32 @@ class QueuedRun(WorkingRun):
         self._in_order(lambda: made.append(self._go_on_with(graph, query.functions, reset)))
         return made[0]
 
-    def _go_on_with(self, graph: Graph, functions: Mapping[str, object], reset: Sequence[str]) -> Change:
+    def split(
+        self,
+        box: str,
+        n: int | None = None,
+        *,
+        ranges: str | Sequence[int] = "even",
+        block: int = BLOCK_ROWS,
+    ) -> tuple[str, ...]:
+        """Work off what waits, then split a box: see ``md.Run.split``."""
+        made: list[tuple[str, ...]] = []
+        self._in_order(lambda: made.append(self._split_now(box, n, ranges, block)))
+        return made[0]
+
+    def merge(self, box: str) -> None:
+        """Work off what waits, then merge a box: see ``md.Run.merge``."""
+        self._in_order(lambda: self._merge_now(box))
+
+    def _go_on_with(
+        self,
+        graph: Graph,
+        functions: Mapping[str, object],
+        reset: Sequence[str],
+        given: Given | None = None,
+    ) -> Change:
         with self._belt.changed:  # nothing is pushed meanwhile
-            return super()._go_on_with(graph, functions, reset)
+            return super()._go_on_with(graph, functions, reset, given)
 
     def _check_change(self, change: Change) -> None:
         source = self._belt.queue.holds(change.gone)

@@ -1,0 +1,118 @@
+"""A box that is split, and merged again, while its query runs: with its state, and exactly.
+
+Between two pushes nothing waits between boxes but what the merge holds back, so the state of the box,
+cut by ranges of its keys, is all that its parts need to go on (docs/splitting.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from medusa.engine.boxes.base import BoxState, Operator
+from medusa.engine.boxes.ordered_merge import OrderedMergeBox
+from medusa.engine.change import Given
+from medusa.engine.fragment import Fragment
+from medusa.engine.partition import combine_states, partition_state, weights_of
+from medusa.errors import QueryError
+from medusa.query.boxes import Graph, Input
+from medusa.query.key_ranges import ranges_by_weight
+from medusa.query.split import find_split, merge, split
+
+__all__ = ["Repartition", "merge_running", "split_running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """What ``change_fragment`` needs to split or merge a box.
+
+    Attributes:
+        parts: ids of the parts.
+        given: makes the state of the boxes that take over.
+        before: to be called first: sends what waits in the merge.
+    """
+
+    graph: Graph
+    parts: tuple[str, ...]
+    given: Given
+    before: Callable[[], None] = lambda: None
+
+
+def split_running(
+    fragment: Fragment, box: str, n: int | None, *, ranges: str | Sequence[int], block: int
+) -> Repartition:
+    """Split a box of a fragment that is at rest.
+
+    Args:
+        ranges: ``even``; ``weight``: such that the rows that its state counts are shared; or where they end.
+
+    Raises:
+        QueryError: the box can't be split; ``ranges`` are none, or there is no state to weigh by.
+    """
+    _refuse_spilling(fragment)
+    inputs = [fragment.checked.shapes[arc] for arc in _inputs(fragment, box)]
+    cuts: Sequence[int] | None = None
+    if ranges == "weight":
+        trial = find_split(split(fragment.graph, box, n), box)
+        weights = weights_of(trial, inputs, fragment.boxes[box].save())
+        if not weights:
+            raise QueryError(
+                f"split of {box!r}: it holds no keys yet by which ranges could be weighed",
+                hint='ranges="even", or split it when rows have come',
+                code="query.split",
+            )
+        cuts = ranges_by_weight(weights, len(trial.parts))
+    elif isinstance(ranges, str):
+        if ranges != "even":
+            raise QueryError(
+                f'split of {box!r}: ranges is "even", "weight", or where they end, got {ranges!r:.40}',
+                code="query.split",
+            )
+    else:
+        cuts = ranges
+    graph = split(fragment.graph, box, n, cuts=cuts, block=block)
+    made = find_split(graph, box)
+
+    def given(boxes: Mapping[str, Operator]) -> Mapping[str, BoxState]:
+        fresh = {id: boxes[id].save() for id in made.ids}
+        return partition_state(made, inputs, fragment.boxes[box].save(), fresh)
+
+    return Repartition(graph, tuple(part.id for part in made.parts), given)
+
+
+def merge_running(fragment: Fragment, box: str) -> Repartition:
+    """Merge a box of a fragment that is at rest.
+
+    Raises:
+        QueryError: it isn't split.
+    """
+    _refuse_spilling(fragment)
+    graph = merge(fragment.graph, box)
+    made = find_split(fragment.graph, box)
+    inputs = [fragment.checked.shapes[router.inputs[0]] for router in made.routers]
+
+    def before() -> None:
+        for each in made.merges:
+            running = fragment.boxes[each.id]
+            if isinstance(running, OrderedMergeBox):
+                running.flush()
+        fragment.quiesce()
+
+    def given(boxes: Mapping[str, Operator]) -> Mapping[str, BoxState]:
+        states = {id: fragment.boxes[id].save() for id in made.ids}
+        return {box: combine_states(made, inputs, states, boxes[box].save())}
+
+    return Repartition(graph, tuple(part.id for part in made.parts), given, before)
+
+
+def _inputs(fragment: Fragment, box: str) -> tuple[Input, ...]:
+    found = fragment.checked.boxes.get(box)
+    return () if found is None else found.inputs
+
+
+def _refuse_spilling(fragment: Fragment) -> None:
+    if fragment.storage is not None and fragment.storage.spool is not None:
+        raise QueryError(
+            "a run with spill= doesn't split or merge boxes: part of their state is on disk",
+            code="query.split",
+        )
