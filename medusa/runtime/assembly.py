@@ -18,7 +18,7 @@ from medusa.runtime.host import FragmentHost
 from medusa.runtime.introduction import Introduction
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.loop import NodeLoop
-from medusa.runtime.metrics import MetricsServer, node_rows
+from medusa.runtime.metrics import MetricsServer, node_figures
 from medusa.runtime.node_config import NodeConfig
 from medusa.runtime.node_keys import load_keys
 from medusa.runtime.recovery import recover
@@ -138,7 +138,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         if settings.metrics is not None:
             server = MetricsServer(*settings.metrics)
             stack.callback(server.close)
-            server.serve(partial(node_rows, loop))
+            server.serve(partial(node_figures, loop))
             reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
 
         def leave() -> None:

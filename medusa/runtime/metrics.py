@@ -12,13 +12,14 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from medusa.errors import ConfigError, LinkError, MedusaError, QueryError
 from medusa.mind.endpoint import check_endpoint
 from medusa.runtime.families import families
+from medusa.runtime.families_node import node_families
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -27,10 +28,18 @@ if TYPE_CHECKING:
     from medusa.runtime.loop import NodeLoop
     from medusa.runtime.watched import WatchedRun
 
-__all__ = ["MetricsServer", "Rows", "node_rows", "open_for_run", "rows_of"]
+__all__ = ["Figures", "MetricsServer", "Rows", "node_figures", "open_for_run", "run_figures"]
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Of each box its query, name, kind and statistics."""
+
+
+class Figures(NamedTuple):
+    """What is served: of boxes, and of a node also its status."""
+
+    boxes: Rows
+    node: Mapping[str, Any] | None = None
+
 
 REQUEST_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 5.0
@@ -72,7 +81,7 @@ class MetricsServer:
         at = f"[{host}]" if ":" in host else host
         self.address = f"{at}:{self._server.server_address[1]}"
 
-    def serve(self, ask: Callable[[], Rows]) -> None:
+    def serve(self, ask: Callable[[], Figures]) -> None:
         """Answer, in threads of its own.
 
         Args:
@@ -133,7 +142,7 @@ def open_for_run(address: str, *, public: bool) -> MetricsServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 32
-    ask: Callable[[], Rows] | None = None
+    ask: Callable[[], Figures] | None = None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of callers that hang up."""
@@ -154,14 +163,14 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, _Server)
         assert self.server.ask is not None
         try:
-            rows = self.server.ask()
+            figures = self.server.ask()
         except MedusaError as error:
             self._answer(503, "text/plain", f"{error.message}\n".encode())
             return
         if path == "/stats":
-            self._answer(200, "application/json", msgspec.json.encode({"boxes": rows}))
+            self._answer(200, "application/json", msgspec.json.encode({"boxes": figures.boxes}))
         else:
-            self._answer(200, *_text(rows, self.headers.get("Accept", "")))
+            self._answer(200, *_text(figures, self.headers.get("Accept", "")))
 
     def _answer(self, status: int, type: str, body: bytes) -> None:
         self.send_response(status)
@@ -177,32 +186,33 @@ class _Handler(BaseHTTPRequestHandler):
 class _Collector:
     """Hands families to a registry."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
 
     def collect(self) -> list[Metric]:
-        return list(families(self._rows))
+        boxes, node = self._figures
+        return [*families(boxes), *(() if node is None else node_families(node))]
 
 
-def _text(rows: Rows, accepted: str) -> tuple[str, bytes]:
+def _text(figures: Figures, accepted: str) -> tuple[str, bytes]:
     """(type, text) in the form that the caller likes best."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
 
     registry = CollectorRegistry(auto_describe=False)
-    collector: Collector = _Collector(rows)
+    collector: Collector = _Collector(figures)
     registry.register(collector)
     encode, type = choose_encoder(accepted)
     return type, encode(registry)
 
 
-def node_rows(loop: NodeLoop) -> Rows:
-    """What the status of a node says of its boxes."""
+def node_figures(loop: NodeLoop) -> Figures:
+    """What the status of a node says of its boxes, its load and its links."""
     try:
         status = loop.ask().result(ANSWER_TIMEOUT_S)
     except TimeoutError:
         raise LinkError("the node didn't answer in time", code="link.timeout") from None
-    return status_rows(status)
+    return Figures(status_rows(status), status)
 
 
 def status_rows(status: Mapping[str, Any]) -> Rows:
@@ -220,7 +230,7 @@ def status_rows(status: Mapping[str, Any]) -> Rows:
     ]
 
 
-def rows_of(run: WatchedRun) -> Rows:
+def run_figures(run: WatchedRun) -> Figures:
     """What ``run.stats()`` says, and of attached queries with their label; boundaries in microseconds."""
     table = run.stats(attached=True)
     place = table.schema.get_field_index("boundary")
@@ -229,4 +239,4 @@ def rows_of(run: WatchedRun) -> Rows:
     for row in rows:
         if row["attached"] is None:
             del row["attached"]
-    return rows
+    return Figures(rows)

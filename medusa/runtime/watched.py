@@ -12,7 +12,7 @@ from medusa.engine.loads import loads
 from medusa.engine.stats import told_apart
 from medusa.errors import QueryError
 from medusa.query.diagram import Diagram
-from medusa.runtime.metrics import MetricsServer, open_for_run, rows_of
+from medusa.runtime.metrics import MetricsServer, open_for_run, run_figures
 from medusa.runtime.views import ViewingRun
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class WatchedRun(ViewingRun):
                 )
             server = open_for_run(address, public=public)
             try:
-                server.serve(partial(rows_of, self))
+                server.serve(partial(run_figures, self))
             except BaseException:
                 server.close()
                 raise

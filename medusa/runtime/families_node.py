@@ -1,0 +1,64 @@
+"""What the status of a node says of its load and its links, as metrics of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["LINKS", "NODE", "node_families"]
+
+# Field of ``status()["load"]``: (metric, what it is, factor).
+NODE: dict[str, tuple[str, str, float]] = {
+    "load": ("load_ratio", "How much the node has to do, smoothed: 1 is all that can be done.", 1),
+    "busy_share": ("busy_ratio", "Share of time that its boxes were busy, smoothed.", 1),
+    "engine_share": ("engine_cpu_ratio", "CPU time of the engine's thread per second, smoothed.", 1),
+    "cpu_share": ("cpu_ratio", "CPU time of the process per second and core, smoothed.", 1),
+    "memory_bytes": ("memory_bytes", "Memory of the process, resident.", 1),
+    "overloaded": ("overloaded", "1 while something is too much for the node.", 1),
+}
+LINKS: dict[str, tuple[str, str, float]] = {
+    "bytes_out_per_s": ("sent_bytes_per_second", "Bytes of streams to the peer per second, smoothed.", 1),
+    "bytes_in_per_s": (
+        "received_bytes_per_second",
+        "Bytes of streams from it per second, smoothed.",
+        1,
+    ),
+    "share": ("bandwidth_ratio", "Share of the configured bandwidth, in the busier direction.", 1),
+    "waiting_bytes": ("waiting_bytes", "Bytes for the peer that were not sent yet.", 1),
+    "lag_rows": ("lag_rows", "Rows that the peer has not received yet.", 1),
+    "queue_bytes": ("queue_bytes", "Bytes from the peer that are not through the engine.", 1),
+    "lag_us": ("lag_seconds", "How far what the peer promised is behind another input.", 1e-6),
+}
+
+
+def node_families(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """Of the node itself, and of its links to other nodes; what is null has no sample."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    load = status["load"]
+    for field, (name, text, factor) in NODE.items():
+        metric = GaugeMetricFamily(f"medusa_node_{name}", text, labels=["node"])
+        value = bool(load[field]) if field == "overloaded" else load[field]
+        if value is not None:
+            metric.add_metric([status["node"]], float(value) * factor)
+        yield metric
+    yield _up(status)
+    for field, (name, text, factor) in LINKS.items():
+        metric = GaugeMetricFamily(f"medusa_link_{name}", text, labels=["node", "peer"])
+        for peer in status["peers"]:  # Clients come and go under names that nobody could list.
+            value = load["links"].get(peer, {}).get(field)
+            if value is not None:
+                metric.add_metric([status["node"], peer], float(value) * factor)
+        yield metric
+
+
+def _up(status: Mapping[str, Any]) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    up = GaugeMetricFamily("medusa_link_up", "1 while the peer is there.", labels=["node", "peer"])
+    for peer, state in status["peers"].items():
+        up.add_metric([status["node"], peer], float(state == "up"))
+    return up

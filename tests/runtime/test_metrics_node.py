@@ -1,0 +1,54 @@
+"""What a node serves beside its boxes: its own load and that of its links."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+import medusa as md
+from medusa.runtime.families_node import LINKS, NODE, node_families
+from medusa.sim.node import Node
+from tests.mind.test_explaining import Three
+
+
+def found(node: Node) -> dict[tuple[str, str], float]:
+    """(metric, peer) -> value."""
+    status = node.brain.status(node.clock.monotonic_us())
+    made = list(node_families(status))
+    assert len({each.name for each in made}) == len(made) == len(NODE) + len(LINKS) + 1
+    assert all(each.documentation and each.type == "gauge" for each in made)
+    samples = [sample for each in made for sample in each.samples]
+    assert {sample.labels["node"] for sample in samples} == {node.name}
+    return {(sample.name, sample.labels.get("peer", "")): sample.value for sample in samples}
+
+
+def test_a_node_tells_its_load_and_its_links_and_nothing_that_it_does_not_know() -> None:
+    three = Three()
+    three.publish("e1", "a", *range(1, 500))
+    three.passes(3_000_000)
+    three.federation.nodes["e2"].crash()
+    three.passes(2_000_000)
+    core = three.federation.nodes["core"]
+    values, load = found(core), core.brain.commands.loads
+    assert values["medusa_link_up", "e1"] == 1
+    assert values["medusa_link_up", "e2"] == 0
+    rates = load.links.of("e1")
+    assert rates is not None
+    assert values["medusa_link_received_bytes_per_second", "e1"] == rates[1] > 0
+    assert values["medusa_node_load_ratio", ""] == load.load
+    assert values["medusa_node_overloaded", ""] == 0
+    assert ("medusa_link_bandwidth_ratio", "e1") not in values, "nobody said what the line carries"
+    assert not any(peer not in ("", "e1", "e2") for _, peer in values), "clients aren't told one by one"
+
+
+def test_it_is_served_with_the_boxes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder, said = tmp_path_factory.mktemp("m"), list[str]()
+    config = {"name": "n", "listen": f"ipc://{folder}/n", "data": folder / "d", "metrics": "127.0.0.1:0"}
+    with md.node(config, report=lambda level, line: said.append(line)) as node, node.connect("30s"):
+        url = next(match[1] for line in said if (match := re.search(r"(http://\S+/metrics)", line)))
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            names = {family.name for family in parse(answer.read().decode())}
+    assert {"medusa_node_memory_bytes", "medusa_node_cpu_ratio", "medusa_box_rows_in"} <= names
