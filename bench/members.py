@@ -8,7 +8,7 @@ The same seed gives the same run, under any ``PYTHONHASHSEED``.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
@@ -118,6 +118,10 @@ class _Mail(Outbox):
 class Members:
     """A catalog of ``count`` members, each a participant of its own with one stream.
 
+    Args:
+        make: makes a member, as ``Member``.
+        stays: members that never end.
+
     Attributes:
         up: members that are there.
         truth: name -> (age, bytes) that its owner published last.
@@ -132,6 +136,7 @@ class Members:
         churn: Churn | None = None,
         settings: DhtSettings | None = None,
         make: Callable[..., Member] = Member,
+        stays: Collection[str] = (),
     ) -> None:
         self.churn = churn or Churn()
         self.settings = settings or DhtSettings()
@@ -145,11 +150,14 @@ class Members:
         self.refused: dict[str, int] = {}
         """Entries and messages that didn't count, by code."""
         self._make = make
+        self._stays = frozenset(stays)
         self._dice = Random(f"members {seed}")
         self._heap: list[tuple[int, int, str, str, Any]] = []
         self._order = 0
         self._wakes: dict[str, int] = {}
         self._lives: dict[str, int] = {}
+        self._given: dict[tuple[str, int, str], Age] = {}
+        """Member, its life, and name -> the age that it was given last."""
         self.keys = {f"p{number}": Key(f"p{number}") for number in range(count)}
         self.registered = {name: key.key for name, key in self.keys.items()}
         self.names = [f"m{number}" for number in range(count)]
@@ -177,7 +185,12 @@ class Members:
         self.publish(name)
         self._wake(name)
         if self.churn.life_s:
-            life_us = int(self._dice.expovariate(1 / self.churn.life_s) * SECOND_US)
+            self._ends(name)
+
+    def _ends(self, name: str) -> None:
+        """It will, some time."""
+        life_us = int(self._dice.expovariate(1 / self.churn.life_s) * SECOND_US)
+        if name not in self._stays:
             self._at(self.now_us + life_us, "end", name, self._lives[name])
 
     def _count(self, code: str) -> None:
@@ -246,9 +259,13 @@ class Members:
 
     def _check(self, name: str, full: str, answer: Found) -> None:
         """What never happens, whatever others say."""
-        if answer.entry is None:
+        if answer.entry is None or answer.age is None:
             return
         who = answer.entry.participant
+        before = self._given.setdefault((name, self._lives[name], full), answer.age)
+        if answer.age < before:
+            self.broken.append(f"{name} was given {full} of {answer.age} after {before}")
+        self._given[name, self._lives[name], full] = answer.age
         if who not in self.registered:
             self.broken.append(f"{name} was given an entry of {who}, which isn't registered")
         elif answer.data != self._signed(answer.entry, who):
@@ -271,6 +288,10 @@ class Members:
     def _at(self, when_us: int, kind: str, name: str, what: Any) -> None:
         heapq.heappush(self._heap, (when_us, self._order, kind, name, what))
         self._order += 1
+
+    def say(self, source: str, target: str, message: DhtMessage) -> None:
+        """A member says this, whatever its mind thinks."""
+        self._send(source, target, message)
 
     def _send(self, source: str, target: str, message: DhtMessage) -> None:
         self.tally.messages += 1
@@ -341,8 +362,7 @@ class Members:
         self._heap = [each for each in self._heap if each[2] != "end" and (ends or each[2] != "begin")]
         heapq.heapify(self._heap)
         for name in self.up if ends else ():
-            life_us = int(self._dice.expovariate(1 / churn.life_s) * SECOND_US)
-            self._at(self.now_us + life_us, "end", name, self._lives[name])
+            self._ends(name)
         self.tally = Tally()
 
     # --- what should be ---------------------------------------------------------------------------------
