@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
+from medusa.engine.stats import STATS_SCHEMA
+from medusa.mind.loads import Loads
+from medusa.mind.loads_status import node_load
+from medusa.mind.settings import Settings
+from medusa.mind.settings_load import FIELDS
 from medusa.runtime.families_node import LINKS, NODE, node_families
+from medusa.runtime.tables import SCHEMAS
 from medusa.sim.node import Node
+from medusa.wire.outbox import Outbox
 from tests.mind.test_explaining import Three
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def found(node: Node) -> dict[tuple[str, str], float]:
@@ -52,3 +62,20 @@ def test_it_is_served_with_the_boxes(tmp_path_factory: pytest.TempPathFactory) -
         with urllib.request.urlopen(url, timeout=30) as answer:
             names = {family.name for family in parse(answer.read().decode())}
     assert {"medusa_node_memory_bytes", "medusa_node_cpu_ratio", "medusa_box_rows_in"} <= names
+
+
+def test_every_metric_and_column_and_setting_is_documented() -> None:
+    metrics, brain = ((DOCS / f"{page}.md").read_text() for page in ("metrics", "brain"))
+    for prefix, fields in (("node", NODE), ("link", LINKS)):
+        for name, _, _ in fields.values():
+            assert f"`medusa_{prefix}_{name}`" in metrics
+    for table, schema in SCHEMAS.items():
+        row = next(
+            line for line in brain.splitlines() if line.startswith(f"| `{table}` |") and "`node`" in line
+        )
+        for name in schema.names:
+            documented = f"`{name}`" in row or (table == "boxes" and name in STATS_SCHEMA.names)
+            assert documented, f"{table}.{name}"
+    load = node_load(Loads(Settings(name="n", listen="", data=""), Outbox(), {}), 0)
+    for field in (*load, *FIELDS):
+        assert f"`{field}`" in brain or f"\n{field} = " in brain or f"[load.{field}]" in brain, field
