@@ -216,6 +216,12 @@ class Brain:
 
     # --- what the driver brings -------------------------------------------------------------------
 
+    def listens_at(self, address: str, server_key: str) -> None:
+        """Where others reach this node; told before it begins."""
+        self.commands.naming.listing.listens_at(address, server_key)
+        for session in self.sessions.values():
+            session.address = address
+
     def admit(self, hello: Hello, *, key: str = "") -> None:
         """Whether who calls us so may do that; before its first message is received.
 
@@ -305,7 +311,9 @@ class Brain:
         caller: Caller | None,
     ) -> None:
         match message:
-            case Hello() | Heartbeat():
+            case Hello():
+                self.commands.naming.calling.greeted(now_us, peer, message)
+            case Heartbeat():
                 pass
             case Attach() | Ack() | Detach():
                 self.streams.from_reader(now_us, peer, message, caller)
@@ -442,9 +450,7 @@ class Brain:
         self.commands.sliding.tick(now_us)
         self._wake(now_us)
 
-    def copied(
-        self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str = ""
-    ) -> None:
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str = "") -> None:
         """A ``Copy`` was done, or could not be: ``why`` says so."""
         self.commands.sliding.copied(now_us, fragment, token, files, why)
         self._wake(now_us)

@@ -124,6 +124,12 @@ class Directory:
                 found[at] = entry
         return [entry for at, entry in sorted(found.items()) if entry.epoch >= gone.get(at, 0)]
 
+    def holders(self, kind: str, name: str) -> list[Entry]:
+        """All that stand, by node: a source that was put at several nodes is at each of them."""
+        gone = max((each.epoch for each in self._of(kind, name) if each.gone), default=0)
+        standing = [each for each in self._of(kind, name) if not each.gone and each.epoch >= gone]
+        return sorted(standing, key=attrgetter("writer"))
+
     def where(self, stream: str) -> str | None:
         """The node that has a stream."""
         entry = self.find("stream", stream)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from medusa.errors import LinkError
+from medusa.mind.calling import reachable
 from medusa.mind.directory import Directory, Entry
 from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, body_from, fields_of
 from medusa.mind.security import Caller
@@ -55,7 +56,11 @@ class Names:
                 versions = [e for e in self._directory.versions(one, each) if _may(e, caller)]
                 told = [told for entry in versions if (told := self._told(entry)) is not None]
                 if told:
-                    return msgspec.json.encode({**told[0], "versions": told})
+                    holders = self._directory.holders(one, each)
+                    here = next((e for e in holders if e.writer == self._directory.node), versions[0])
+                    nodes = [entry.writer for entry in holders]
+                    place = self._told(here) or told[0]
+                    return msgspec.json.encode({**place, "holders": nodes, "versions": told})
         known = [entry.name for entry in self._known(kind, caller) if entry.kind != "node" or kind]
         raise LinkError(
             f"nothing at participant {self._participant!r} is called {name[:100]!r}",
@@ -96,13 +101,19 @@ class Names:
             told["fragments"] = self._fragments(entry.name)
         return told
 
-    def _fragments(self, query: str) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def _fragments(self, query: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
         for entry in self._directory.entries("fragment"):
             body = body_from(entry.body, FragmentBody) if entry.name.startswith(f"{query}/") else None
             if body is not None and body.query == query:
-                found[entry.name] = entry.writer
+                found[entry.name] = [each.writer for each in self._directory.holders("fragment", entry.name)]
         return found
+
+    def address_of(self, node: str) -> str:
+        """Where a node says that it listens; empty: nobody knows."""
+        entry = self._directory.find("node", node)
+        body = body_from(entry.body, NodeBody) if entry is not None else None
+        return "" if body is None else body.address
 
     def _place(self, node: str) -> dict[str, Any]:
         """Where a node is; one that listens at all addresses of its machine is where it is called."""
@@ -110,11 +121,7 @@ class Names:
         body = body_from(entry.body, NodeBody) if entry is not None else None
         if body is None:
             return {"node": node, "address": self._peers.get(node, ""), "server_key": ""}
-        address = body.address
-        host, _, port = address.removeprefix("tcp://").rpartition(":")
-        if host in ("*", "0.0.0.0", "[::]") and node in self._peers:
-            called = self._peers[node].removeprefix("tcp://").rpartition(":")[0]
-            address = f"tcp://{called}:{port}" if called else address
+        address = reachable(body.address, self._peers.get(node, ""))
         return {"node": node, "address": address, "server_key": body.server_key}
 
 

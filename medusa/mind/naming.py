@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.mind.between import Between
+from medusa.mind.calling import Calling
 from medusa.mind.catalog import Catalog
 from medusa.mind.directory import Directory
 from medusa.mind.guard import Guard
@@ -36,6 +37,7 @@ class Naming:
     Attributes:
         directory: the replicated catalog; ``find``, ``where``, ``put``, ``remove``, ``entries``.
         listing: what this node writes of itself.
+        calling: at which address peers are called.
         between: its part in the catalog between participants; None: it has none.
     """
 
@@ -54,6 +56,7 @@ class Naming:
         self.directory.load(0, catalog.runs)
         catalog.learned = self.directory.runs
         self.listing = Listing(settings, catalog, self.directory, fragments, saver)
+        self.calling = Calling(settings.peers, outbox)
         self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
         self.between: Between | None = None
         self._settings = settings
@@ -87,6 +90,7 @@ class Naming:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came or went."""
+        self.calling.peer_is(now_us, peer, up=event is not LinkEvent.PEER_DOWN)
         if event is LinkEvent.PEER_DOWN:
             self.directory.peer_down(peer)
         elif self.is_ours(peer):
@@ -147,6 +151,7 @@ class Naming:
     def tick(self, now_us: int) -> None:
         """Do what is due."""
         self.listing.tick(now_us)
+        self.calling.tick(now_us, self.names.address_of)
         self.directory.tick(now_us)
         if self.between is not None:
             self.between.tick(now_us)

@@ -147,7 +147,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
                 let_go(address)
 
         server_key = "" if keys.own is None else keys.own.public
-        brain.commands.naming.listing.listens_at(transport.endpoint, server_key)
+        brain.listens_at(transport.endpoint, server_key)
         if settings.dht is not None and keys.verify is not None:
             brain.commands.naming.take_part(brain.guard, brain.wall, keys.verify, keys.signer)
         yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)

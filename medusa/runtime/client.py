@@ -21,6 +21,7 @@ from medusa.runtime.following import Following, ask
 from medusa.runtime.introduction import pin
 from medusa.runtime.naming import NamingMethods
 from medusa.runtime.overview import Overview
+from medusa.runtime.planning import Balance, PlanMethods
 from medusa.runtime.publishing import GONE, Publisher, described, source_from
 from medusa.runtime.reading import Subscription, check_name
 from medusa.runtime.sliding import SlidingMethods
@@ -88,7 +89,7 @@ def connect(
     return made
 
 
-class Federation(NamingMethods, Overview, SlidingMethods):
+class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is
@@ -111,13 +112,14 @@ class Federation(NamingMethods, Overview, SlidingMethods):
 
     # --- queries ----------------------------------------------------------------------------------
 
-    def deploy(self, q: Query, at: Mapping[str, Sequence[str]] | None = None) -> None:
+    def deploy(self, q: Query, at: Mapping[str, Sequence[str]] | Balance | None = None) -> None:
         """Run a query on nodes: all of them take their part, or none does.
 
         Args:
             q: the query.
             at: node -> ids of the boxes and sources that stand there; boxes left out stand where
-                their input is. None: everything at this node.
+                their input is; or ``md.balance(...)``: by load, as ``plan`` says. None: everything at
+                this node.
 
         Raises:
             LinkError: a node refused or didn't answer; nothing is deployed.
@@ -127,6 +129,8 @@ class Federation(NamingMethods, Overview, SlidingMethods):
 
         if not isinstance(q, Query):
             raise QueryError(f"deploy takes a md.Query, came {type(q).__name__}", code="query.kind")
+        if isinstance(at, Balance):
+            at = self.plan(q, at).at
         if at is not None and not isinstance(at, Mapping):
             raise QueryError(
                 f"deploy: at is {type(at).__name__} {at!r:.60}, expected node -> list of box names",

@@ -102,6 +102,11 @@ class Following:
                 return found
         raise AssertionError
 
+    def listed(self, kind: str) -> list[dict[str, Any]]:
+        """All of a kind, by name."""
+        found: list[dict[str, Any]] = self.lookup("", kind)["entries"]
+        return found
+
     def place(self, name: str, kind: str) -> Place | None:
         """Where a stream or source is that was asked for by name; None: nowhere, as far as anybody knows.
 
@@ -130,8 +135,11 @@ class Following:
         status = ask(self._home, lambda n: StatusRequest(request=n))
         return name in status["elsewhere"]
 
-    def loop_at(self, place: Place) -> ClientLoop:
+    def loop_at(self, place: Place, timeout_us: int | None = None) -> ClientLoop:
         """A connection to the node that has it.
+
+        Args:
+            timeout_us: wait so long for a node with which we haven't spoken yet.
 
         Raises:
             LinkError: it can't be reached, or has no key where we have one.
@@ -146,7 +154,9 @@ class Following:
                 return loop
             if not address:
                 raise LinkError(f"nobody knows where node {node!r} is", code="link.address")
-            loop = ClientLoop(address, self._home.timeout_us, keys, self._home.name)
+            usual_us = self._home.timeout_us
+            loop = ClientLoop(address, min(timeout_us or usual_us, usual_us), keys, self._home.name)
+            loop.timeout_us = usual_us
             if loop.node != node:
                 loop.close()
                 raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")

@@ -25,6 +25,7 @@ from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import way_of
 from medusa.wire.messages import Hello, Message, Refuse
 from medusa.wire.outbox import (
+    CallAt,
     CloseFragment,
     Copy,
     Cut,
@@ -70,6 +71,8 @@ class Links(Protocol):
     def introduce(self, link: str, lane: int, frames: Sequence[Buffer]) -> None: ...
 
     def cut(self, link: str, *, shun: bool = True) -> None: ...
+
+    def call_at(self, peer: str, address: str) -> None: ...
 
     def calls(self, link: str) -> bool: ...
 
@@ -391,6 +394,8 @@ class NodeLoop:
                 self._host.close(effect.fragment)
             case Cut():
                 self._forget(self._link(effect.peer), shun=effect.shun)
+            case CallAt():
+                self._transport.call_at(effect.peer, effect.address)
             case Trust():
                 self._transport.trust(effect.keys, self._brain.server_keys())
             case Report():

@@ -153,6 +153,14 @@ class Transport:
         called.lanes = [Called(peer, address, lane) for lane in range(1, self._lanes + 1)]
         self._connect(called)
 
+    def call_at(self, peer: str, address: str) -> None:
+        """The peer is at another address: call it there."""
+        called = self._called[peer]
+        self._hang_up(called)
+        for each in (called, *called.lanes):
+            each.address = address
+        self._call_later(called)
+
     def _connect(self, called: Called) -> None:
         dealer = open_socket(self._context, zmq.DEALER)
         dealer.setsockopt(zmq.IMMEDIATE, 1)

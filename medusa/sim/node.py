@@ -262,6 +262,9 @@ class _Links:
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
         """Nodes in a simulation have no keys: a name is believed."""
 
+    def call_at(self, peer: str, address: str) -> None:
+        """A machine in a simulation is where its name is."""
+
     def door(self) -> dict[str, int]:
         return {}
 

@@ -108,6 +108,7 @@ class Hello(MessageBase, frozen=True, tag="hello"):
             of a node.
         striped: of such a connection: the frames of each stream go round over so many; 0: a stream keeps
             to one.
+        address: where the speaker listens; empty: nowhere, or it doesn't know.
     """
 
     version: Count
@@ -118,6 +119,7 @@ class Hello(MessageBase, frozen=True, tag="hello"):
     memory: bool = False
     lane: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
     striped: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
+    address: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
 
 
 class Heartbeat(MessageBase, frozen=True, tag="heartbeat"):

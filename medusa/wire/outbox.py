@@ -19,6 +19,7 @@ from medusa.query.boxes import Graph
 from medusa.wire.messages import Message
 
 __all__ = [
+    "CallAt",
     "CloseFragment",
     "Copy",
     "Cut",
@@ -176,6 +177,14 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallAt:
+    """Call a peer at this address from now on."""
+
+    peer: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
     """From now on these CURVE keys are let in at the door, and no others."""
 
@@ -203,6 +212,7 @@ Effect: TypeAlias = (
     | Copy
     | CloseFragment
     | Cut
+    | CallAt
     | Trust
     | Report
 )

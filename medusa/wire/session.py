@@ -72,6 +72,8 @@ class Session:
         self.state = PeerState.SILENT
         self.incarnation: int | None = None
         self.forgets = False
+        self.address = ""
+        """Where we listen; said with each ``Hello``."""
         self.settings = settings or SessionSettings()
         self._me = me
         self._outbox = outbox
@@ -174,6 +176,7 @@ class Session:
             answer=answer,
             client=self._me.client,
             memory=self._me.memory,
+            address=self.address,
         )
         self._outbox.send(self.peer, hello)
 

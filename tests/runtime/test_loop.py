@@ -38,6 +38,9 @@ class Links:
     def door(self) -> dict[str, int]:
         return {}
 
+    def call_at(self, peer: str, address: str) -> None:
+        self.called = peer, address
+
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
         pass
 

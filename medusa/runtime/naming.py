@@ -1,0 +1,156 @@
+"""What a client asks and says of names: where things are, which queries run, which streams are defined."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from medusa.errors import LinkError
+from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.client_loop import ClientLoop
+from medusa.runtime.following import AWAY_US, Following, ask
+from medusa.units import Duration
+from medusa.wire.messages import Define, Remove, StatusRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["NamingMethods"]
+
+SOURCE, SINK = "in", "out"
+"""Boxes of a definition, as nodes expect them."""
+
+SPREAD_TIMEOUT_US = 15_000_000
+"""Commands that a node passes on wait at least so long: longer than it waits for the others."""
+
+
+class NamingMethods(ABC):
+    """The methods of a ``Federation`` that are about names."""
+
+    _following: Following
+    _loop: ClientLoop
+
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """Of the node that we are connected to."""
+
+    def find(self, name: str, kind: str = "") -> dict[str, Any]:
+        """Where something is, whatever node this client is connected to.
+
+        Args:
+            name: of a stream, source, query, fragment, node or definition; it may begin with the own
+                participant and a slash.
+            kind: which of these is meant; left out, the first of definition, stream, source, query,
+                fragment, node that bears the name.
+
+        Returns:
+            ``kind``, ``name``, ``node``, its ``address`` and ``server_key``, ``epoch``, what is known of such
+            a thing (columns of a stream, state of a query); in ``holders`` all nodes that have it, our own
+            before others as ``node``; in ``versions`` one such description for each version of a stream
+            that has replicas.
+
+        Raises:
+            LinkError: nothing is called so (``E_STREAM``), with the nearest name.
+        """
+        return dict(self._following.lookup(name, kind))
+
+    def queries(self) -> list[dict[str, Any]]:
+        """The queries of the participant, by name: ``name``, ``state``, ``node`` that coordinates it,
+        ``nodes``, and ``fragments`` with the nodes of each.
+
+        Raises:
+            LinkError: no answer in time.
+        """
+        shown = ("name", "state", "node", "nodes", "fragments")
+        return [{key: each[key] for key in shown} for each in self._following.listed("query")]
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """The streams defined by name: ``name``, ``version``, ``columns`` (name and type of each), ``time``,
+        ``unit``, ``slack_us``, and the ``node`` where each is.
+
+        Raises:
+            LinkError: no answer in time.
+        """
+        shown = ("name", "version", "columns", "time", "unit", "slack_us", "node")
+        return [{key: each[key] for key in shown} for each in self._following.listed("definition")]
+
+    def define(
+        self,
+        name: str,
+        schema: pa.Schema | Mapping[str, str],
+        *,
+        time: str | None = None,
+        unit: str | None = None,
+        slack: Duration | None = None,
+    ) -> int:
+        """Define a stream: what is published under its name can be read under it.
+
+        It stands at the node that this client is connected to. Defined again as it is, nothing happens;
+        changed, it is a new version, which begins with no rows.
+
+        Args:
+            name: a word, as queries have.
+            schema, time, unit, slack: as for ``Query.source``.
+
+        Returns:
+            The version of the definition, from 1 on.
+
+        Raises:
+            LinkError: the name is that of a query, or is defined elsewhere (``E_DEFINED``); it changes
+                while somebody reads the stream (``E_READ``).
+            QueryError: no such schema, time or slack.
+        """
+        from medusa.query.builder import Query
+
+        q = Query(name)
+        q.sink(SINK, q.source(SOURCE, schema, time=time, unit=unit, slack=slack))
+        loop = self._home_of(name, "definition")
+        content = graph_to_msgpack(q.graph)
+        ask(loop, lambda number: Define(request=number), content, timeout_us=self._spread_us())
+        return int(self._following.lookup(name, "definition")["version"])
+
+    def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
+        """Of this node; with ``all`` of every node of its participant that answers, this one first.
+
+        Raises:
+            LinkError: this node doesn't answer in time.
+        """
+        found = [self.status()]
+        for place in self._following.listed("node") if all else ():
+            if place["node"] != found[0]["node"]:
+                with contextlib.suppress(LinkError):
+                    loop = self._following.loop_at(place, AWAY_US)
+                    found.append(ask(loop, lambda n: StatusRequest(request=n), timeout_us=AWAY_US))
+        return found
+
+    def undefine(self, name: str) -> None:
+        """Forget a definition and the rows that are kept of the stream.
+
+        Raises:
+            LinkError: no stream is defined so (``E_STREAM``), or a node didn't answer.
+        """
+        loop = self._following.loop_at(self._following.lookup(name, "definition"))
+        ask(loop, lambda number: Remove(request=number, query=name), timeout_us=self._spread_us())
+
+    def undeploy(self, name: str) -> None:
+        """Stop a query on all its nodes and forget its state; any node will do.
+
+        Raises:
+            LinkError: no such query, or a node didn't answer.
+        """
+        loop = self._home_of(name, "query")
+        ask(loop, lambda number: Remove(request=number, query=name), timeout_us=self._spread_us())
+
+    def _home_of(self, name: str, kind: str) -> ClientLoop:
+        """The connection to the node that has it; where nobody does, our own node, which says so."""
+        try:
+            return self._following.loop_at(self._following.lookup(name, kind))
+        except LinkError as error:
+            if error.code not in ("E_STREAM", "E_ROLE"):
+                raise
+            return self._loop
+
+    def _spread_us(self) -> int:
+        return max(self._loop.timeout_us, SPREAD_TIMEOUT_US)
