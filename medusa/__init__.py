@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from medusa.runtime.inside import Node as Node
     from medusa.runtime.inside import node as node
     from medusa.runtime.live import Run as Run
+    from medusa.runtime.planning import balance as balance
     from medusa.runtime.recordings import replay as replay
     from medusa.runtime.views import read_history as read_history
 
@@ -106,6 +107,7 @@ _HOMES = {
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
     **dict.fromkeys(("Node", "node"), "medusa.runtime.inside"),
     "AttachedRun": "medusa.runtime.attached",
+    "balance": "medusa.runtime.planning",
     "Run": "medusa.runtime.live",
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,14 +171,24 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
 @_NODE
 @key_options
 @click.option("--at", type=_FILE, help='JSON: {"node": ["box or source", ...]}')
+@click.option("--balance", is_flag=True, help="place boxes by load; --at then says what is pinned")
+@click.option("--dry-run", is_flag=True, help="say what would stand where, with which loads; deploy nothing")
 @_JSON
-def deploy(query: Path, address: str, at: Path | None, as_json: bool, **keys: Any) -> None:
+def deploy(
+    query: Path, address: str, at: Path | None, balance: bool, dry_run: bool, as_json: bool, **keys: Any
+) -> None:
     """Deploy a query, written by q.to_json(), over nodes."""
+    from medusa.runtime import planning
     from medusa.runtime.client import connect
 
-    placement = None if at is None else _placement(at)
+    given = None if at is None else _placement(at)
+    placement = planning.balance(pins=given) if balance else given
     asked = read_query(query)
     with connect(address, **keys) as fed:
+        if dry_run:
+            plan = fed.plan(asked, at=placement)
+            click.echo(json.dumps(asdict(plan)) if as_json else str(plan))
+            return
         fed.deploy(asked, at=placement)
     click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
 

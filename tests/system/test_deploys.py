@@ -30,7 +30,7 @@ class DoomedNodes(ForkedNodes):
     """Six nodes; what happens to t3 stands in a file."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, list(NODES), limits='deploy_timeout = "800ms"')
+        super().__init__(folder, list(NODES), limits='deploy_timeout = "2s"')
         self.doom = folder / "doom"
 
     def _launch(self, name: str) -> None:
