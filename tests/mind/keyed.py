@@ -78,7 +78,7 @@ NODES = ("near", "core")
 class Keyed:
     """The brain of node ``n`` of alice; near is hers, core is bob's."""
 
-    def __init__(self, security=SECURITY, *, catalog=None, own=b"", wall_us=WALL_US, limits=None):
+    def __init__(self, security=SECURITY, *, catalog=None, own=b"", wall_us=WALL_US, limits=None, dht=None):
         settings = Settings(
             name="n",
             listen="tcp://*:1",
@@ -87,8 +87,11 @@ class Keyed:
             peers=dict.fromkeys(security.peers, "tcp://example.org:1"),
             security=security,
             limits=limits or Limits(),
+            dht=dht,
         )
         self.brain = Brain(settings, incarnation=1, catalog=catalog, verify=verify, certificate=own)
+        if dht is not None:
+            self.brain.commands.naming.take_part(self.brain.guard, self.brain.wall, verify, ALICE)
         self.effects = []
         self.now_us = 0
         self.brain.clock_is(0, wall_us)
