@@ -318,6 +318,43 @@ class Query:
         query._shapes = checked.shapes
         return query
 
+    def split(
+        self, box: str, n: int | None = None, *, ranges: Sequence[int] | None = None, block: int | None = None
+    ) -> Query:
+        """The query with a box split into parts over ranges of its keys; docs/splitting.md.
+
+        A router numbers rows and sends them to the part whose range ``hash_partition`` of the key falls
+        into; a merge of the name of the box gives the rows of all parts as the whole box would have.
+
+        Args:
+            box: its id.
+            n: how many parts, from 2; may be left out where ``ranges`` are given.
+            ranges: where ranges of the hash end, ascending, n - 1 of them; None: even ones.
+            block: of a box without keys: so many rows go the same way (1,024 unless told).
+
+        Raises:
+            QueryError: it can't be split so that the answer stays the same, with the reason.
+        """
+        from medusa.query.split import BLOCK_ROWS, split
+
+        made = split(self.graph, box, n, cuts=ranges, block=BLOCK_ROWS if block is None else block)
+        return self._like(made)
+
+    def merge(self, box: str) -> Query:
+        """The query with a box that was split as one again.
+
+        Raises:
+            QueryError: it isn't split.
+        """
+        from medusa.query.split import merge
+
+        return self._like(merge(self.graph, box))
+
+    def _like(self, graph: Graph) -> Query:
+        made = Query.from_graph(graph)
+        made._functions = dict(self._functions)
+        return made
+
     def stream(self, name: str) -> Stream:
         """The output of a box, by its id.
 

@@ -81,7 +81,7 @@ BUILDS: dict[str, Build] = {
     "asof_join inner": lambda a, b: a.asof_join(b, on="k", how="inner", name="x"),
 }
 
-EXAMPLES = 5
+EXAMPLES = 2
 
 
 def query(kind: str, slack: int = 10) -> md.Query:
@@ -131,7 +131,7 @@ def test_the_parts_give_what_the_whole_gives(kind: str, data: st.DataObject) -> 
     assert outcome(parts, events, cuts, reload_at) == outcome(q, events, cuts)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_router_and_merge_do_what_the_oracle_does(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([kind for kind in BUILDS if not kind.startswith("failing")]))

@@ -19,7 +19,7 @@ from tests.engine.test_properties import Driver
 from tests.engine.test_splitting import BUILDS, ROWS, outcome, query
 from tests.oracle.query import plain
 
-EXAMPLES = 3
+EXAMPLES = 2
 
 
 def split_now(driver: Driver, n: int, **options: Any) -> None:
