@@ -140,6 +140,11 @@ class Directory:
         keys = sorted(key for key in self._by_key if kind is None or key[0] == kind)
         return [entry for key in keys for entry in self.versions(*key)]
 
+    def standing(self, kind: str) -> list[Entry]:
+        """All of a kind that stand, at whatever nodes."""
+        keys = sorted(key for key in self._by_key if key[0] == kind)
+        return [entry for key in keys for entry in self.holders(*key)]
+
     def own(self) -> dict[Key, Entry]:
         """What this node wrote in this life and stands."""
         return {key: entry for key, entry in self._own.entries.items() if not entry.gone}

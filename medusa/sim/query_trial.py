@@ -19,6 +19,7 @@ from medusa.sim.client import Client
 from medusa.sim.faults import Scene
 from medusa.sim.federation import Federation
 from medusa.sim.liar import Liar
+from medusa.sim.names_check import check_names, names_agree
 from medusa.sim.network import Faults
 from medusa.sim.node import Node
 from medusa.sim.world import SimulationError, World
@@ -29,6 +30,7 @@ __all__ = ["QueryOptions", "QueryTrial"]
 TELLS = ("rows lost", "receiver ahead", "sender refused", "subscriber cut off")
 """Reports by which a node says that rows are missing."""
 AGAIN_US = 300_000
+LOOK_US = 50_000
 PATIENCE_US = 6_000_000
 
 
@@ -106,7 +108,8 @@ class QueryTrial(Federation):
         self.reader = self.client("reader", list(options.at)[-1])
         self.told = False
         self._dice = world.dice("input")
-        self._deployed = False
+        self._deployed = self._agreed = False
+        self._names_at_us = 0
         self._lives: dict[str, int] = {}
         self._sources: dict[str, Schema] = {
             box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)
@@ -258,7 +261,15 @@ class QueryTrial(Federation):
     def ended(self) -> bool:
         name = self.q.graph.name
         ended = {stream for client in self.clients.values() for stream in client.ended}
-        return all(f"{name}.{sink}" in ended for sink in self.want) and self._together()
+        done = all(f"{name}.{sink}" in ended for sink in self.want) and self._together()
+        return done and self._names_agree()
+
+    def _names_agree(self) -> bool:
+        """Looked at now and then: it asks all nodes."""
+        if self.world.now_us >= self._names_at_us:
+            self._names_at_us = self.world.now_us + LOOK_US
+            self._agreed = names_agree(self.nodes.values())
+        return self._agreed
 
     def _together(self) -> bool:
         """Every node is there, and sees all its peers."""
@@ -278,6 +289,7 @@ class QueryTrial(Federation):
             told = told or any(s.receiver.refusal is not None for s in client.mind.subscriptions.values())
         if self.options.damage and told:
             return
+        check_names(self.nodes.values())
         if self.lost:
             raise SimulationError(f"delivered: {self.lost} rows reported lost")
         if self.options.memory:
