@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.connectors.shown import number, plain, share
+from medusa.runtime.overview import link_state
 from medusa.units import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _links(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
             yield (
                 status["node"],
                 peer,
-                status["peers"].get(peer, "client"),
+                link_state(status, peer),
                 _rate(link.get("bytes_out_per_s")),
                 _rate(link.get("bytes_in_per_s")),
                 share(link.get("share")),

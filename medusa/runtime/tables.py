@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from medusa.engine.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
+from medusa.runtime.overview import link_state
 
 __all__ = ["SCHEMAS", "tables_of"]
 
@@ -196,7 +197,7 @@ def _links(status: Status) -> Iterator[Row]:
         yield {
             "node": status["node"],
             "peer": peer,
-            "state": status["peers"].get(peer, "client"),
+            "state": link_state(status, peer),
             "peer_load": said.get("load"),
             **load["links"].get(peer, {}),
         }

@@ -15,6 +15,7 @@ import medusa as md
 from medusa.cli import main
 from medusa.connectors.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
+from medusa.runtime.overview import link_state
 from medusa.runtime.tables import SCHEMAS, tables_of
 from tests.mind.test_explaining import Three
 
@@ -211,6 +212,7 @@ def test_tables_of_three_nodes_in_the_simulator() -> None:
     assert links["e1", "core"]["state"] == "up"
     assert links["e1", "core"]["bytes_out_per_s"] > 0
     assert links["e1", "core"]["peer_load"] is not None
+    assert link_state(statuses[0], "e1") == "here", "fragments of one node have a link as well"
     readers = {(each["node"], each["reader"]) for each in tables["streams"].to_pylist()}
     assert readers == {("e1", "core"), ("e2", "core"), ("core", None)}
     empty = tables_of([])
