@@ -11,10 +11,9 @@ async def begun(hub: Hub):
     """A stream that somebody reads: the task that waits for its first event, and the rest."""
     stream = hub.look()
     assert stream is not None
+    hub.wanted.clear()
     first = asyncio.ensure_future(anext(stream))
-    before = hub.lookers
-    while hub.lookers == before:
-        await asyncio.sleep(0)
+    await hub.wanted.wait()
     return stream, first
 
 

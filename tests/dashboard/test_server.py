@@ -24,6 +24,7 @@ from medusa.dashboard.watching import Watcher
 from medusa.errors import ConfigError
 from tests.dashboard.statuses import edges_and_core, seen
 from tests.system.nodes import DEADLINE_S, RUN, first_line
+from tests.system.nodes import until as asked_until
 
 ASK = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -46,9 +47,7 @@ async def serving(hub: Hub):
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0)
+    await asyncio.to_thread(asked_until, condition)
 
 
 async def event_from(reader: asyncio.StreamReader) -> bytes:

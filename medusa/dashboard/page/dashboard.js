@@ -4,6 +4,7 @@
 
 const at = (id) => document.getElementById(id);
 const SILENT_MS = 3500; // the server says something every second
+const READABLE = 0.6; // the drawing isn't made smaller than this
 
 let newest = null; // the last event
 let heardAt = performance.now();
@@ -29,11 +30,24 @@ function draw(text) {
   if (shown === null) at("drawing").append(document.importNode(parsed, true));
   else become(shown, parsed);
   mark();
+  fit();
 }
+
+// As wide as there is room, but no larger than drawn, and no smaller than can be read.
+function fit() {
+  const shown = at("drawing").firstElementChild;
+  if (shown === null) return;
+  const natural = Number(shown.getAttribute("width"));
+  shown.style.width = `${Math.max(natural * READABLE, Math.min(natural, at("drawing").clientWidth))}px`;
+}
+
+addEventListener("resize", fit);
 
 // Make one tree like another and keep its elements where it can, so that what has the focus keeps it.
 function become(old, wanted) {
-  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name } of [...old.attributes]) {
+    if (!wanted.hasAttribute(name) && name !== "style") old.removeAttribute(name);
+  }
   for (const { name, value } of wanted.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
@@ -108,6 +122,7 @@ function ask(key) {
   asked = key;
   showDetails();
   mark();
+  fit();
 }
 
 function keyAt(target) {
