@@ -51,6 +51,7 @@ class Arrivals:
         make: makes the mind of a fragment from a checkpoint of an owner.
         check: raises LinkError if there is no room for a fragment.
         owned: called when a fragment is ours and may begin.
+        orphaned: called when the query of one was removed meanwhile.
         next_token: gives tickets: of this life only.
     """
 
@@ -66,6 +67,7 @@ class Arrivals:
         make: Callable[[Fragment, Saved, str], Shadow],
         check: Callable[[Fragment], None],
         owned: Callable[[int, Shadow], None],
+        orphaned: Callable[[str], None],
         next_token: Callable[[], int],
     ) -> None:
         self._settings = settings
@@ -78,12 +80,19 @@ class Arrivals:
         self._make = make
         self._check = check
         self._owned = owned
+        self._orphaned = orphaned
         self._next_token = next_token
         self._takings: dict[str, Taking] = {}
         self._over: dict[tuple[str, str], int] = {}
         """Owner and fragment -> the last attempt that was called off."""
         self._places: dict[int, tuple[str, Placed, int]] = {}
         """What coordinators haven't answered: who, what, and when it was said."""
+
+    def start(self, now_us: int) -> None:
+        """After a start: coordinators that may not know yet are told."""
+        for name, coordinator in self._kept.unplaced.items():
+            if (spec := self._catalog.fragments.get(name)) is not None:
+                self._say_placed(now_us, spec, coordinator)
 
     def shadow(self, fragment: str) -> Hosted | None:
         """What follows the owner of this fragment."""
@@ -206,8 +215,14 @@ class Arrivals:
         asked = self._places.get(reply.request)
         if asked is None or asked[0] != peer:
             return False
-        if reply.code not in ("E_BUSY", "E_PEER"):
-            del self._places[reply.request]
+        if reply.code in ("E_BUSY", "E_PEER"):
+            return True
+        _, place, _ = self._places.pop(reply.request)
+        self._kept.unplaced.pop(place.fragment, None)
+        if reply.code == "E_REMOVED":  # While it was on its way: nobody else will ever tell us.
+            self._orphaned(place.query)
+        else:
+            self._saver.save()
         return True
 
     def peer_event(self, peer: str, event: LinkEvent) -> None:
@@ -248,7 +263,7 @@ class Arrivals:
         """A checkpoint of what follows is on disk, or isn't; whether it was of one."""
         for taking in list(self._takings.values()):
             if taking.shadow is not None and taking.shadow.persisted(now_us, token, ok, why):
-                taking.persisted(token, ok, why)
+                taking.persisted(now_us, token, ok, why)
                 if taking.broken is not None and taking.state is not TargetState.TAKING:
                     self._call_off(taking, MoveEvent.REFUSED, *taking.broken)
                 else:
@@ -274,6 +289,7 @@ class Arrivals:
             self._catalog.add(taking.shadow.spec, taking.coordinator)
             self._kept.epochs[name] = taking.epoch
             self._kept.taken.setdefault(name, {})[taking.owner] = taking.attempt
+            self._kept.unplaced[name] = taking.coordinator
             self._fragments[name] = taking.shadow
             taking.token = self._saver.save()
         if taking.state is TargetState.TAKING and self._saver.durable >= taking.token:
@@ -288,16 +304,18 @@ class Arrivals:
         self._owned(now_us, shadow)
         about: dict[str, Any] = {"fragment": name, "peer": taking.owner, "epoch": taking.epoch}
         self._outbox.report("info", "fragment taken", **about)
-        spec = shadow.spec
+        self._say_placed(now_us, shadow.spec, taking.coordinator)
+
+    def _say_placed(self, now_us: int, spec: Fragment, coordinator: str) -> None:
         place = Placed(
             request=self._diverting.number(),
             query=spec.query,
-            fragment=name,
+            fragment=spec.name,
             node=self._settings.name,
             streams=(*spec.streams.values(), *spec.entries.values()),
         )
-        self._places[place.request] = taking.coordinator, place, now_us
-        self._outbox.send(taking.coordinator, place)
+        self._places[place.request] = coordinator, place, now_us
+        self._outbox.send(coordinator, place)
 
     def _call_off(self, taking: Taking, event: MoveEvent, code: str, text: str) -> None:
         """This attempt is over, unless the disk decides."""
@@ -331,7 +349,9 @@ class Arrivals:
                 self._call_off(taking, MoveEvent.BROKEN, "", f"nothing came in {SILENT_US // 1_000_000} s")
             self._look(now_us, taking)
         for number, (node, message, said_us) in list(self._places.items()):
-            if now_us - said_us >= ASK_AGAIN_US:
+            if message.fragment not in self._catalog.fragments:
+                del self._places[number]  # It has gone on: who has it now says so.
+            elif now_us - said_us >= ASK_AGAIN_US:
                 self._places[number] = node, message, now_us
                 self._outbox.send(node, message)
 

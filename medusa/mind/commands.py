@@ -145,7 +145,7 @@ class Commands:
             self._settings.name,
             self._catalog,
             Moves(*about, **shared),
-            Arrivals(*about, **shared, make=host, check=self._room_for, owned=owned),
+            Arrivals(*about, **shared, make=host, check=self._room_for, owned=owned, orphaned=self._drop),
             outbox=outbox,
             number=self.diverting.number,
             where=self._where,
@@ -364,6 +364,11 @@ class Commands:
         """Forget a query's fragments here, if there are any that this node asked for."""
         if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
             return Reply(request=request)
+        self._drop(query)
+        return Reply(request=request)
+
+    def _drop(self, query: str) -> None:
+        """Nothing of a query is here any more."""
         known = query in self._catalog.owners
         gone = self._catalog.remove(query)
         for name in gone:
@@ -374,7 +379,6 @@ class Commands:
         self.sliding.removed(query, gone)
         if known:
             self._saver.save()
-        return Reply(request=request)
 
     # --- status ---------------------------------------------------------------------------------
 

@@ -345,6 +345,8 @@ class Diverting:
 
     def _placed(self, peer: str, message: Placed) -> bool:
         deployment = self._catalog.deployments.get(message.query)
+        if deployment is None:
+            self._check_disk()  # Else it may only have forgotten it.
         if deployment is None or deployment.state not in (DEPLOYING, RUNNING):
             text = f"query {message.query[:100]!r} isn't deployed from node {self._settings.name!r}"
             raise LinkError(text, hint="forget its parts", code="E_REMOVED")

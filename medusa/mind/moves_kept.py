@@ -33,11 +33,13 @@ class Ownership(msgspec.Struct, kw_only=True):
         moves: of our fragments, by name.
         epochs: of our fragments that have moved, by name.
         taken: fragment -> from whom we took it -> by which attempt; also where it has gone since.
+        unplaced: those that we took -> their coordinator, which hasn't said yet that it knows.
     """
 
     moves: dict[str, Moving] = {}
     epochs: dict[str, int] = {}
     taken: dict[str, dict[str, int]] = {}
+    unplaced: dict[str, str] = {}
 
     def epoch(self, fragment: str) -> int:
         """Of a fragment of ours."""
@@ -45,5 +47,5 @@ class Ownership(msgspec.Struct, kw_only=True):
 
     def forget(self, fragment: str) -> None:
         """Its query is no more."""
-        for known in (self.moves, self.epochs, self.taken):
+        for known in (self.moves, self.epochs, self.taken, self.unplaced):
             known.pop(fragment, None)

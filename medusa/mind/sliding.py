@@ -101,6 +101,7 @@ class Sliding:
     def start(self, now_us: int) -> None:
         """Go on with what was begun in an earlier life."""
         self.moves.start(now_us)
+        self.arrivals.start(now_us)
 
     def stop(self, now_us: int) -> None:
         """The node ends."""

@@ -107,7 +107,8 @@ class Placed(MessageBase, frozen=True, tag="placed"):
         streams: those that are there from now on; empty: none yet.
 
     Refused: ``E_REMOVED`` (no such query: forget its parts), ``E_BUSY`` (not deployed yet),
-    ``E_READER`` (who says it has no part of it), ``E_PEER`` (that node can't be reached from here).
+    ``E_READER`` (who says it has no part of it), ``E_PEER`` (that node can't be reached from here),
+    ``E_STORE`` (no disk, so nobody knows whether the query is there).
     """
 
     request: Count

@@ -21,6 +21,7 @@ from medusa.mind.placement import cut
 from medusa.mind.record import LOG, RECORD, read_record
 from medusa.mind.settings import Limits, Settings
 from medusa.mind.spec import fragment_to
+from medusa.sim.federation import Federation
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages import (
     Ack,
@@ -35,6 +36,7 @@ from medusa.wire.messages import (
     Reply,
 )
 from medusa.wire.messages_divert import DivertMessage, Expect, Follow, Moved, Placed, Release, Unexpect
+from medusa.wire.messages_move import Move
 from medusa.wire.outbox import Log, Persist, RunFragment, Send
 from tests.mind.keyed import Keyed
 
@@ -701,6 +703,66 @@ def test_a_query_that_goes_or_comes_takes_no_new_node():
     node.say("client-1", Remove(request=2, query="q"))
     assert node.says("old", msgspec.structs.replace(PLACED, request=9)) == "E_REMOVED"
     assert node.says("old", msgspec.structs.replace(PLACED, request=10, query="p")) == "E_REMOVED"
+
+
+def test_a_fragment_that_was_taken_after_its_query_was_removed_goes_too():
+    """The target had nothing of the query yet when it was told to forget it, and the owner was cut off."""
+    federation = Federation(5, ["up", "old", "new", "down"])
+    federation.start()
+    client = federation.client("reader", "down")
+    at = {"up": AT["up"], "old": AT["n"], "down": AT["down"]}
+    assert federation.answer(client, client.deploy(query(), at))[0].code == ""
+    brains = {name: node.brain for name, node in federation.nodes.items()}
+    [name] = brains["old"].fragments
+    network, mover = federation.network, federation.client("mover", "old")
+    federation.run(for_us=300_000)
+    network.cut("old", "new", hold=True)
+    mover.do(lambda mind: mind.request(lambda n: Move(request=n, fragment=name, to="new", timeout_ms=4000)))
+    going = brains["old"].commands.sliding.moves
+    deployment = brains["down"].catalog.deployments["q"]
+    assert federation.run(lambda: "new" in deployment.nodes and going.moving(name))
+    federation.run(for_us=20_000)
+    for one, other in (("down", "old"), ("old", "down")):
+        network.cut(one, other)
+    request = client.undeploy("q")
+    assert federation.run(lambda: not brains["up"].fragments)
+    federation.run(for_us=20_000)
+    network.heal("old", "new", hold=True)
+    assert federation.run(lambda: name in brains["new"].fragments), federation.last()
+    for one, other in (("down", "old"), ("old", "down")):
+        network.heal(one, other)
+    assert federation.answer(client, request)[0].code == ""
+    assert federation.run(lambda: not any(brain.catalog.fragments for brain in brains.values()))
+    federation.run(for_us=3_000_000)
+    for brain in brains.values():
+        assert not brain.fragments
+        catalog = brain.catalog
+        assert [*catalog.fragments, *catalog.owners, *catalog.left, *catalog.expected] == []
+        assert catalog.ownership.unplaced == {}
+
+
+def test_a_target_that_dies_before_its_coordinator_knows_tells_it_when_it_is_back():
+    federation = Federation(6, ["up", "old", "new", "down"])
+    federation.start()
+    client = federation.client("reader", "down")
+    at = {"up": AT["up"], "old": AT["n"], "down": AT["down"]}
+    assert federation.answer(client, client.deploy(query(), at))[0].code == ""
+    nodes, network = federation.nodes, federation.network
+    [name] = nodes["old"].brain.fragments
+    mover = federation.client("mover", "old")
+    mover.do(lambda mind: mind.request(lambda n: Move(request=n, fragment=name, to="new", timeout_ms=4000)))
+    assert federation.run(lambda: nodes["new"].brain.commands.sliding.shadow(name) is not None)
+    for one, other in (("down", "new"), ("new", "down")):
+        network.cut(one, other)
+    assert federation.run(lambda: name not in nodes["old"].brain.fragments), federation.last()
+    nodes["new"].crash()
+    for one, other in (("down", "new"), ("new", "down")):
+        network.heal(one, other)
+    assert "q.h" in nodes["down"].brain.catalog.elsewhere()
+    assert nodes["down"].brain.catalog.elsewhere()["q.h"] == ["old"]
+    nodes["new"].restart()
+    assert federation.run(lambda: nodes["down"].brain.catalog.elsewhere()["q.h"] == ["new"])
+    assert federation.run(lambda: nodes["new"].brain.catalog.ownership.unplaced == {})
 
 
 # --- who may say what ---------------------------------------------------------------------------------
