@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import medusa as md
 from medusa.engine.change import change_fragment
 from medusa.engine.splitting import merge_running, split_running
 from medusa.errors import QueryError
-from medusa.query.boxes import KeyRouter
 from tests.engine.queries import inputs
 from tests.engine.test_properties import Driver
 from tests.engine.test_splitting import BUILDS, ROWS, outcome, query
-from tests.oracle.query import plain
+from tests.oracle.query import Promise, Push, plain
 
-EXAMPLES = 2
+EXAMPLES = 10
 
 
 def split_now(driver: Driver, n: int, **options: Any) -> None:
@@ -36,11 +34,11 @@ def _change(driver: Driver, made: Any) -> None:
     driver.graph = made.graph
 
 
-@pytest.mark.parametrize("kind", BUILDS)
 @settings(max_examples=EXAMPLES)
 @given(st.data())
-def test_split_and_merged_at_any_moment_nothing_changes(kind: str, data: st.DataObject) -> None:
+def test_split_and_merged_at_any_moment_nothing_changes(data: st.DataObject) -> None:
     """Also with state taken out and put back while there are parts, and parts again later."""
+    kind = data.draw(st.sampled_from(list(BUILDS)))
     q = query(kind, data.draw(st.sampled_from([0, 3, 40])))
     events = data.draw(inputs(["a", "b"]))
     cuts = data.draw(st.sampled_from([[], [1], [2, 3, 7]]))
@@ -66,3 +64,70 @@ def test_split_and_merged_at_any_moment_nothing_changes(kind: str, data: st.Data
     driver.drain()
     got = {sink: plain(table.to_pylist()) for sink, table in driver.tables().items()}
     assert got == outcome(q, events, cuts)
+
+
+def long_stream(draw: random.Random) -> list[Push | Promise]:
+    """Rows of two sources with disorder, late ones, nulls and NaN; some keys come much oftener."""
+    events: list[Push | Promise] = []
+    now = {"a": 0, "b": 0}
+    promised = {"a": -100, "b": -100}
+    for _ in range(30):
+        source = draw.choice("ab")
+        if draw.random() < 0.1:
+            promised[source] = max(promised[source], now[source] - draw.randrange(12))
+            events.append(Promise(source, promised[source]))
+            continue
+        rows = []
+        for _ in range(draw.randrange(1, 12)):
+            now[source] += draw.randrange(3)
+            rows.append(
+                {
+                    "ts": now[source] - draw.choice([0, 0, 1, 2, 5, 40]),
+                    "k": draw.choice([None, 0, 0, 0, 1, 1, 2, 3, 4, 5]),
+                    "v": draw.choice([None, float("nan"), *(q / 4 for q in range(-4, 12))]),
+                    "s": draw.choice([None, "a", "b", "cc"]),
+                    "n": draw.randrange(10),
+                }
+            )
+        events.append(Push(source, rows))
+    return events
+
+
+@pytest.fixture(params=[1, pytest.param(40, marks=[pytest.mark.full, pytest.mark.issue(6)])])
+def seeds(request: pytest.FixtureRequest) -> range:
+    return range(request.param)
+
+
+@pytest.mark.parametrize("kind", BUILDS)
+def test_a_longer_stream_with_many_turns(kind: str, seeds: range) -> None:
+    for seed in seeds:
+        draw = random.Random(f"{kind} {seed}")
+        q, events = query(kind, draw.choice([3, 10])), long_stream(draw)
+        driver, parts = Driver(q), False
+        for event in events:
+            driver.feed(event, [2, 3, 7])
+            turn = draw.random()
+            if turn < 0.25:
+                if parts:
+                    merge_now(driver)
+                else:
+                    split_by(driver, draw.randrange(2, 5), draw.choice(weighed(kind)))
+                parts = not parts
+            elif turn < 0.35:
+                driver.reload()
+            driver.drain()
+        driver.fragment.finish()
+        driver.drain()
+        got = {sink: plain(table.to_pylist()) for sink, table in driver.tables().items()}
+        assert got == outcome(q, events, [2, 3, 7])
+
+
+def split_by(driver: Driver, n: int, ranges: str) -> None:
+    try:
+        split_now(driver, n, ranges=ranges)
+    except QueryError:  # it holds no keys yet
+        split_now(driver, n)
+
+
+def weighed(kind: str) -> list[str]:
+    return ["even"] if kind in ROWS else ["even", "weight"]

@@ -125,7 +125,7 @@ def best(loads: list[float], n: int) -> float:
 WEIGHTS = st.dictionaries(st.integers(0, HASHES - 1) | st.integers(0, 20), st.integers(0, 50), max_size=14)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(WEIGHTS, st.integers(2, 6))
 def test_no_other_cut_has_a_lighter_heaviest_range(weights: dict[int, int], n: int) -> None:
     cuts = ranges_by_weight(weights, n)
