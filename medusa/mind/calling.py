@@ -38,7 +38,9 @@ class Calling:
         self._called = dict(peers)
         self._asking: dict[str, _Asking] = {}
         self._silent: dict[str, int] = dict.fromkeys(peers, 0)
-        """Those that aren't there -> since when, or when they were last called elsewhere."""
+        """Those that aren't there -> since when."""
+        self._switched: dict[str, int] = {}
+        """When a peer was last called elsewhere."""
 
     def greeted(self, now_us: int, peer: str, hello: Hello) -> None:
         """A peer said ``Hello``; with ``answer`` it doesn't hear us, or hasn't yet."""
@@ -49,7 +51,7 @@ class Calling:
         if asking.times < IN_VAIN or peer not in self._peers:
             return
         asking.times = 0
-        self._call(peer, hello.address)
+        self._call(now_us, peer, hello.address)
 
     def peer_is(self, now_us: int, peer: str, *, up: bool) -> None:
         """A peer came or went."""
@@ -66,16 +68,18 @@ class Calling:
         """
         for peer, since_us in self._silent.items():
             if now_us - since_us >= AWAY_US:
-                self._silent[peer] = now_us
-                self._call(peer, known(peer))
+                self._call(now_us, peer, known(peer))
 
-    def _call(self, peer: str, listens: str) -> None:
+    def _call(self, now_us: int, peer: str, listens: str) -> None:
         """Where it says that it listens; where it was called there already, as configured."""
+        if now_us - self._switched.get(peer, -AWAY_US) < AWAY_US:
+            return  # It hasn't had the time to hear us where we call now.
         configured = self._peers[peer]
         said = reachable(listens, configured)
         address = said if said and self._called[peer] == configured else configured
         if address != self._called[peer]:
             self._called[peer] = address
+            self._switched[peer] = now_us
             self._outbox.append(CallAt(peer=peer, address=address))
             self._outbox.report("info", "peer called elsewhere", peer=peer, address=address)
 

@@ -122,11 +122,15 @@ class Following:
                         raise
                     continue
                 if each == kind:
-                    return place
+                    return place if self._is_one(place) else None
                 return {**self.lookup(place[kind], kind), "version": place["version"]}
             if now_us() >= end_us or not self._is_expected(name):
                 return None
             time.sleep(LOOK_EVERY_S / 4)
+
+    def _is_one(self, place: Place) -> bool:
+        """Whether it is clear which is meant: one, or the one of our own node."""
+        return len(place["holders"]) == 1 or place["node"] == self._home.node
 
     def _is_expected(self, name: str) -> bool:
         """Whether a query that our node coordinates has it: then the catalog will say where."""

@@ -56,6 +56,16 @@ class NamingMethods(ABC):
         """
         return dict(self._following.lookup(name, kind))
 
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes of the participant, by name: ``node``, ``address`` (empty: nobody knows) and
+        ``server_key`` (empty: it has no keys).
+
+        Raises:
+            LinkError: no answer in time.
+        """
+        shown = ("node", "address", "server_key")
+        return [{key: each[key] for key in shown} for each in self._following.listed("node")]
+
     def queries(self) -> list[dict[str, Any]]:
         """The queries of the participant, by name: ``name``, ``state``, ``node`` that coordinates it,
         ``nodes``, and ``fragments`` with the nodes of each.
@@ -81,7 +91,7 @@ class NamingMethods(ABC):
         name: str,
         schema: pa.Schema | Mapping[str, str],
         *,
-        time: str | None = None,
+        time: str | None = "ts",
         unit: str | None = None,
         slack: Duration | None = None,
     ) -> int:

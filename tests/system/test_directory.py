@@ -1,0 +1,121 @@
+"""Three node processes and a client of one of them: it reads and publishes by name alone, also when nodes
+come back at other addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+import medusa as md
+from tests.system.nodes import ForkedNodes, until
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def nodes(tmp_path_factory):
+    made = ForkedNodes(tmp_path_factory.mktemp("n"), ["a", "b", "c"], limits='checkpoint_every = "100ms"')
+    yield made
+    made.close()
+
+
+def query():
+    q = md.Query("t")
+    q.sink("out", q.source("cars", {"v": "int64"}, time=None).filter("v >= 0", name="ok"))
+    return q
+
+
+def elsewhere(nodes, name):
+    """Kill a node and start it at another address."""
+    nodes.kill(name)
+    old, new = f'listen = "{nodes.addresses[name]}"', f'listen = "{nodes.addresses[name]}x"'
+    nodes.config(name).write_text(nodes.config(name).read_text().replace(old, new))
+    nodes.addresses[name] += "x"
+    nodes.start(name)
+
+
+class Reader:
+    def __init__(self, trains):
+        self.trains = trains
+        self.rows = []
+
+    def up_to(self, count):
+        while len(self.rows) < count:
+            self.rows += self.trains.next("60s").batch["v"].to_pylist()
+        assert self.rows == list(range(count))
+        assert self.trains.lost_rows == 0
+
+
+def test_streams_are_found_and_followed_by_name_alone(nodes):
+    nodes.start()
+    with md.connect(nodes.addresses["a"], timeout="30s") as fed:
+        fed.deploy(query(), at={"b": ["cars"], "c": ["ok", "out"]})
+        assert [each["node"] for each in (fed.find("t.out"), fed.find("local/t.cars"))] == ["c", "b"]
+        [shown] = fed.queries()
+        assert shown["fragments"] == {"t/cars": ["b"], "t/ok": ["c"]}
+        plain = Reader(fed.subscribe("t.out"))
+        with md.connect(nodes.addresses["b"], timeout="30s") as other:
+            named = Reader(other.subscribe("t.out", durable="mine"))
+            fed.publish("t.cars", {"v": list(range(10))})
+            plain.up_to(10)
+            named.up_to(10)
+            for victim, count in (("b", 20), ("c", 30)):
+                elsewhere(nodes, victim)
+                fed.publish("t.cars", {"v": list(range(count - 10, count))})
+                plain.up_to(count)
+                named.up_to(count)
+                assert fed.find(victim, "node")["address"] == nodes.addresses[victim]
+            named.trains.close()
+        fed.flush()
+        assert [status["node"] for status in fed.statuses(all=True)] == ["a", "b", "c"]
+        fed.unsubscribe("t.out", durable="mine")
+        with pytest.raises(md.LinkError, match=r"is called 't\.otu'") as caught:
+            fed.find("t.otu")
+        assert "t.out" in caught.value.hint
+
+
+def test_a_defined_stream_is_published_and_read_by_its_name(nodes):
+    nodes.start()
+    with (
+        md.connect(nodes.addresses["a"], timeout="30s") as fed,
+        md.connect(nodes.addresses["c"], timeout="30s") as other,
+    ):
+        assert fed.define("trips", {"v": "int64"}, time=None) == 1
+        assert fed.define("trips", {"v": "int64"}, time=None) == 1
+        until(lambda: other.definitions())
+        trains = other.subscribe("trips")
+        other.publish("local/trips", {"v": [0, 1]})
+        reader = Reader(trains)
+        reader.up_to(2)
+        with pytest.raises(md.LinkError) as caught:
+            other.define("trips", {"w": "int64"}, time=None)
+        assert caught.value.code == "E_READ"
+        trains.close()
+        other.flush()
+        assert until(lambda: changed(other)) == 2
+        [known] = fed.definitions()
+        assert known == {
+            "name": "trips",
+            "version": 2,
+            "columns": [["w", "int64"]],
+            "time": None,
+            "unit": None,
+            "slack_us": None,
+            "node": "a",
+        }
+        fed.deploy(query())
+        with pytest.raises(md.LinkError) as caught:
+            other.define("t", {"v": "int64"}, time=None)
+        assert caught.value.code == "E_DEFINED"
+        other.undeploy("t")
+        other.undefine("trips")
+        assert fed.definitions() == other.definitions() == []
+
+
+def changed(client):
+    """The version; None while the node hasn't heard yet that nobody reads any more."""
+    try:
+        return client.define("trips", {"w": "int64"}, time=None)
+    except md.LinkError as error:
+        if error.code != "E_READ":
+            raise
+        return None
