@@ -204,6 +204,8 @@ def _rests(hosted: Hosted) -> str:
             slow = min(readers, key=lambda item: item[1].durable, default=None)
             whom = "" if slow is None else f" until {slow[1].peer or slow[0]!r} holds row {slow[1].durable:,}"
             return f"room: output {output.stream!r} keeps {kept}, which is its bound,{whom}"
+    if hosted.frozen:
+        return "the end of its move: another node may be its owner"
     if hosted.repeating:
         return f"{hosted.repeating:,} decisions of before the restart to be fed again"
     if hosted.decided.full:

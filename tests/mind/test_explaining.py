@@ -132,6 +132,13 @@ def test_a_reader_whose_credit_is_used_up_is_named():
     assert "reader 'reader' to take more" not in said(life)["out"]["waits_for"]
 
 
+def test_a_fragment_in_the_last_step_of_a_move_says_so():
+    life = Life(union())
+    life.hosted.freeze()
+    assert said(life)["a"]["waits_for"] == "the end of its move: another node may be its owner"
+    assert said(life)["both"]["waits_for"].endswith("source a waits for " + said(life)["a"]["waits_for"])
+
+
 def test_a_fragment_that_has_failed_says_why_at_every_box():
     life = Life(union())
     life.hosted.fail("a broken invariant")
