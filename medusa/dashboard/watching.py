@@ -27,17 +27,17 @@ AT_ONCE = 32
 NODES_MAX = 200
 
 Connect = Callable[[str, str], "Federation"]
-"""Calls the node at an address; with its public key, where that is another than the one given for all."""
+"""Calls the node at an address; with its public key, where another node said it."""
 
 
-def connector(timeout_s: float, keys: Mapping[str, str | None]) -> Connect:
-    """A function that connects to a node with these keys and this deadline."""
+def connector(timeout_s: float, key: str | None, server_keys: Mapping[str, str]) -> Connect:
+    """A function that connects to a node with our key, those of nodes by address, and this deadline."""
 
     def connect_to(address: str, server_key: str) -> Federation:
         from medusa.runtime.client import connect
 
-        used = {**keys, "server_key": server_key} if server_key else keys
-        return connect(address, f"{round(timeout_s * 1000)}ms", **used)
+        theirs = server_keys.get(address) or server_key or None
+        return connect(address, f"{round(timeout_s * 1000)}ms", key=key, server_key=theirs)
 
     return connect_to
 
@@ -211,9 +211,7 @@ def _status(fed: Federation) -> Status:
 
 def _places(fed: Federation) -> list[_Place]:
     """The nodes of its participant; none where it doesn't say."""
-    list_nodes: Callable[[], Any] = getattr(fed, "nodes", list)
     with suppress(MedusaError, KeyError, TypeError):
-        return [
-            _Place(str(each["node"]), str(each["address"]), str(each["server_key"])) for each in list_nodes()
-        ]
+        found = fed.nodes()
+        return [_Place(str(each["node"]), str(each["address"]), str(each["server_key"])) for each in found]
     return []

@@ -16,8 +16,9 @@ import pytest
 
 import medusa as md
 from tests.dashboard.browser import MISSING, browser
-from tests.dashboard.wire import Wire
+from tests.system.network.net import Net, needs_network
 from tests.system.nodes import DEADLINE_S, RUN, ForkedNodes, first_line, until
+from tests.system.test_partitions import Keyed
 
 pytestmark = [
     pytest.mark.system,
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 
 NAMES = ["core", "edge", "spare"]
+"""The page is told of one of them; that one knows the others."""
 
 
 def query() -> md.Query:
@@ -58,17 +60,19 @@ class Publishing:
 
 @contextmanager
 def dashboard(addresses: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    nodes = [word for each in addresses for word in ("--node", each)]
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN, "dashboard", *nodes, "--listen", "127.0.0.1:0", "--json"],
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", RUN, *command(addresses)], stdout=subprocess.PIPE, text=True
     )
     try:
         yield process, json.loads(first_line(process))["url"]
     finally:
         process.kill()
         process.communicate()
+
+
+def command(addresses: list[str]) -> list[str]:
+    nodes = [word for each in addresses for word in ("--node", each)]
+    return ["dashboard", *nodes, "--listen", "127.0.0.1:0", "--json"]
 
 
 class Page:
@@ -127,35 +131,22 @@ def rows(page: Page) -> int:
     return int(page.details()["rows in"].rpartition(", ")[0].replace(",", ""))  # "1,234, 56/s"
 
 
-def test_the_page_draws_lives_and_shows_death_return_and_a_cut_link(tmp_path: Path) -> None:
+def test_the_page_draws_and_lives_and_outlives_a_node(tmp_path: Path) -> None:
     nodes = ForkedNodes(tmp_path, NAMES)
-    wires = []
-    for one, other in (("edge", "core"), ("core", "edge")):  # their link can be cut
-        path = tmp_path / f"{one}-{other}.wire"
-        wires.append(Wire(path, tmp_path / other))
-        text = nodes.config(one).read_text()
-        nodes.config(one).write_text(
-            text.replace(f'{other} = "ipc://{tmp_path}/{other}"', f'{other} = "ipc://{path}"')
-        )
     try:
         nodes.start()
         publishing = Publishing(nodes.addresses["edge"])
         try:
-            with (
-                dashboard(list(nodes.addresses.values())) as (server, url),
-                browser() as driver,
-            ):
+            with dashboard([nodes.addresses["edge"]]) as (server, url), browser() as driver:
                 driver.get(url)
-                watch(Page(driver), nodes, wires, server)
+                watch(Page(driver), nodes, server)
         finally:
             publishing.close()
     finally:
         nodes.close()
-        for wire in wires:
-            wire.cut()
 
 
-def watch(page: Page, nodes: ForkedNodes, wires: list[Wire], server: subprocess.Popen[str]) -> None:
+def watch(page: Page, nodes: ForkedNodes, server: subprocess.Popen[str]) -> None:
     # It draws the network.
     until(lambda: page.kind(STREAM) == "stream flowing", what="the stream flows")
     assert page.keys() >= {*(f"node {name}" for name in NAMES), "fragment edge cars/cars", BOX, STREAM}
@@ -184,14 +175,48 @@ def watch(page: Page, nodes: ForkedNodes, wires: list[Wire], server: subprocess.
     nodes.start("core")
     until(lambda: page.kind("node core") == "node up", what="it is back")
     until(lambda: page.kind(STREAM) == "stream flowing", what="its stream flows again")
-    # A link between two living nodes is cut.
-    for wire in wires:
-        wire.cut()
-    until(lambda: page.kind(STREAM) == "stream cut", what="the cut shows")
-    until(lambda: page.state() == "3 nodes; cut: core and edge", what="the cut is told")
-    assert page.kind("node core") == page.kind("node edge") == "node up"
-    assert page.run("return document.querySelectorAll('#drawing .cut .cross').length") == 1
     assert page.complaints() == []
     # The server dies: the page says so.
     server.kill()
     until(lambda: page.state().startswith("the server doesn't answer"), what="the silence is told")
+
+
+def test_a_link_that_is_cut_between_two_living_nodes_is_shown_until_it_is_whole(tmp_path: Path) -> None:
+    needs_network()
+    with Net(["a", "b", "pub"]) as net:
+        keyed = Keyed(net, tmp_path, nodes=("a", "b"))
+        try:
+            with keyed.connect("pub", "a") as fed:
+                fed.deploy(query(), at={"a": ["cars"], "b": ["quick"]})
+                fed.publish("cars.cars", {"ts": [1], "speed": [9.0]})
+            keys = ["--key", str(tmp_path / "pub.key")]
+            for name in ("a", "b"):
+                keys += ["--server-key", keyed.keys[name].public]
+            words = [*command([keyed.address("a"), keyed.address("b")]), *keys]
+            process = net.popen("pub", sys.executable, "-c", RUN, *words, stdout=subprocess.PIPE)
+            try:
+                url = json.loads(first_line(process))["url"]
+                with net.on("pub"), browser() as driver:
+                    driver.get(url)
+                    watch_cut(Page(driver), net)
+            finally:
+                process.kill()
+                process.communicate()
+        finally:
+            keyed.close()
+
+
+def watch_cut(page: Page, net: Net) -> None:
+    stream = "stream cars.cars a cars/cars b cars/quick"
+    crosses = "return document.querySelectorAll('#drawing .cut .cross').length"
+    until(lambda: page.kind(stream) == "stream flowing", what="the stream flows")
+    assert page.run(crosses) == 0
+    net.cut(*net.between("a", "b"))
+    until(lambda: page.kind(stream) == "stream cut", what="the cut shows")
+    until(lambda: page.state() == "2 nodes; cut: a and b", what="the cut is told")
+    assert page.kind("node a") == page.kind("node b") == "node up"
+    assert page.run(crosses) == 1
+    net.heal()
+    until(lambda: page.kind(stream) == "stream flowing", what="the stream flows again")
+    until(lambda: page.state() == "2 nodes", what="nothing is wrong")
+    assert page.complaints() == []
