@@ -220,7 +220,7 @@ main.add_command(grant)
 @click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")
 @_JSON
 def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool, **keys: Any) -> None:
-    """Print the rows of a stream as they come."""
+    """Print the rows of a stream as they come, whichever node of the participant has it."""
     from medusa.runtime.client import connect
 
     where: str | int = int(from_) if from_.isdecimal() else from_

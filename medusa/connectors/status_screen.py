@@ -85,6 +85,10 @@ def _of_node(status: Status) -> Iterator[str]:
     for query, of in status["queries"].items():
         if of["state"] != "running":
             yield f"query {query} is {of['state']}"
+    for fragment, of in status["moves"]["going"].items():
+        yield f"{fragment} is being moved to {of['to']}: {of['state']}, {size_text(of['bytes'])} sent"
+    for fragment, of in status["moves"]["coming"].items():
+        yield f"{fragment} is coming from {of['from']}: {of['state']}"
     counts = {name: status[name] for name in ("late", "dead", "lost_rows", "shed_rows") if status[name]}
     if counts:
         yield ", ".join(f"{count:,} {name.removesuffix('_rows')} rows" for name, count in counts.items())
