@@ -336,6 +336,7 @@ def pictures() -> dict[str, str]:
     return {
         **{f"{name}.svg": drawing.svg(title) for name, (drawing, title) in drawings.items()},
         "load.svg": watched["drawn"].svg,
+        "split.svg": run_page("splitting.md")["drawn"].svg,
         "medusa-top.svg": terminal(watched["stats"], "http://127.0.0.1:9100"),
     }
 
