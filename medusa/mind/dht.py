@@ -315,7 +315,7 @@ class Member:
 
     def lost(self, now_us: int, peer: str, *, left: bool = False) -> None:
         """A member doesn't answer, or its link broke, or it has left."""
-        place = self._where(peer)
+        place = self.table.place(peer) or self._where(peer)
         if place is None:
             return
         if not left:
@@ -393,6 +393,9 @@ class Member:
         self._rounds += 1
         self._probes = 0
         self.shelf.expire(self._time(now_us))
+        for name in self.table.names():
+            if self._where(name) != self.table.place(name):
+                self.lost(now_us, name)  # Its participant isn't registered any more, or has another key.
         near = [name for _, name in self.table.closest(self.place, BUCKET)]
         if not near:
             self._seek_place(now_us)

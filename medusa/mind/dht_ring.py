@@ -55,6 +55,10 @@ class Table:
         """All who are in it."""
         return list(self._places)
 
+    def place(self, name: str) -> int | None:
+        """Where a member stood when it came in; None: it isn't in the table."""
+        return self._places.get(name)
+
     def heard(self, name: str, place: int) -> bool:
         """A member spoke; whether it is in the table now and wasn't before."""
         bits = (place ^ self._me).bit_length()

@@ -216,6 +216,12 @@ def test_an_entry_counts_no_more_once_its_participant_does():
     between = node.brain.commands.naming.between
     assert between.member.shelf.answer("bob/s.out", WALL_US) == b""
     assert not between.is_foreign("bob/s.out")
+    node.pass_time(6)
+    assert "core" not in between.member.table
+    before = len(node.effects)
+    node.pass_time(12)
+    asked = [each.message for each in node.effects[before:] if isinstance(each, Send) and each.peer == "core"]
+    assert not [each for each in asked if isinstance(each, DhtFind | DhtStore)]
     other = {"alice": ALICE.key, "bob": EVE.key}
     node.brain.configure(node.now_us, replace(SECURITY, participants=other))
     assert between.member.shelf.answer("bob/s.out", WALL_US) == b""
