@@ -143,11 +143,16 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
 
 
 def encoded(status: dict[str, Any], most: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
-    """A status as JSON; without the boxes one by one where it would be too long for a message."""
+    """A status as JSON; where it would be too long for a message without the boxes one by one, then without
+    single links and peers too."""
     content = msgspec.json.encode(status)
     if len(content) > most:
         fragments = [{**each, "boxes": {}, "arcs": []} for each in status["fragments"]]
-        content = msgspec.json.encode({**status, "fragments": fragments})
+        shorter = {**status, "fragments": fragments}
+        content = msgspec.json.encode(shorter)
+        if len(content) > most and "load" in status:
+            load = {**status["load"], "links": {}, "peers": {}}
+            content = msgspec.json.encode({**shorter, "load": load})
     return content
 
 

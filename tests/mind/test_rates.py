@@ -53,3 +53,11 @@ def test_a_status_too_long_for_a_message_leaves_the_boxes_out() -> None:
     assert json.loads(encoded(status)) == status
     short = {"node": "n", "fragments": [{"query": "q", "boxes": {}, "arcs": []}]}
     assert json.loads(encoded(status, most=100)) == short
+
+
+def test_of_very_many_peers_not_each_one_is_told() -> None:
+    links = {f"n{number}": {"share": None} for number in range(10)}
+    status = {"node": "n", "fragments": [], "load": {"load": 0.5, "links": links, "peers": links}}
+    assert json.loads(encoded(status)) == status
+    shorter = json.loads(encoded(status, most=200))
+    assert shorter == {"node": "n", "fragments": [], "load": {"load": 0.5, "links": {}, "peers": {}}}
