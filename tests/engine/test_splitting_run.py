@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import medusa as md
+import tests.engine.test_aggregates  # noqa: F401  registers an aggregate
+from medusa.elements import Train
 from medusa.engine.change import change_fragment
+from medusa.engine.fragment import Fragment
 from medusa.engine.splitting import merge_running, split_running
 from medusa.errors import QueryError
+from medusa.query.types import schema_to_arrow
 from tests.engine.queries import inputs
 from tests.engine.test_properties import Driver
 from tests.engine.test_splitting import BUILDS, ROWS, outcome, query
@@ -131,3 +138,68 @@ def split_by(driver: Driver, n: int, ranges: str) -> None:
 
 def weighed(kind: str) -> list[str]:
     return ["even"] if kind in ROWS else ["even", "weight"]
+
+
+KEYS = {
+    "bool": lambda n: n % 3 == 0,
+    "int8": lambda n: n % 5 - 2,
+    "uint64": lambda n: (1 << 63) + n % 5,
+    "float32": lambda n: [0.0, -0.0, 1.5, float("nan"), -2.25][n % 5],
+    "utf8": lambda n: ["", "a", "bc", "Æ", None][n % 5],
+    "binary": lambda n: [b"", b"a", b"bc", None][n % 4],
+    "date32": lambda n: date(1970, 1, 1 + n % 5),
+    "timestamp": lambda n: datetime(1970, 1, 1, 0, 0, n % 5, tzinfo=UTC),
+    "duration": lambda n: timedelta(seconds=n % 4),
+}
+"""Of every type that a key can have: values for the n-th row."""
+
+
+@pytest.mark.parametrize("type", KEYS)
+def test_state_goes_where_the_router_sends_keys_of_any_type(type: str) -> None:
+    """Were a key's state in one part and its rows in another, it would be counted twice."""
+    schema = {"ts": "timestamp", "k": type, "v": "float64"}
+    q = md.Query("q")
+    a = q.source("a", schema, time="ts", slack=20)
+    q.sink(
+        "w",
+        a.window(50)
+        .group_by("k")
+        .aggregate(n=md.count(), u=md.user("test.geometric_mean", "v"), name="window"),
+    )
+    q.sink(
+        "s",
+        a.session(9)
+        .group_by("k")
+        .aggregate(n=md.count(), u=md.user("test.geometric_mean", "v"), name="session"),
+    )
+    q.sink("r", a.group_by("k").running(n=md.count(), name="running"))
+    q.sink("d", a.distinct("k", within=30, name="distinct"))
+    q.sink("j", a.join(a, on="k", within=3, how="full", name="join"))
+    arrow = schema_to_arrow(q.graph.boxes[0].schema)
+
+    def push(fragment: Fragment, start: int) -> None:
+        rows = [
+            {"ts": n - n * 7 % 15, "k": KEYS[type](n), "v": n % 7 + 1.0} for n in range(start, start + 40)
+        ]
+        batch = pa.RecordBatch.from_pylist(rows, schema=arrow)
+        fragment.push_rows("a", [batch], fragment.check_rows("a", [batch]))
+
+    def rows(fragment: Fragment) -> dict[str, list[str]]:
+        fragment.finish()
+        trains = {sink: [e for e in fragment.drain(sink) if isinstance(e, Train)] for sink in "wsrdj"}
+        return {sink: [repr(r) for e in each for r in e.batch.to_pylist()] for sink, each in trains.items()}
+
+    whole, parts = Fragment(q.graph), Fragment(q.graph)
+    for start in range(40, 280, 40):
+        push(whole, start)
+        push(parts, start)
+        for box in ("window", "session", "running", "distinct", "join"):
+            if start in (80, 200):
+                made = split_running(parts, box, 3, ranges="even", block=1)
+            elif start == 160:
+                made = merge_running(parts, box)
+            else:
+                continue
+            made.before()
+            change_fragment(parts, made.graph, functions={}, given=made.given)
+    assert rows(parts) == rows(whole)
