@@ -20,6 +20,7 @@ from medusa.connectors.explain import explain
 from medusa.connectors.key_options import key_options
 from medusa.connectors.keygen import declare, keygen
 from medusa.connectors.move import grant, move
+from medusa.connectors.naming import define, queries
 from medusa.connectors.publish import publish
 from medusa.connectors.query_file import read_query
 from medusa.connectors.status import status
@@ -199,7 +200,7 @@ def deploy(
 @key_options
 @_JSON
 def undeploy(name: str, address: str, as_json: bool, **keys: Any) -> None:
-    """Stop a query everywhere and forget its state; at the node that it was deployed through."""
+    """Stop a query everywhere and forget its state; any node of the participant takes the order."""
     from medusa.runtime.client import connect
 
     with connect(address, **keys) as fed:
@@ -208,7 +209,9 @@ def undeploy(name: str, address: str, as_json: bool, **keys: Any) -> None:
 
 
 main.add_command(status)
+main.add_command(define)
 main.add_command(move)
+main.add_command(queries)
 main.add_command(grant)
 
 

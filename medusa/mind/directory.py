@@ -94,7 +94,7 @@ class Directory:
         base = incarnation * VERSIONS_PER_LIFE
         self._own = _Writer(since=base + 1, seen=base)
         self._writers: dict[str, _Writer] = {node: self._own}
-        self._by_key: dict[Key, set[str]] = {}
+        self._by_key: dict[Key, dict[str, None]] = {}
         self._nbytes = 0
         self._gone: dict[tuple[str, Key], int] = {}
         """What is gone -> when we heard so."""
@@ -215,7 +215,7 @@ class Directory:
         key = entry.kind, entry.name
         self._drop(writer, key, entry.writer)
         writer.entries[key] = entry
-        self._by_key.setdefault(key, set()).add(entry.writer)
+        self._by_key.setdefault(key, {})[entry.writer] = None
         self._nbytes += len(entry.body)
         if entry.gone:
             self._gone[entry.writer, key] = now_us
@@ -228,7 +228,7 @@ class Directory:
         self._nbytes -= len(old.body)
         self._gone.pop((name, key), None)
         writers = self._by_key[key]
-        writers.discard(name)
+        writers.pop(name, None)
         if not writers:
             del self._by_key[key]
 

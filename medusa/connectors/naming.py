@@ -1,0 +1,110 @@
+"""``medusa define`` and ``medusa queries``: streams and queries by name, at any node of a participant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from medusa.connectors.key_options import key_options
+from medusa.errors import QueryError
+
+__all__ = ["define", "queries"]
+
+_NODE = click.option(
+    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+
+
+@click.command(
+    epilog="\b\nExample:\n  medusa define cars -c ts='timestamp[us, UTC]' -c v=int64 --node tcp://127.0.0.1:5555"
+    "\n  medusa define --list --node tcp://127.0.0.1:5555",
+)
+@click.argument("name", required=False)
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--column", "-c", "columns", multiple=True, metavar="NAME=TYPE", help="instead of FILE")
+@click.option("--time", help="the column that holds the time; left out, rows have no time")
+@click.option("--unit", help="s, ms, us or ns, of an integer time")
+@click.option("--slack", help="how late rows may be: 2s")
+@click.option("--remove", is_flag=True, help="forget the definition, and the rows that are kept")
+@click.option("--list", "listed", is_flag=True, help="what is defined")
+@_NODE
+@key_options
+@_JSON
+def define(
+    name: str | None,
+    file: Path | None,
+    columns: tuple[str, ...],
+    time: str | None,
+    unit: str | None,
+    slack: str | None,
+    remove: bool,
+    listed: bool,
+    address: str,
+    as_json: bool,
+    **keys: Any,
+) -> None:
+    """Define a stream by NAME: what is published under it can be read under it.
+
+    FILE is JSON: {"column": "type", ...}. Defined again as it is, nothing happens; changed, it is a new
+    version, which is refused while somebody reads the old one.
+    """
+    from medusa.runtime.client import connect
+
+    if listed == (name is not None):
+        raise click.UsageError("a NAME to define, or --list")
+    with connect(address, **keys) as fed:
+        if name is None:
+            found = fed.definitions()
+            click.echo(json.dumps(found) if as_json else "\n".join(map(_definition, found)))
+            return
+        if remove:
+            fed.undefine(name)
+            click.echo(json.dumps({"undefined": name}) if as_json else f"{name} is not defined any more")
+            return
+        version = fed.define(name, _schema(file, columns), time=time, unit=unit, slack=slack)
+    shown = {"defined": name, "version": version}
+    click.echo(json.dumps(shown) if as_json else f"{name} is defined, version {version}")
+
+
+def _schema(file: Path | None, columns: tuple[str, ...]) -> dict[str, str]:
+    if (file is None) == (not columns):
+        raise click.UsageError("columns of the stream: a FILE, or --column NAME=TYPE for each")
+    if file is None:
+        pairs = [each.partition("=") for each in columns]
+        return {name: type for name, _, type in pairs}
+    try:
+        found = json.loads(file.read_text())
+    except ValueError as error:
+        raise QueryError(f"{file} is no JSON: {error}", code="query.schema") from None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        text = f"{file} doesn't say columns"
+        raise QueryError(text, hint='{"ts": "timestamp[us, UTC]", "v": "int64"}', code="query.schema")
+    return found
+
+
+def _definition(of: dict[str, Any]) -> str:
+    columns = ", ".join(f"{name} {type}" for name, type in of["columns"])
+    return f"{of['name']}  version {of['version']}  at {of['node']}  {columns}"
+
+
+@click.command(epilog="\b\nExample:\n  medusa queries --node tcp://127.0.0.1:5555")
+@_NODE
+@key_options
+@_JSON
+def queries(address: str, as_json: bool, **keys: Any) -> None:
+    """List the queries of the participant: state, and the node of each fragment."""
+    from medusa.runtime.client import connect
+
+    with connect(address, **keys) as fed:
+        found = fed.queries()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for each in found:
+        click.echo(f"{each['name']}  {each['state']}  coordinated by {each['node']}")
+        for fragment, nodes in each["fragments"].items():
+            click.echo(f"  {fragment}  at {', '.join(nodes)}")
