@@ -15,7 +15,8 @@ from random import Random
 from typing import Any
 
 from medusa.errors import LinkError
-from medusa.mind.dht import DhtSettings, Member, Put
+from medusa.mind.dht import DhtSettings, Member
+from medusa.mind.dht_putting import Put
 from medusa.mind.dht_ring import place_of
 from medusa.mind.dht_search import REPLICAS, Found
 from medusa.mind.dht_shelf import Quota, Shelf

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.mind.dht import Member, Put
+from medusa.mind.dht import Member
+from medusa.mind.dht_putting import Put
 from medusa.mind.dht_ring import place_of
 from medusa.mind.dht_search import Found
 from medusa.mind.dht_shelf import Quota, Shelf

@@ -20,6 +20,7 @@ from hashlib import blake2b
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.mind.dht_keeping import Keeper
+from medusa.mind.dht_putting import Own, Put, Putting
 from medusa.mind.dht_requests import Answer, Requests
 from medusa.mind.dht_ring import BUCKET, Table, place_of
 from medusa.mind.dht_search import REPLICAS, Ended, Found, Search
@@ -29,7 +30,7 @@ from medusa.wire.dht_entry import Age, age_of, opened_entry
 from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtMessage, DhtStore, DhtStored
 from medusa.wire.outbox import Outbox
 
-__all__ = ["DhtSettings", "Member", "Put"]
+__all__ = ["DhtSettings", "Member"]
 
 SEARCHES_MAX = 256
 DEAD_MAX = 256
@@ -64,21 +65,6 @@ class DhtSettings:
 
     floors: int = 10_000
     """Names whose last age is remembered, so that nothing older is given again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
-    """How an entry was stored.
-
-    Attributes:
-        stored: members that hold it now.
-        enough: these are most of those that should.
-        newer: a younger entry of this name that one of them showed; empty: none.
-    """
-
-    stored: int
-    enough: bool
-    newer: bytes
 
 
 class Member:
@@ -127,7 +113,7 @@ class Member:
         self._round_at_us: int | None = None
         self._dead: dict[str, int] = {}
         self._floors: dict[str, Age] = {}
-        self._mine: dict[str, _Own] = {}
+        self._mine: dict[str, Own] = {}
         """What I publish, by name."""
 
     # --- life -----------------------------------------------------------------------------------
@@ -197,7 +183,7 @@ class Member:
             RemoteProtocolError: it doesn't count here.
         """
         entry = self.shelf.read(data, self._time(now_us))
-        self._mine[entry.name] = _Own(data, now_us, then)
+        self._mine[entry.name] = Own(data, now_us, then)
         if self.joined:
             self._say_mine(now_us)
 
@@ -212,7 +198,7 @@ class Member:
                 own.due_us = now_us + self.settings.republish_us
                 self._put(now_us, own.data, partial(self._said, own))
 
-    def _said(self, own: _Own, now_us: int, put: Put) -> None:
+    def _said(self, own: Own, now_us: int, put: Put) -> None:
         if not put.enough:
             own.due_us = now_us  # In the next round.
         own.then(now_us, put)
@@ -222,7 +208,7 @@ class Member:
         self._go(now_us, self._search(now_us, place_of(name), "", partial(self._place_found, data, then)))
 
     def _place_found(self, data: bytes, then: Callable[[int, Put], None], now_us: int, found: Found) -> None:
-        putting = _Putting(len(found.nearest), then)
+        putting = Putting(len(found.nearest), then)
         for peer in found.nearest:
             if peer == self.name:
                 code, newer = self._keep(now_us, data)
@@ -232,7 +218,7 @@ class Member:
         if not found.nearest:
             putting.end(now_us)
 
-    def _stored(self, putting: _Putting, data: bytes, now_us: int, answer: Answer | None) -> None:
+    def _stored(self, putting: Putting, data: bytes, now_us: int, answer: Answer | None) -> None:
         stored = answer if isinstance(answer, DhtStored) else None
         if stored is not None and stored.entry:
             code, _ = self._keep(now_us, stored.entry, only_if_held=True)
@@ -271,9 +257,15 @@ class Member:
     def _go(self, now_us: int, search: Search) -> None:
         for member in search.next():
             then = partial(self._found, search, member)
-            self._requests.find(now_us, member, search.target, search.name, then)
+            late = partial(self._late, search, member)
+            self._requests.find(now_us, member, search.target, search.name, then, late)
         if search.done:
             self._end(now_us, search)
+
+    def _late(self, search: Search, member: str, now_us: int) -> None:
+        if search.number in self._searches:
+            search.slow(member)
+            self._go(now_us, search)
 
     def _found(self, search: Search, member: str, now_us: int, answer: Answer | None) -> None:
         if search.number not in self._searches:
@@ -442,43 +434,6 @@ class Member:
         times = [self._round_at_us, self._requests.wake_at_us()]
         times += [search.deadline_us for search in list(self._searches.values())[:1]]
         return min((time for time in times if time is not None), default=None)
-
-
-@dataclass(slots=True)
-class _Own:
-    """An entry that I publish, and when to say it again; ``then`` hears how it went."""
-
-    data: bytes
-    due_us: int
-    then: Callable[[int, Put], None]
-
-
-class _Putting:
-    """An entry on its way to those that should hold it."""
-
-    def __init__(self, wanted: int, then: Callable[[int, Put], None]) -> None:
-        self._wanted = self._left = wanted
-        self._then = then
-        self._stored = 0
-        self._newer = b""
-
-    def one(self, now_us: int, answer: DhtStored | None) -> bool:
-        """One has answered, or not; whether it is enough."""
-        self._left -= 1
-        if answer is not None and not answer.code:
-            self._stored += 1
-        elif answer is not None and answer.entry:
-            self._newer = answer.entry
-        if not self._left:
-            self.end(now_us)
-        return self._enough
-
-    @property
-    def _enough(self) -> bool:
-        return self._stored > self._wanted // 2
-
-    def end(self, now_us: int) -> None:
-        self._then(now_us, Put(stored=self._stored, enough=self._enough, newer=self._newer))
 
 
 def _ignored(now_us: int, answer: Answer | None) -> None:

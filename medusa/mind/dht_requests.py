@@ -22,6 +22,7 @@ class _Request:
     deadline_us: int
     tries: int
     then: Then
+    late: Callable[[int], None] | None
 
 
 class Requests:
@@ -46,19 +47,38 @@ class Requests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def find(self, now_us: int, peer: str, place: int, name: str, then: Then) -> None:
-        """Ask for members near a place, and for an entry."""
+    def find(
+        self,
+        now_us: int,
+        peer: str,
+        place: int,
+        name: str,
+        then: Then,
+        late: Callable[[int], None] | None = None,
+    ) -> None:
+        """Ask for members near a place, and for an entry.
+
+        Args:
+            late: told when it is said again.
+        """
         self._number += 1
         message = DhtFind(request=self._number, place=place.to_bytes(20, "big"), name=name)
-        self._ask(now_us, peer, message, then)
+        self._ask(now_us, peer, message, then, late)
 
     def store(self, now_us: int, peer: str, data: bytes, then: Then) -> None:
         """Have an entry held."""
         self._number += 1
         self._ask(now_us, peer, DhtStore(request=self._number, entry=data), then)
 
-    def _ask(self, now_us: int, peer: str, message: DhtFind | DhtStore, then: Then) -> None:
-        self._open[message.request] = _Request(peer, message, now_us + self._timeout_us, 1, then)
+    def _ask(
+        self,
+        now_us: int,
+        peer: str,
+        message: DhtFind | DhtStore,
+        then: Then,
+        late: Callable[[int], None] | None = None,
+    ) -> None:
+        self._open[message.request] = _Request(peer, message, now_us + self._timeout_us, 1, then, late)
         self._outbox.send(peer, message)
 
     def answered(self, now_us: int, peer: str, answer: Answer) -> bool:
@@ -87,6 +107,8 @@ class Requests:
                 request.deadline_us = now_us + self._timeout_us
                 self._open[number] = request
                 self._outbox.send(request.peer, request.message)
+                if request.late is not None:
+                    request.late(now_us)
                 continue
             self._gone(now_us, request.peer)
             request.then(now_us, None)

@@ -28,7 +28,7 @@ ALPHA = 3
 CANDIDATES_MAX = 200
 """Members that one search looks at, however many are named to it."""
 
-NEW, ASKED, ANSWERED, FAILED = range(4)
+NEW, ASKED, SLOW, ANSWERED, FAILED = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +114,25 @@ class Search:
 
     def failed(self, member: str) -> None:
         """A member doesn't answer."""
-        if self._states.get(member) == ASKED:
-            self._asked -= 1
+        self.slow(member)
+        if self._states.get(member) == SLOW:
             self._states[member] = FAILED
             self._order = [each for each in self._order if each[1] != member]
 
+    def slow(self, member: str) -> None:
+        """A member hasn't answered yet and was asked again: the search goes on without it meanwhile."""
+        if self._states.get(member) == ASKED:
+            self._asked -= 1
+            self._states[member] = SLOW
+
+    @property
+    def _width(self) -> int:
+        return WIDE if self.name and self._data is None else REPLICAS
+
     def _wanted(self) -> list[str]:
         """Those who have to answer, as far as is known now."""
-        wide = self.name != "" and self._data is None
-        return [member for _, member in self._order[: WIDE if wide else REPLICAS]]
+        states = self._states
+        return [member for _, member in self._order if states[member] != SLOW][: self._width]
 
     def next(self) -> list[str]:
         """Whom to ask now."""
@@ -139,7 +149,10 @@ class Search:
     @property
     def done(self) -> bool:
         """The nearest have answered."""
-        return all(self._states[member] == ANSWERED for member in self._wanted())
+        wanted = self._wanted()
+        if any(self._states[member] != ANSWERED for member in wanted):
+            return False
+        return len(wanted) == self._width or SLOW not in self._states.values()
 
     def found(self) -> Found:
         """What there is now."""

@@ -67,6 +67,28 @@ def test_a_search_asks_few_at_once_and_ends_when_the_nearest_have_answered():
     assert found.whole
 
 
+def test_a_search_goes_on_without_who_is_slow_and_waits_where_there_is_nobody_else():
+    search = Search(0, "", deadline_us=1, then=print)
+    for distance in range(4):
+        search.add(f"m{distance}", distance, 1)
+    assert search.next() == ["m0", "m1", "m2"]
+    search.slow("m0")
+    assert search.next() == ["m3"]
+    for member in ("m1", "m2", "m3"):
+        assert not search.done
+        search.answered(member)
+    assert search.done
+    search.answered("m0")
+    assert search.found().nearest == ("m0", "m1", "m2"), "its answer still counts"
+    alone = Search(0, "", deadline_us=1, then=print)
+    alone.add("m1", 1, 1)
+    assert alone.next() == ["m1"]
+    alone.slow("m1")
+    assert not alone.done
+    alone.failed("m1")
+    assert alone.done
+
+
 def test_more_are_asked_before_it_is_said_that_there_is_nothing():
     search = Search(0, "a/b", deadline_us=1, then=print)
     for distance in range(10):
