@@ -162,6 +162,10 @@ class Output:
                 )
         self.spilling.settle(now_us)
 
+    def all_in_memory(self) -> None:
+        """Nothing of what is kept is on the disk of this node: the next checkpoint stores all of it."""
+        self._stored.clear()
+
     # --- the bound ----------------------------------------------------------------------------
 
     def full(self, coming: int) -> bool:

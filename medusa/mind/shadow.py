@@ -10,7 +10,7 @@ import msgspec
 from medusa.elements import Boundary, Train
 from medusa.errors import RemoteProtocolError
 from medusa.mind.checkpointing import Saved
-from medusa.mind.decisions import JOINED, LOST, PROMISE, Decision
+from medusa.mind.decisions import JOINED, LOST, PROMISE, ROWS, Decision
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input, Work
 from medusa.mind.record import FragmentRecord
@@ -54,6 +54,8 @@ class Shadow(Hosted):
     def __init__(self, *args: Any, owner: str, **more: Any) -> None:
         super().__init__(*args, **more)
         self._owner = owner
+        for output in self.outputs.values():
+            output.all_in_memory()
         self.freeze()
 
     def base(self, now_us: int) -> int:
@@ -79,7 +81,9 @@ class Shadow(Hosted):
             RemoteProtocolError: it doesn't fit what came before.
         """
         input = self._input_for(message)
-        if message.next_seq < input.fed_seq or (message.number >= 0 and message.number != self.decided.at):
+        moved = message.next_seq - input.fed_seq
+        rows = message.kind in (ROWS, LOST)
+        if moved < rows or (message.number >= 0 and message.number != self.decided.at):
             raise self._unfit(message, "doesn't follow what came before")
         element = self._element(message, input, payload)
         work = Work(input, element, next_seq=message.next_seq, boundary_us=message.boundary_us, cost=0)

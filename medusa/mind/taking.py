@@ -29,6 +29,9 @@ WINDOW_BYTES = 4 << 20
 
 FILES_MAX = 100_000
 
+AGAIN_US = 300_000
+"""What was acknowledged is said again after this, in case it was lost."""
+
 ACK_US = 5_000
 """Frames that were taken in are acknowledged after this at the latest."""
 
@@ -194,12 +197,13 @@ class Taking:
             self._running.popleft()
             self._ack_soon(now_us)
 
-    def persisted(self, token: int, ok: bool, why: str) -> None:
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
         """A checkpoint of it is on disk, or isn't."""
         if token == self._base:
             self._opened = ok
             self.broken = self.broken or (None if ok else ("E_DISK", why))
             self._told = -1
+            self._ack_soon(now_us)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -225,24 +229,23 @@ class Taking:
     def tick(self, now_us: int) -> None:
         """Acknowledge what is due."""
         if self._ack_at_us is not None and now_us >= self._ack_at_us:
-            self._ack_at_us = None
-            if self.done > self._told:
-                self._told = self.done
-                got = Got(
-                    fragment=self.spec.name,
-                    attempt=self.attempt,
-                    ticket=self.ticket,
-                    frames=self.done,
-                    opened=self._opened,
-                )
-                self._outbox.send(self.owner, got)
+            self._ack_at_us = now_us + AGAIN_US
+            self._told = self.done
+            got = Got(
+                fragment=self.spec.name,
+                attempt=self.attempt,
+                ticket=self.ticket,
+                frames=self.done,
+                opened=self._opened,
+            )
+            self._outbox.send(self.owner, got)
 
     def _ack_soon(self, now_us: int) -> None:
         if self._told < 0 or self.done - self._told >= 8:
             self._ack_at_us = now_us
             self.tick(now_us)
-        elif self._ack_at_us is None:
-            self._ack_at_us = now_us + ACK_US
+        else:
+            self._ack_at_us = min(self._ack_at_us or now_us + ACK_US, now_us + ACK_US)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

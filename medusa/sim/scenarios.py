@@ -8,6 +8,7 @@ from typing import Any
 from medusa.sim.chains import CHAINS
 from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
+from medusa.sim.move_trial import MOVES
 from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.together import TOGETHER
 from medusa.sim.trial import Outcome, Scenario, run_trial
@@ -15,7 +16,7 @@ from medusa.sim.world import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
 
-SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS, **TOGETHER}
+SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS, **TOGETHER, **MOVES}
 
 
 def run_scenario(

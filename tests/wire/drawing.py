@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from medusa.mind.moving import OWNER, TARGET
 from medusa.wire import limits, messages
 from medusa.wire.link import RECEIVER, SENDER
 
@@ -51,6 +52,11 @@ WAYS = {
     "GiveUp": "node to node",
     "Settle": "node to node",
     "Settled": "node to node",
+    "DefineRemote": "client to node",
+    "RevokeRemote": "client to node",
+    "KeepRemote": "node to node",
+    "DropRemote": "node to node",
+    "Instantiate": "node to node",
     "DhtFind": "member to member",
     "DhtFound": "answer to `DhtFind`",
     "DhtStore": "member to member",
@@ -89,6 +95,9 @@ def limit_table():
     return "\n".join(rows)
 
 
+MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)}
+"""Of docs/moving.md."""
+
 PARTS = {
     "receiver": lambda: automaton(RECEIVER),
     "sender": lambda: automaton(SENDER),
@@ -101,6 +110,6 @@ def drawn(text):
     """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
 
     def draw(found):
-        return f"<!-- drawn: {found[1]} -->\n{PARTS[found[1]]()}\n<!-- end -->"
+        return f"<!-- drawn: {found[1]} -->\n{(PARTS | MOVING)[found[1]]()}\n<!-- end -->"
 
     return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)

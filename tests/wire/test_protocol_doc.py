@@ -1,4 +1,4 @@
-"""docs/protocol.md shows the automata and messages that the code has.
+"""docs/protocol.md and docs/moving.md show the automata and messages that the code has.
 
 ``MEDUSA_REWRITE=1 pytest tests/wire/test_protocol_doc.py`` draws them anew.
 """
@@ -8,18 +8,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from medusa.wire.link import RECEIVER, LinkEvent, ReceiverState
-from tests.wire.drawing import PARTS, automaton, drawn
+from tests.wire.drawing import MOVING, PARTS, automaton, drawn
 
-DOCUMENT = Path(__file__).parents[2] / "docs/protocol.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_document_shows_what_the_code_has():
-    text = DOCUMENT.read_text()
+@pytest.mark.parametrize(("name", "parts"), [("protocol.md", PARTS), ("moving.md", MOVING)])
+def test_the_document_shows_what_the_code_has(name, parts):
+    document = DOCS / name
+    text = document.read_text()
     if os.environ.get("MEDUSA_REWRITE"):
-        DOCUMENT.write_text(drawn(text))
+        document.write_text(drawn(text))
     assert text == drawn(text)
-    assert all(f"<!-- drawn: {part} -->" in text for part in PARTS)
+    assert all(f"<!-- drawn: {part} -->" in text for part in parts)
 
 
 def test_a_pair_taken_out_of_the_table_shows():

@@ -1,0 +1,208 @@
+"""Fragments move between nodes at random moments, under faults: one owner each, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.engine.checkpoint import unseal
+from medusa.errors import StateError
+from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.moves_kept import FIRST_EPOCH
+from medusa.query.aggregates import count, sum
+from medusa.query.builder import Query
+from medusa.runtime.embedded import collect
+from medusa.runtime.host import group_token
+from medusa.sim.checkers import check_node, check_restarted
+from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.federations import OFTEN, ROWS, SCHEMA, options, table
+from medusa.sim.node import Node
+from medusa.sim.query_trial import QueryOptions, QueryTrial
+from medusa.sim.trial import Scenario
+from medusa.sim.world import SimulationError, World
+from medusa.wire.messages_move import Move
+
+__all__ = ["MOVES", "MoveTrial"]
+
+
+def slides() -> tuple[Query, dict[str, list[str]]]:
+    """Two fragments in the middle have neither publishers nor readers who are clients: they move."""
+    q = Query("m")
+    flows = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
+    per_k = flows.window("1s").group_by("k").aggregate(n=count(), s=sum("v"), name="per_k")
+    totals = per_k.window("5s").aggregate(n=sum("n"), s=sum("s"), name="totals")
+    q.sink("out", totals.filter("n > 0", name="all"))
+    return q, {"e": ["flows", "most"], "a": ["per_k"], "b": ["totals"], "z": ["all", "out"]}
+
+
+def unites() -> tuple[Query, dict[str, list[str]]]:
+    """What moves is a union: the order in which rows arrive is decided, and goes along."""
+    q = Query("m")
+    left = q.source("left", SCHEMA, time="ts").filter("v > -95", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v > -95", name="r")
+    both = left.union(right, name="both")
+    q.sink("out", both.filter("v > -90", name="some").filter("v < 95", name="last"))
+    return q, {"e": ["left", "l"], "a": ["right", "r"], "b": ["both"], "c": ["some"], "z": ["last", "out"]}
+
+
+KINDS = {"slides": (slides, ("m/per_k", "m/totals")), "unites": (unites, ("m/both", "m/some"))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    at_us: int
+    fragment: str
+    to: str
+    by: str
+    timeout_ms: int
+
+
+class MoveTrial(QueryTrial):
+    """A query over five nodes, and orders to move its middle.
+
+    Args:
+        movable: fragments that move.
+        moves: how many orders.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        q: Query,
+        tables: Mapping[str, pa.Table],
+        options: QueryOptions,
+        *,
+        want: Mapping[str, pa.Table],
+        movable: tuple[str, ...],
+        moves: int,
+    ) -> None:
+        self._owners: dict[tuple[str, int], str] = {}
+        self._movable = movable
+        super().__init__(world, q, tables, options, want=want, nodes=["e", "a", "b", "c", "z"])
+        dice = world.dice("moves")
+        self.orders = [
+            _Order(
+                dice.randrange(1, self.scene.span_us + 500_000),
+                dice.choice(movable),
+                dice.choice(list(self.nodes)),
+                dice.choice(list(self.nodes)),
+                dice.choice([200, 2000]),
+            )
+            for _ in range(moves)
+        ]
+
+    def _begin(self) -> None:
+        super()._begin()
+        for order in self.orders:
+            self.world.after(order.at_us, lambda order=order: self._order(order))  # type: ignore[misc]
+
+    def _order(self, order: _Order) -> None:
+        name = f"mover-{order.by}"
+        client = self.clients.get(name) or self.client(name, order.by)
+        self.world.trace(name, f"orders {order.fragment} to {order.to}")
+        client.do(
+            lambda mind: mind.request(
+                lambda n: Move(request=n, fragment=order.fragment, to=order.to, timeout_ms=order.timeout_ms)
+            )
+        )
+
+    # --- what must hold -----------------------------------------------------------------------------
+
+    def _watch(self, node: Node) -> None:
+        if self._lives.get(node.name) != node.lives:
+            self._lives[node.name] = node.lives
+            if node.loop is not None and not any(h.frozen for h in node.brain.fragments.values()):
+                check_restarted(node, self.nodes, self.clients)
+        check_node(node)
+        for fragment in self._movable:
+            self._check_owner(fragment)
+
+    def _check_owner(self, fragment: str) -> None:
+        """At most one node feeds and emits it, and in each epoch it is always the same one."""
+        active = []
+        for name, node in self.nodes.items():
+            hosted = node.brain.fragments.get(fragment) if node.loop is not None else None
+            if hosted is None or hosted.frozen:
+                continue
+            active.append(name)
+            epoch = node.brain.catalog.ownership.epoch(fragment)
+            if (fragment, epoch) not in self._owners and epoch > FIRST_EPOCH:
+                self._check_disks(fragment, name)
+            if (owner := self._owners.setdefault((fragment, epoch), name)) != name:
+                raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {name}")
+        if len(active) > 1:
+            raise SimulationError(f"owner: {fragment} runs at {' and at '.join(active)}")
+
+    def _check_disks(self, fragment: str, owner: str) -> None:
+        """Who begins to feed it is its owner by its disk, and nobody else is by theirs."""
+        found = [name for name, node in self.nodes.items() if claims(node, fragment)]
+        if found != [owner]:
+            raise SimulationError(f"owner: {owner} runs {fragment}, by their disks it is of {found}")
+
+    @property
+    def _settled(self) -> bool:
+        """Nothing is on its way, and each fragment is at one node."""
+        if not all(node.alive for node in self.nodes.values()):
+            return False
+        brains = [node.brain for node in self.nodes.values()]
+        moving = any(way for brain in brains for way in brain.commands.sliding.status().values())
+        return not moving and all(
+            [fragment in brain.fragments for brain in brains].count(True) == 1 for fragment in self._movable
+        )
+
+    @property
+    def ended(self) -> bool:
+        if not self._settled:
+            self._names_at_us = self.world.now_us  # What was agreed on before counts no more.
+            self._agreed = False
+            return False
+        return super().ended
+
+
+def claims(node: Node, fragment: str) -> bool:
+    """Whether it would feed this fragment if it started now: by its newest whole catalog."""
+    for name in reversed(node.disk.names()):
+        if group_token("", name) is None:
+            continue
+        try:
+            _, files = unseal(node.disk.read(name), name)
+        except StateError:
+            continue  # Torn.
+        found = Catalog.from_bytes(files[CATALOG], node=node.name, where=name)
+        moving = found.ownership.moves.get(fragment)
+        return fragment in found.fragments and not (moving is not None and moving.handing)
+    return False
+
+
+@lru_cache(maxsize=64)
+def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+    """Rows, and what one program makes of them."""
+    q, _ = KINDS[kind][0]()
+    dice = Random(f"move {kind} {seed}")
+    tables = {source: table(dice, rows) for source in q.sources}
+    return tables, dict(collect(q, **tables))
+
+
+def moves(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    dice = world.dice("options")
+    kind = dice.choice(["slides", "slides", "unites"])
+    make, movable = KINDS[kind]
+    q, at = make()
+    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
+    number = dice.randrange(1, 7)
+    return MoveTrial(world, q, tables, options(dice, at), want=want, movable=movable, moves=number)
+
+
+MOVES: dict[str, Scenario] = {
+    "move": Scenario(
+        about="fragments move between five nodes at random moments: one owner each, the same answer",
+        build=moves,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        events_max=600_000,
+    ),
+}

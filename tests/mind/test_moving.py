@@ -1,0 +1,259 @@
+"""Fragments move: the automaton, hostile words, and a death at each step of it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from medusa.errors import RemoteProtocolError
+from medusa.mind.moving import OWNER, TARGET, MoveEvent, OwnerState, TargetState
+from medusa.runtime.host import group_name
+from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Reply
+from medusa.wire.messages_move import Fed, Handover, Piece, Receive, Standing, Whole
+from tests.mind.moved import FRAGMENT, World
+
+# --- the automaton --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("table", "states"), [(OWNER, OwnerState), (TARGET, TargetState)])
+def test_every_state_is_reached_and_every_one_that_waits_can_break(table, states):
+    first = next(iter(states))
+    reached, new = {first}, [first]
+    while new:
+        for state in table[new.pop()].values():
+            if state not in reached:
+                reached.add(state)
+                new.append(state)
+    assert reached == set(states) == set(table)
+    resting = {OwnerState.RUNNING, OwnerState.GONE, TargetState.ABSENT, TargetState.OWNING}
+    assert all(MoveEvent.BROKEN in table[state] for state in set(states) - resting)
+
+
+def test_after_the_owner_wrote_that_it_hands_over_only_the_target_or_an_operator_gives_it_back():
+    back = {event for event, state in OWNER[OwnerState.HANDING].items() if state is OwnerState.UNDOING}
+    assert back == {MoveEvent.NEVER, MoveEvent.GRANT}
+    assert TARGET[TargetState.TAKING] == {
+        MoveEvent.DURABLE: TargetState.OWNING,
+        MoveEvent.BROKEN: TargetState.TAKING,
+    }
+
+
+# --- one move -------------------------------------------------------------------------------------
+
+
+def test_it_goes_there_and_back_and_leaves_nothing():
+    world = World()
+    reply, figures = world.move("m2")
+    assert reply == Reply(request=reply.request)
+    assert figures["node"] == "m2"
+    assert figures["attempts"] == 1
+    assert figures["bytes"] > 1000
+    assert 0 < figures["pause_us"] < 50_000
+    assert world.where == ["m2"]
+    there = group_name(FRAGMENT, 0)[:-12]
+    world.fed.run(lambda: not any(n.startswith(there) for n in world.fed.nodes["m1"].disk.names()))
+    assert not any(name.startswith(there) for name in world.fed.nodes["m1"].disk.names())
+    reply, figures = world.move("m1", at="e")  # The coordinator passes it on.
+    assert (reply.code, figures["node"]) == ("", "m1")
+    assert world.owners == {1: "m1", 2: "m2", 3: "m1"}
+    world.check()
+
+
+@pytest.mark.parametrize("to", ["e", "c"])
+def test_two_neighbouring_fragments_end_on_one_node(to):
+    world = World()
+    assert world.move(to)[0].code == ""
+    assert world.where == [to]
+    world.check()
+
+
+def test_asked_twice_it_is_done_once_and_where_it_is_already_nothing_happens():
+    world = World()
+    numbers = [world.order("m2"), world.order("m2")]
+    replies = [world.fed.answer(world.client("m1"), number)[0] for number in numbers]
+    assert [reply.code for reply in replies] == ["", ""]
+    reply, figures = world.move("m2", at="m2")
+    assert (reply.code, figures["attempts"]) == ("", 0)
+    assert world.owners == {1: "m1", 2: "m2"}
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("order", "code"),
+    [
+        ({"to": "nobody"}, "E_PEER"),
+        ({"fragment": "q/meen"}, "E_FRAGMENT"),
+        ({"fragment": "other/mean", "at": "c"}, "E_FRAGMENT"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_changes(order, code):
+    world = World()
+    reply, _ = world.move(**{"to": "m2", **order})
+    assert reply.code == code
+    assert reply.text
+    assert world.where == ["m1"]
+    world.check()
+
+
+def test_a_node_without_a_disk_takes_nothing():
+    world = World(memory=("m2",))
+    reply, _ = world.move("m2")
+    assert (reply.code, world.where) == ("E_STORE", ["m1"])
+    world.check()
+
+
+def test_undeployed_after_a_move_nothing_of_it_is_left():
+    world = World()
+    assert world.move("m2")[0].code == ""
+    reply, _ = world.fed.answer(world.publisher, world.publisher.undeploy("q"))
+    assert reply.code == ""
+    assert all(not node.brain.fragments for node in world.fed.nodes.values())
+
+
+# --- hostile words --------------------------------------------------------------------------------
+
+
+def once(struct, **changes):
+    """The first message of this kind comes with other fields."""
+    left = [1]
+
+    def hear(message, payload):
+        if isinstance(message, struct) and left:
+            left.clear()
+            message = msgspec.structs.replace(message, **changes)
+            payload = b"\xc1" if isinstance(message, Standing) else payload
+        return message, payload
+
+    return hear
+
+
+@pytest.mark.parametrize(
+    "hear",
+    [
+        once(Piece, crc=1),
+        once(Piece, offset=1),
+        once(Piece, nbytes=1),
+        once(Piece, file="another"),
+        once(Whole, files=7),
+        once(Fed, number=1 << 40),
+        once(Fed, source="nothing"),
+        once(Fed, next_seq=0),
+        once(Fed, kind=3, number=1),
+        once(Standing),
+        once(Handover, decided=1 << 40),
+    ],
+    ids=lambda hear: None,
+)
+def test_a_frame_that_cannot_be_ends_the_attempt_and_the_next_one_succeeds(hear):
+    world = World(hear=hear)
+    reply, figures = world.move("m2", timeout_ms=5000)
+    assert (reply.code, figures["attempts"]) == ("", 2)
+    world.check()
+
+
+@pytest.mark.parametrize("kind", [Receive, Piece, Whole, Fed, Handover])
+def test_a_frame_that_is_lost_or_comes_twice_is_sent_again_or_dropped(kind):
+    left, again = [1], []
+
+    def hear(message, payload):
+        if isinstance(message, kind) and left:
+            left.clear()
+            return None
+        again.append((message, payload))
+        return message, payload
+
+    world = World(hear=hear)
+    reply, figures = world.move("m2", timeout_ms=5000)
+    assert (reply.code, figures["attempts"]) == ("", 1)
+    target = world.fed.nodes["m2"].brain
+    for message, payload in again:  # All of it once more, late: nothing changes.
+        if type(message).__module__.endswith("messages_move"):
+            target.receive(target._now_us, "m1", message, payload)
+    assert target.commands.sliding.status() == {"going": {}, "coming": {}}
+    world.check()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Whole(fragment=FRAGMENT, attempt=1, ticket=1, frame=0, files=1),
+        Handover(fragment=FRAGMENT, attempt=1, ticket=1, frame=0, decided=0),
+        Receive(fragment=FRAGMENT, attempt=1, epoch=2, coordinator="e"),
+    ],
+)
+def test_clients_and_nodes_of_others_may_not_say_what_owners_say(message):
+    world = World()
+    world.client("m2")
+    world.fed.run(for_us=50_000)
+    brain = world.fed.nodes["m2"].brain
+    with pytest.raises(RemoteProtocolError) as raised:
+        brain.receive(brain._now_us, "mover-m2", message, b"")
+    assert raised.value.code == "E_ROLE"
+    brain.commands.sliding._own_peer = lambda node: node != "m1"
+    with pytest.raises(RemoteProtocolError) as raised:
+        brain.receive(brain._now_us, "m1", message, b"")
+    assert raised.value.code == "E_ROLE"
+
+
+def test_what_ends_before_it_is_handed_over_has_never_been():
+    world = World()
+    world.order("m2", timeout_ms=1)
+    owner = world.fed.nodes["m1"].brain
+    going = owner.commands.sliding.moves.status
+    assert world.fed.run(lambda: going().get(FRAGMENT, {}).get("state") == "copying")
+    owner._spread(owner._now_us, "m2", LinkEvent.PEER_DOWN)
+    owner._spread(owner._now_us, "m2", LinkEvent.PEER_UP)
+    assert world.fed.run(lambda: not owner.commands.sliding.status()["going"])
+    assert world.owners == {1: "m1"}
+    world.check()
+
+
+# --- deaths ---------------------------------------------------------------------------------------
+
+STEP = 60
+TURNS = 170
+"""At least so many turns has either node until a move that nothing breaks is over."""
+
+
+def dies(node, turn, unsynced):
+    world = World(kill=(node, turn), unsynced=unsynced)
+    world.move_under_count()
+    world.check()
+
+
+@pytest.mark.parametrize("turn", range(6, TURNS, STEP))
+@pytest.mark.parametrize("node", ["m1", "m2"])
+def test_a_death_at_a_step(node, turn):
+    dies(node, turn, ("lost", "kept", "torn")[turn // STEP % 3])
+
+
+@pytest.mark.full
+@pytest.mark.issue(6)
+@pytest.mark.parametrize("unsynced", ["lost", "kept", "torn"])
+@pytest.mark.parametrize("node", ["m1", "m2", "e", "c"])
+def test_a_death_at_every_step(node, unsynced):
+    for turn in range(1, TURNS):
+        dies(node, turn, unsynced)
+
+
+def test_what_was_handed_over_to_a_node_that_is_lost_waits_until_it_is_granted():
+    world = World()
+    world.order("m2")
+    owner, target = (world.fed.nodes[name] for name in ("m1", "m2"))
+    assert world.fed.run(lambda: owner.brain.catalog.ownership.moves.get(FRAGMENT, None) is not None)
+    assert world.fed.run(lambda: owner.brain.catalog.ownership.moves[FRAGMENT].handing)
+    held = owner.brain.fragments[FRAGMENT]
+    assert held.frozen
+    order = owner.brain.commands.sliding.moves._orders[FRAGMENT]
+    assert world.fed.run(lambda: order.token <= owner.brain._saver.durable)
+    target.crash()
+    world.fed.run(for_us=3_000_000)
+    assert owner.brain.fragments[FRAGMENT].frozen
+    assert world.grant("m2", at="m1").code == "E_GRANT"
+    assert world.grant("m1", at="m1").code == ""
+    assert world.fed.run(lambda: not owner.brain.fragments[FRAGMENT].frozen)
+    assert world.grant("m1", at="m1").code == "E_GRANT"
+    assert owner.brain.catalog.ownership.epoch(FRAGMENT) == 3
+    target.restart()
+    world.check()
