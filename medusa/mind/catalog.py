@@ -8,6 +8,7 @@ import msgspec
 
 from medusa.errors import LinkError, RemoteProtocolError, StateError
 from medusa.mind.moves_kept import Ownership
+from medusa.mind.remote_kept import RemoteKept
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
@@ -69,6 +70,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     expected: dict[str, dict[str, str]] = {}
     left: dict[str, Left] = {}
     ownership: Ownership = msgspec.field(default_factory=Ownership)
+    remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
 
 
 class Catalog:
@@ -96,6 +98,7 @@ class Catalog:
         self.expected: dict[str, dict[str, str]] = {}
         self.left: dict[str, Left] = {}
         self.ownership = Ownership()
+        self.remote = RemoteKept()
 
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
@@ -190,6 +193,7 @@ class Catalog:
             expected={stream: dict(follows) for stream, follows in self.expected.items()},
             left=dict(self.left),
             ownership=self.ownership,
+            remote=self.remote,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -222,4 +226,5 @@ class Catalog:
         made.runs = saved.runs
         made.expected, made.left = saved.expected, saved.left
         made.ownership = saved.ownership
+        made.remote = saved.remote
         return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
@@ -18,7 +18,8 @@ from medusa.mind.loads import Loads
 from medusa.mind.loads_status import boxes_loads, fragment_load, node_load
 from medusa.mind.moves import Moves
 from medusa.mind.naming import Naming
-from medusa.mind.placement import cut
+from medusa.mind.placement import Plan, cut
+from medusa.mind.remote import Remotes
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy, visible
 from medusa.mind.settings import Settings
@@ -97,6 +98,7 @@ class Commands:
             incarnation=incarnation,
             saver=saver,
             install=self._install,
+            way=lambda number, fragment: self.remotes.way(number, fragment),
             remove=lambda request, query: self._remove(request, query, settings.name),
         )
         self._late = Late()
@@ -123,6 +125,16 @@ class Commands:
             catalog, self.naming.directory, self.coordinator, self.fragments, outbox
         )
 
+        self.remotes = Remotes(
+            settings,
+            catalog,
+            outbox=outbox,
+            saver=saver,
+            number=self.diverting.number,
+            plan=lambda message, graph, caller: self._plan(message.at, graph, caller),
+            install=self._install,
+            count=count,
+        )
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.moves.moving
 
@@ -184,6 +196,8 @@ class Commands:
             return
         if self.sliding.receive(now_us, peer, message, payload, client, caller):
             return
+        if self.remotes.receive(now_us, peer, message, payload, client, caller):
+            return
         match message:
             case Reply() if not client:
                 if not self.diverting.answered(now_us, peer, message):
@@ -227,26 +241,36 @@ class Commands:
     def _deploy(
         self, now_us: int, client: str, message: Deploy, payload: Buffer, caller: Caller | None
     ) -> None:
-        nodes = [self._settings.name, *self._settings.peers]
         try:
-            at: dict[str, tuple[str, ...]] = {}
-            for node, boxes in message.at:
-                if node in at:
-                    raise QueryError(f"node {node!r} is named twice", code="query.placement")
-                at[node] = boxes
-            graph = graph_from_msgpack(bytes(payload))
-            if graph_to_msgpack(graph) != payload:
-                raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
-            if caller is not None and not caller.may("deploy", graph.name):
-                why = no_deploy(caller, graph.name)
-                raise QueryError(why.text, hint=why.hint, code=why.code)
-            plan = cut(graph, at, nodes=nodes)
-            for fragment in plan.fragments:
-                check_limits(fragment.graph)
+            plan = self._plan(message.at, payload, caller)
         except QueryError as error:
             self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
             return
         self.coordinator.deploy(now_us, client, message.request, plan)
+
+    def _plan(
+        self, places: Iterable[tuple[str, tuple[str, ...]]], data: Buffer, caller: Caller | None
+    ) -> Plan:
+        """Read a query and a placement that a client sent.
+
+        Raises:
+            QueryError: one of them doesn't hold, or the client may not deploy it.
+        """
+        at: dict[str, tuple[str, ...]] = {}
+        for node, boxes in places:
+            if node in at:
+                raise QueryError(f"node {node!r} is named twice", code="query.placement")
+            at[node] = boxes
+        graph = graph_from_msgpack(bytes(data))
+        if graph_to_msgpack(graph) != data:
+            raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
+        if caller is not None and not caller.may("deploy", graph.name):
+            why = no_deploy(caller, graph.name)
+            raise QueryError(why.text, hint=why.hint, code=why.code)
+        plan = cut(graph, at, nodes=[self._settings.name, *self._settings.peers])
+        for fragment in plan.fragments:
+            check_limits(fragment.graph)
+        return plan
 
     def _undeploy(self, now_us: int, client: str, message: Remove) -> None:
         query = message.query
@@ -390,7 +414,7 @@ class Commands:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work that can't wait; None: not before something else happens."""
-        times = [self.coordinator.wake_at_us(), self.diverting.wake_at_us()]
+        times = [self.coordinator.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
         times += [self.naming.directory.wake_at_us(), self.sliding.wake_at_us(now_us)]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
@@ -403,6 +427,7 @@ class Commands:
         """Do what is due, take note of how it goes."""
         self.coordinator.tick(now_us)
         self.diverting.tick(now_us)
+        self.remotes.tick(now_us)
         self.sliding.tick(now_us)
         self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.engine)
@@ -439,6 +464,7 @@ class Commands:
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),
             "moves": self.sliding.status(),
+            "remote": self.remotes.status(),
             "elsewhere": self._catalog.elsewhere(),
             "queries": {
                 each.query: {"state": each.state, "nodes": each.nodes}

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
-from medusa.mind.spec import Fragment, fragment_from, fragment_to
+from medusa.mind.spec import Fragment, fragment_from
 from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.messages_remote import Instantiate
 from medusa.wire.outbox import Outbox
 
 __all__ = ["CONTENDED", "Coordinator"]
@@ -34,6 +35,9 @@ CONTENDED_US = 2_000_000
 """So long it asks again, before it believes that the other's deployment stands."""
 
 CONTENDED_AGAIN_US = 200_000
+
+BEGINS = Install | Instantiate
+"""How a node is told to run a fragment."""
 
 ASK_AGAIN_US = 1_000_000
 """An unanswered question is asked again after this."""
@@ -53,7 +57,7 @@ class _Question:
 
     query: str
     node: str
-    message: Install | Remove
+    message: Install | Instantiate | Remove
     payload: bytes | None
     after: int
     asked_at_us: int
@@ -76,6 +80,7 @@ class Coordinator:
     Args:
         catalog: where deployments are written; ``saver`` makes it durable.
         incarnation: of this node; larger than in any earlier life.
+        way: how a node is told to run a fragment: the message with this number, and its payload.
         install, remove: do it on this node, as if asked by itself; give a Reply.
 
     Attributes:
@@ -91,6 +96,7 @@ class Coordinator:
         incarnation: int,
         saver: Saver,
         install: Callable[[int, Fragment, str], Reply],
+        way: Callable[[int, Fragment], tuple[Install | Instantiate, bytes | None]],
         remove: Callable[[int, str], Reply],
     ) -> None:
         self._catalog = catalog
@@ -99,6 +105,7 @@ class Coordinator:
         self.stale = 0
         self._saver = saver
         self._install = install
+        self._way = way
         self._remove = remove
         self._attempts: dict[str, _Attempt] = {}
         self._questions: dict[int, _Question] = {}
@@ -175,11 +182,12 @@ class Coordinator:
         self._attempts[plan.query] = attempt
         for fragment in plan.fragments:
             self._request += 1
+            message, payload = self._way(self._request, fragment)
             question = _Question(
                 query=plan.query,
                 node=fragment.node,
-                message=Install(request=self._request, query=plan.query, fragment=fragment.name),
-                payload=fragment_to(fragment),
+                message=message,
+                payload=payload,
                 after=token,
                 asked_at_us=now_us,
             )
@@ -247,7 +255,7 @@ class Coordinator:
         deployment = self._catalog.deployments.get(question.query)
         if deployment is None:
             return
-        if isinstance(question.message, Install):
+        if isinstance(question.message, BEGINS):
             if attempt is None or deployment.state != DEPLOYING:
                 if reply.code and deployment.state == RUNNING:
                     about = {"fragment": question.message.fragment, "node": node, "code": reply.code}
@@ -306,7 +314,7 @@ class Coordinator:
     def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
         query = deployment.query
         self._questions = {n: q for n, q in self._questions.items() if q.query != query}
-        self._saver.drop(lambda message: isinstance(message, Install) and message.query == query)
+        self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
         deployment.state = REMOVING
         token = self._saver.save()
         for node in deployment.nodes:

@@ -13,6 +13,7 @@ from medusa.mind.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.wire.messages import Install, Message, Remove, Reply
 from medusa.wire.messages_divert import DivertMessage
+from medusa.wire.messages_remote import Instantiate
 from medusa.wire.outbox import Outbox, Persist, Send
 
 __all__ = ["PAUSE_US", "PAUSE_US_MAX", "Saver"]
@@ -27,7 +28,7 @@ KEPT_MAX = 1000
 """Messages kept while writing fails; who asks more is told so."""
 
 
-Asked: TypeAlias = Reply | Install | Remove | DivertMessage
+Asked: TypeAlias = Reply | Install | Instantiate | Remove | DivertMessage
 """Questions and answers: they bear a number."""
 
 _Key: TypeAlias = tuple[str, str, int]

@@ -25,6 +25,7 @@ from medusa.mind.endpoint import check_endpoint, is_loopback
 from medusa.mind.settings_dht import DhtRules, read_dht
 from medusa.mind.settings_links import LinkRules, read_links
 from medusa.mind.settings_load import LoadRules, read_load
+from medusa.mind.settings_offers import OfferRules, read_offers
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.mind.settings_security import Security, address_of, read_security
 from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams, stream_settings
@@ -113,6 +114,8 @@ class Settings:
     links: LinkRules = field(default_factory=LinkRules)
     """By how many connections streams go to each peer."""
     load: LoadRules = field(default_factory=LoadRules)
+    offers: Mapping[str, OfferRules] = field(default_factory=dict)
+    """Participant -> what its nodes may have us keep and run (``remote``)."""
     """When it has too much to do."""
     streams: tuple[StreamRule, ...] = ()
     """What is said of single streams; see ``settings_streams.stream_settings``."""
@@ -185,6 +188,7 @@ _FIELDS = (
     "limits",
     "links",
     "load",
+    "offers",
     "dht",
     "streams",
     *SECURITY_FIELDS,
@@ -239,10 +243,9 @@ class _Reader(ConfigFile):
             metrics=self._metrics(),
             links=read_links(self),
             load=read_load(self, peers),
+            offers=read_offers(self, own=participant, participants=tuple(self.table("participants"))),
             streams=read_streams(self, store=store),
-            dht=read_dht(
-                self, participant=participant, folder=self._folder, peers=peers, security=security
-            ),
+            dht=read_dht(self, participant=participant, folder=self._folder, peers=peers, security=security),
             security=security,
         )
 

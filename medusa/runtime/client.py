@@ -24,6 +24,7 @@ from medusa.runtime.overview import Overview
 from medusa.runtime.planning import Balance, PlanMethods
 from medusa.runtime.publishing import GONE, Publisher, described, source_from
 from medusa.runtime.reading import Subscription, check_name
+from medusa.runtime.remote import RemoteMethods
 from medusa.runtime.sliding import SlidingMethods
 from medusa.units import Duration, duration_text, duration_us
 from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Forget, Message, StatusRequest
@@ -89,7 +90,7 @@ def connect(
     return made
 
 
-class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods):
+class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods, RemoteMethods):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is

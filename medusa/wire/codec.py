@@ -40,10 +40,11 @@ from medusa.wire.messages import (
     Reply,
 )
 from medusa.wire.messages_move import Fed, Piece, Receive, Standing
+from medusa.wire.messages_remote import DefineRemote, KeepRemote
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "split"]
 
-_MUST = (Data, Define, Deploy, Entries, Install, Piece, Receive, Standing)
+_MUST = (Data, Define, DefineRemote, Deploy, Entries, Install, KeepRemote, Piece, Receive, Standing)
 _WITH_PAYLOAD = (*_MUST, Digest, Fed, Reply)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

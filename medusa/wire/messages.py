@@ -47,6 +47,7 @@ from medusa.wire.messages_move import (
     Standing,
     Whole,
 )
+from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
 
 __all__ = [
     "Lookup",
@@ -409,4 +410,9 @@ Message: TypeAlias = (
     | GiveUp
     | Settle
     | Settled
+    | DefineRemote
+    | RevokeRemote
+    | KeepRemote
+    | DropRemote
+    | Instantiate
 )

@@ -24,6 +24,7 @@ def coordinator(incarnation):
         incarnation=incarnation,
         saver=Saver(catalog, outbox=outbox, next_token=lambda: next(tokens)),
         install=lambda request, fragment, owner: Reply(request=request),
+        way=lambda number, fragment: (Install(request=number, query="q", fragment=fragment.name), b""),
         remove=lambda request, query: Reply(request=request),
     )
     made.resume(0)

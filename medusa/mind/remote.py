@@ -1,0 +1,392 @@
+"""Remote definitions: a part of our query that another node keeps ready, authorised in advance.
+
+``KeepRemote`` brings the spec, once. It is checked as an ``Install`` is, and against what that node offers
+to the participant of who brings it: ``[offers]`` in its configuration, nothing by default; nodes of one
+participant take anything of each other. From then on a deployment sends the name and the inputs
+(``Instantiate``) where it would send the spec. That is the only way to run anything at a node of another
+participant. The offer is looked at again each time; who revoked a definition, or it never was one, nothing
+runs. What runs goes on: it ends when its query is undeployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from medusa.errors import QueryError, RemoteProtocolError
+from medusa.mind.catalog import Catalog
+from medusa.mind.late import Late
+from medusa.mind.placement import Plan
+from medusa.mind.remote_kept import HeldDefinition, MappedDefinition, template_of
+from medusa.mind.saving import Saver
+from medusa.mind.security import Caller, no_deploy
+from medusa.mind.settings import Settings
+from medusa.mind.settings_offers import ALWAYS
+from medusa.mind.spec import Feed, Fragment, fragment_from, fragment_to
+from medusa.ports import Buffer
+from medusa.query.ids import kind_of
+from medusa.query.suggest import did_you_mean
+from medusa.wire import limits
+from medusa.wire.messages import Install, Message, Remove, Reply
+from medusa.wire.messages_remote import (
+    DefineRemote,
+    DropRemote,
+    Instantiate,
+    KeepRemote,
+    RemoteMessage,
+    RevokeRemote,
+)
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Remotes"]
+
+ASK_AGAIN_US = 1_000_000
+OWN_MAX = 1_000
+"""Definitions kept for nodes of our own participant, and by others for us."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """A question to a node for which a client waits."""
+
+    client: str
+    request: int
+    node: str
+    name: str
+    message: KeepRemote | DropRemote
+    payload: bytes | None
+    mapped: MappedDefinition | None
+    asked_at_us: int
+    deadline_us: int
+
+
+class Remotes:
+    """Remote definitions of a node: those it keeps, and those that it has elsewhere.
+
+    Args:
+        number: gives numbers for questions to nodes; they grow over all lives.
+        plan: reads a query and a placement that a client sent, and cuts it.
+        install: runs a checked fragment here, for a node.
+        count: told the code of what a node may not do here.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        number: Callable[[], int],
+        plan: Callable[[DefineRemote, Buffer, Caller | None], Plan],
+        install: Callable[[int, Fragment, str], Reply],
+        count: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._kept = catalog.remote
+        self._outbox = outbox
+        self._saver = saver
+        self._number = number
+        self._plan = plan
+        self._install = install
+        self._count = count
+        self._late = Late()
+        self._asked: dict[int, _Asked] = {}
+
+    def receive(
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        client: bool,
+        caller: Caller | None,
+    ) -> bool:
+        """Whether the message was one about these.
+
+        Raises:
+            RemoteProtocolError: who sent it may not say that.
+        """
+        participant = caller.participant if caller is not None else self._settings.participant
+        if isinstance(message, Reply) and not client:
+            return self._answered(peer, message)
+        if isinstance(message, Remove):
+            return not client and self._is_foreign(peer, participant, message)
+        if not isinstance(message, RemoteMessage):
+            return False
+        try:
+            match message:
+                case DefineRemote() if client and payload is not None:
+                    self._define(now_us, peer, message, payload, caller)
+                case RevokeRemote() if client:
+                    self._revoke(now_us, peer, message, caller)
+                case KeepRemote() if not client and payload is not None:
+                    self._keep(peer, participant, message, payload)
+                case DropRemote() if not client:
+                    self._drop(peer, participant, message)
+                case Instantiate() if not client:
+                    self._instantiate(peer, participant, message)
+                case _:
+                    what = type(message).__name__
+                    raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
+        except QueryError as error:
+            most = limits.TEXT_CHARS_MAX
+            if not client:
+                self._count(error.code)
+            text, hint = error.message[:most], error.hint[:most]
+            self._outbox.send(peer, Reply(request=message.request, code=error.code, text=text, hint=hint))
+        return True
+
+    def _is_foreign(self, peer: str, participant: str, message: Remove) -> bool:
+        """Whether a node of another participant stops what it doesn't run; then it was told so."""
+        own = participant == self._settings.participant
+        if own or self._catalog.owners.get(message.query) == peer:
+            return False
+        text = f"node {peer!r} runs no {message.query[:100]!r} here, and may stop nothing else"
+        self._count("E_NO_CONTRACT")
+        self._outbox.send(peer, Reply(request=message.request, code="E_NO_CONTRACT", text=text))
+        return True
+
+    # --- what clients ask -------------------------------------------------------------------------
+
+    def _define(
+        self, now_us: int, client: str, message: DefineRemote, payload: Buffer, caller: Caller | None
+    ) -> None:
+        found = self._plan(message, payload, caller).at(message.node)
+        if len(found) != 1 or message.node == self._settings.name:
+            raise QueryError(
+                f"{len(found)} fragments of the query would stand at {message.node!r}",
+                hint="a definition is one connected part of a query, at another node",
+                code="query.placement",
+            )
+        fragment = found[0]
+        template = template_of(fragment)
+        known = self._kept.mapped.get(message.name)
+        if known is not None and (known.node, known.template) != (message.node, template):
+            raise QueryError(
+                f"{message.name!r} is defined already, at node {known.node!r}",
+                hint="revoke it first, or give this another name",
+                code="E_DEFINED",
+            )
+        if known is None and len(self._kept.mapped) >= OWN_MAX:
+            raise QueryError(f"{OWN_MAX:,} definitions were made here already", code="E_LIMIT")
+        mapped = MappedDefinition(
+            node=message.node, query=fragment.query, fragment=fragment.name, template=template
+        )
+        number = self._number()
+        keep = KeepRemote(request=number, name=message.name)
+        self._ask(now_us, client, message.request, number, keep, fragment_to(fragment), mapped)
+
+    def _revoke(self, now_us: int, client: str, message: RevokeRemote, caller: Caller | None) -> None:
+        held, mapped = self._kept.held.get(message.name), self._kept.mapped.get(message.name)
+        query = held.fragment.query if held is not None else mapped.query if mapped is not None else ""
+        if caller is not None and not caller.may("deploy", query):
+            why = no_deploy(caller, query)
+            raise QueryError(why.text, hint=why.hint, code=why.code)
+        if held is not None:
+            del self._kept.held[message.name]
+            self._saver.send(client, Reply(request=message.request), after=self._saver.save())
+            return
+        if mapped is None:
+            raise QueryError(
+                f"no remote definition {message.name[:100]!r} at node {self._settings.name!r}",
+                hint=did_you_mean(message.name, [*self._kept.mapped, *self._kept.held]),
+                code="E_NO_DEFINITION",
+            )
+        del self._kept.mapped[message.name]  # From now on no deployment of ours uses it.
+        self._saver.save()
+        number = self._number()
+        self._ask(
+            now_us,
+            client,
+            message.request,
+            number,
+            DropRemote(request=number, name=message.name),
+            None,
+            mapped,
+        )
+
+    def _ask(
+        self,
+        now_us: int,
+        client: str,
+        request: int,
+        number: int,
+        message: KeepRemote | DropRemote,
+        payload: bytes | None,
+        mapped: MappedDefinition,
+    ) -> None:
+        self._asked[number] = _Asked(
+            client=client,
+            request=request,
+            node=mapped.node,
+            name=message.name,
+            message=message,
+            payload=payload,
+            mapped=mapped,
+            asked_at_us=now_us,
+            deadline_us=now_us + self._settings.limits.deploy_timeout_us,
+        )
+        self._outbox.send(mapped.node, message, payload)
+
+    def _answered(self, node: str, reply: Reply) -> bool:
+        asked = self._asked.get(reply.request)
+        if asked is None or asked.node != node:
+            return False
+        del self._asked[reply.request]
+        told = Reply(request=asked.request, code=reply.code, text=reply.text, hint=reply.hint)
+        if reply.code:
+            self._outbox.send(asked.client, told)
+            return True
+        if isinstance(asked.message, KeepRemote) and asked.mapped is not None:
+            self._kept.mapped[asked.name] = asked.mapped
+        self._saver.send(asked.client, told, after=self._saver.save())
+        return True
+
+    # --- what nodes ask ---------------------------------------------------------------------------
+
+    def _keep(self, peer: str, participant: str, message: KeepRemote, payload: Buffer) -> None:
+        full = f"{participant}/{message.name}"
+        if self._late.install(peer, full, message.request):
+            raise QueryError(f"{full!r} was revoked after that", code="E_STALE")
+        if self._settings.store == "memory":
+            raise QueryError("this node keeps nothing over its end, so no definition either", code="E_STORE")
+        try:
+            fragment = fragment_from(payload)
+        except QueryError as error:
+            raise QueryError(error.message, hint=error.hint, code="E_SPEC") from None
+        if fragment.node != self._settings.name:
+            raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
+        self._check_offer(participant, fragment)
+        known = self._kept.held.get(full)
+        new = HeldDefinition(participant=participant, node=peer, fragment=fragment)
+        if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
+            text = f"{full!r} is kept already, for node {known.node!r}"
+            raise QueryError(text, hint="revoke it first", code="E_DEFINED")
+        rules = self._settings.offers.get(participant)
+        most = rules.definitions if rules is not None else OWN_MAX
+        if (
+            known is None
+            and sum(each.participant == participant for each in self._kept.held.values()) >= most
+        ):
+            raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
+        self._kept.held[full] = new
+        self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
+
+    def _check_offer(self, participant: str, fragment: Fragment) -> None:
+        if participant == self._settings.participant:
+            return
+        rules = self._settings.offers.get(participant)
+        offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
+        wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
+        if wrong is not None:
+            raise QueryError(
+                f"node {self._settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
+                hint=f"its configuration would have to say so in [offers.{participant}]",
+                code="E_OFFER",
+            )
+
+    def _drop(self, peer: str, participant: str, message: DropRemote) -> None:
+        full = f"{participant}/{message.name}"
+        if not self._late.remove(peer, full, message.request):
+            held = self._kept.held.get(full)
+            if held is not None and held.node == peer:
+                del self._kept.held[full]
+        self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
+
+    def _instantiate(self, peer: str, participant: str, message: Instantiate) -> None:
+        full = f"{participant}/{message.name}"
+        held = self._kept.held.get(full)
+        if held is None or held.node != peer or held.fragment.name != message.fragment:
+            raise QueryError(
+                f"node {self._settings.name!r} keeps no {message.fragment!r} as {full!r} for node {peer!r}",
+                hint="it was revoked there, or never defined; revoke it where it was defined, too",
+                code="E_NO_DEFINITION",
+            )
+        self._check_offer(participant, held.fragment)
+        feeds = tuple(
+            Feed(source=source, node=node, stream=stream) for source, node, stream in message.inputs
+        )
+        places = {(feed.node, feed.stream) for feed in feeds}
+        readers = dict(message.readers)
+        known = [feed.source for feed in held.fragment.feeds]
+        if (
+            [feed.source for feed in feeds] != known
+            or len(places) != len(feeds)
+            or any(feed.node == self._settings.name for feed in feeds)
+            or list(readers) != list(held.fragment.readers)
+            or message.query != held.fragment.query
+        ):
+            text = f"{full!r} has the inputs {', '.join(known) or '(none)'}, each of another stream elsewhere"
+            raise QueryError(text, code="E_SPEC")
+        reply = self._install(
+            message.request, msgspec.structs.replace(held.fragment, feeds=feeds, readers=readers), peer
+        )
+        if reply.code:
+            self._outbox.send(peer, reply)
+        else:
+            self._saver.send(peer, reply, after=self._saver.save())
+
+    # --- what deployments ask ---------------------------------------------------------------------
+
+    def way(self, number: int, fragment: Fragment) -> tuple[Install | Instantiate, bytes | None]:
+        """How a node is told to run a fragment: by a name where it keeps the spec, else by the spec."""
+        if fragment.node != self._settings.name and self._kept.mapped:
+            template = template_of(fragment)
+            for name, each in self._kept.mapped.items():
+                if (each.node, each.fragment, each.template) == (fragment.node, fragment.name, template):
+                    inputs = tuple((feed.source, feed.node, feed.stream) for feed in fragment.feeds)
+                    readers = tuple(fragment.readers.items())
+                    return Instantiate(
+                        request=number,
+                        query=fragment.query,
+                        fragment=fragment.name,
+                        name=name,
+                        inputs=inputs,
+                        readers=readers,
+                    ), None
+        return Install(request=number, query=fragment.query, fragment=fragment.name), fragment_to(fragment)
+
+    def status(self) -> dict[str, Any]:
+        """``status()["remote"]``."""
+        return {
+            "defined": {
+                name: {"node": each.node, "query": each.query, "fragment": each.fragment}
+                for name, each in self._kept.mapped.items()
+            },
+            "kept": {
+                name: {
+                    "for": each.node,
+                    "participant": each.participant,
+                    "query": each.fragment.query,
+                    "fragment": each.fragment.name,
+                    "inputs": [feed.source for feed in each.fragment.feeds],
+                }
+                for name, each in self._kept.held.items()
+            },
+        }
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask again; give up what took too long. A definition that nobody confirmed is taken back."""
+        for number, asked in list(self._asked.items()):
+            if now_us >= asked.deadline_us:
+                del self._asked[number]
+                seconds = self._settings.limits.deploy_timeout_us / 1e6
+                text = f"no answer from {asked.node!r} in {seconds:g} s"
+                self._outbox.send(asked.client, Reply(request=asked.request, code="E_TIMEOUT", text=text))
+                if isinstance(asked.message, KeepRemote) and asked.name not in self._kept.mapped:
+                    self._outbox.send(asked.node, DropRemote(request=self._number(), name=asked.name))
+            elif now_us - asked.asked_at_us >= ASK_AGAIN_US:
+                asked.asked_at_us = now_us
+                self._outbox.send(asked.node, asked.message, asked.payload)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
+        return min(times, default=None)

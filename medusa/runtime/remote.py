@@ -1,0 +1,74 @@
+"""What a client orders of remote definitions: parts of its queries that other nodes keep ready."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from medusa.query.codec import graph_to_msgpack
+from medusa.wire.messages import Message
+from medusa.wire.messages_remote import DefineRemote, RevokeRemote
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
+
+__all__ = ["RemoteMethods"]
+
+
+class RemoteMethods(ABC):
+    """The methods of a ``Federation`` about remote definitions."""
+
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """Of the node that is asked."""
+
+    @abstractmethod
+    def _ask(
+        self, make: Callable[[int], Message], payload: bytes | None = None, *, spread: bool = False
+    ) -> Any:
+        """Send a command to our node and wait for its answer."""
+
+    def define_remote(self, name: str, q: Query, at: Mapping[str, Sequence[str]], node: str) -> None:
+        """Let another node keep its part of a query, ready to be run by name: docs/remote.md.
+
+        From then on ``deploy`` of that part at that node sends the name and the inputs, not the spec. At a
+        node of another participant that is the only way, within what it offers.
+
+        Args:
+            name: of the definition, at this node.
+            at: the placement, as for ``deploy``; other inputs and readers may be elsewhere later.
+            node: who shall keep its part; that must be one connected part.
+
+        Raises:
+            LinkError: the node doesn't offer that (``E_OFFER``), keeps too many (``E_LIMIT``), keeps another
+                under that name (``E_DEFINED``), or didn't answer. Nothing changed.
+            QueryError: the query or ``at`` doesn't hold.
+        """
+        places = tuple((each, tuple(boxes)) for each, boxes in at.items())
+        self._ask(
+            lambda number: DefineRemote(request=number, name=name, node=node, at=places),
+            graph_to_msgpack(q.graph),
+            spread=True,
+        )
+
+    def revoke(self, name: str) -> None:
+        """Nobody shall run this remote definition any more; what runs goes on until it is undeployed.
+
+        Args:
+            name: as it was defined at this node; or ``participant/name`` of one that this node keeps.
+
+        Raises:
+            LinkError: no such definition (``E_NO_DEFINITION``); or the node that keeps it didn't answer:
+                this node uses it no more, ask again there.
+        """
+        self._ask(lambda number: RevokeRemote(request=number, name=name), spread=True)
+
+    def remote_definitions(self) -> dict[str, Any]:
+        """Of this node: ``defined`` (kept elsewhere, by name) and ``kept`` (for others, by full name).
+
+        Raises:
+            LinkError: no answer in time.
+        """
+        found: dict[str, Any] = self.status()["remote"]
+        return found

@@ -1,0 +1,72 @@
+"""Remote definitions: a part of a query that another node keeps ready, to be run by its name.
+
+See ``mind/remote.py`` for who may say what.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from medusa.wire import limits
+from medusa.wire.message_base import Count, MessageBase, Name, Names
+
+__all__ = ["DefineRemote", "DropRemote", "Instantiate", "KeepRemote", "RemoteMessage", "RevokeRemote"]
+
+Inputs = Annotated[tuple[tuple[Name, Name, Name], ...], Meta(max_length=limits.PLACES_MAX)]
+Readers = Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+
+
+class DefineRemote(MessageBase, frozen=True, tag="define-remote"):
+    """From a client: let ``node`` keep its part of this query. Payload: the graph, as for ``Deploy``.
+
+    Attributes:
+        at: as in ``Deploy``; one fragment of it must be at ``node``.
+    """
+
+    request: Count
+    name: Name
+    node: Name
+    at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+
+
+class RevokeRemote(MessageBase, frozen=True, tag="revoke-remote"):
+    """From a client: of its own node a definition that was made there; of the node that keeps one (then
+    ``participant/name``), that too."""
+
+    request: Count
+    name: Name
+
+
+class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
+    """From a node: keep this fragment under this name, for us. Payload: its spec, as of ``Install``."""
+
+    request: Count
+    name: Name
+
+
+class DropRemote(MessageBase, frozen=True, tag="drop-remote"):
+    """From the node that had it kept: nobody shall run this any more."""
+
+    request: Count
+    name: Name
+
+
+class Instantiate(MessageBase, frozen=True, tag="instantiate"):
+    """``Install``, of a fragment that is kept under this name.
+
+    Attributes:
+        inputs: (source, node, stream) for each of its named inputs.
+        readers: (sink, nodes) for each of its outputs that nodes read.
+    """
+
+    request: Count
+    query: Name
+    fragment: Name
+    name: Name
+    inputs: Inputs
+    readers: Readers
+
+
+RemoteMessage = DefineRemote | RevokeRemote | KeepRemote | DropRemote | Instantiate

@@ -1,0 +1,313 @@
+"""Remote definitions: who may have a node keep and run what, and deployments that use one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+import medusa as md
+from medusa.mind.placement import cut
+from medusa.mind.settings import parse
+from medusa.mind.settings_offers import OfferRules
+from medusa.mind.spec import SPEC_BYTES_MAX, fragment_to
+from medusa.query.codec import graph_to_msgpack
+from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
+from tests.mind.deployed import AT, TARGETS, Town, query
+from tests.mind.keyed import Keyed
+
+# --- a town of one participant ----------------------------------------------------------------------
+
+
+def asked(town, message, payload=None):
+    """What the client hears."""
+    town.ask(message, payload)
+    town.settle(lambda: message.request in town.replies, until_us=town.now_us + 3_000_000)
+    town.settle()
+    return town.replies[message.request]
+
+
+def define(town, request, name="part", node="t3"):
+    message = DefineRemote(request=request, name=name, node=node, at=AT)
+    return asked(town, message, graph_to_msgpack(query().graph))
+
+
+def heard_by(town, name):
+    """The kinds of words by which it is told to run something, as they come."""
+    heard, take = [], town.machines[name].take
+
+    def noted(source, frames):
+        message = decode_frame(frames, peer=source)[0]
+        if isinstance(message, Install | Instantiate):
+            heard.append(type(message))
+        take(source, frames)
+
+    town.machines[name].take = noted
+    return heard
+
+
+def deployed(town, request):
+    town.deploy(request)
+    town.settle(lambda: request in town.replies)
+    town.settle()
+    return town.replies[request]
+
+
+def test_a_deployment_sends_the_name_where_the_spec_is_kept():
+    town = Town()
+    assert define(town, 1) == ""
+    by_name, by_spec = heard_by(town, "t3"), heard_by(town, "t4")
+    assert deployed(town, 2) == ""
+    assert town.runs()
+    assert (by_name, by_spec) == ([Instantiate], [Install])
+    status = town.machines["t3"].brain.status(0)["remote"]
+    assert status["kept"] == {
+        "local/part": {
+            "for": "m",
+            "participant": "local",
+            "query": "q",
+            "fragment": "q/on_t3",
+            "inputs": ["on_t2"],
+        }
+    }
+    defined = town.machines["m"].brain.status(0)["remote"]["defined"]
+    assert defined == {"part": {"node": "t3", "query": "q", "fragment": "q/on_t3"}}
+
+
+def test_who_revokes_it_where_it_is_kept_is_obeyed_and_nothing_is_left():
+    town = Town()
+    assert define(town, 1) == ""
+    held = town.machines["t3"].brain.catalog.remote.held
+    del held["local/part"]
+    assert deployed(town, 2) == "E_NO_DEFINITION"
+    assert not town.runs()
+    assert asked(town, RevokeRemote(request=3, name="part")) == ""
+    by_spec = heard_by(town, "t3")
+    assert deployed(town, 4) == ""
+    assert town.runs()
+    assert by_spec == [Install], "what is defined no more is deployed in full"
+
+
+def test_what_is_kept_outlives_its_nodes():
+    town = Town()
+    assert define(town, 1) == ""
+    for name in ("t3", "m"):
+        town.machines[name].die()
+        town.restart(name)
+    town.settle(until_us=town.now_us + 300_000)
+    by_name = heard_by(town, "t3")
+    assert deployed(town, 2) == ""
+    assert by_name == [Instantiate]
+    assert town.runs()
+
+
+def test_revoked_while_it_runs_it_goes_on_and_is_not_begun_again():
+    town = Town()
+    assert define(town, 1) == ""
+    assert deployed(town, 2) == ""
+    assert asked(town, RevokeRemote(request=3, name="part")) == ""
+    assert town.machines["t3"].brain.catalog.remote.held == {}
+    assert town.runs()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_same_again_is_no_error_and_another_is(name):
+    town = Town()
+    assert define(town, 1) == define(town, 2) == ""
+    assert define(town, 3, node=name) == ("" if name == "t3" else "E_DEFINED")
+
+
+def test_a_definition_is_one_part_at_another_node():
+    town = Town()
+    assert define(town, 1, node="m") == "query.placement"
+    assert asked(town, RevokeRemote(request=2, name="part")) == "E_NO_DEFINITION"
+
+
+def test_a_node_that_does_not_answer_keeps_nothing_in_the_end():
+    town = Town()
+    town.machines["t3"].hangs = True
+    assert define(town, 1) == "E_TIMEOUT"
+    town.heal()
+    assert town.machines["t3"].brain.catalog.remote.held == {}
+    assert town.machines["m"].brain.catalog.remote.mapped == {}
+
+
+# --- another participant ----------------------------------------------------------------------------
+
+
+def part(*, window=False, name="r"):
+    """The fragment at node n of a query of bob's node core."""
+    q = md.Query(name)
+    rows = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="s")
+    kept = rows.filter("v > 0", name="kept")
+    if window:
+        kept = kept.window("1s").aggregate(n=md.count(), name="counted")
+    q.sink("out", kept)
+    (found,) = cut(q.graph, {"core": ["rows", "out"], "n": ["kept", "counted"] if window else ["kept"]}).at(
+        "n"
+    )
+    return found
+
+
+def offering(**rules):
+    """Node n of alice, who offers bob filters."""
+    node = Keyed()
+    offers = {"bob": OfferRules(boxes=("filter",), **rules)} if rules.pop("any", True) else {}
+    node.brain.commands.remotes._settings = replace(node.brain.settings, offers=offers)
+    for name in ("near", "core", "maker", "reader"):
+        node.hello(name)
+    return node
+
+
+def keep(request=1, name="part"):
+    return KeepRemote(request=request, name=name)
+
+
+def run(request=2, name="part", **changes):
+    fields = {
+        "request": request,
+        "query": "r",
+        "fragment": "r/kept",
+        "name": name,
+        "inputs": (("rows", "core", "r.rows"),),
+        "readers": (("kept-out", ("core",)),),
+    }
+    return Instantiate(**{**fields, **changes})
+
+
+def test_what_is_offered_is_kept_and_run_and_stopped_by_who_had_it_kept():
+    node = offering()
+    spec = part()
+    assert list(spec.readers) == ["kept-out"]
+    assert (
+        node.answer("core", Install(request=1, query="r", fragment="r/kept"), fragment_to(spec))
+        == "E_NO_CONTRACT"
+    )
+    assert node.answer("core", keep(), fragment_to(spec)) == ""
+    assert node.answer("core", run()) == ""
+    assert list(node.brain.fragments) == ["r/kept"]
+    assert node.answer("near", Remove(request=5, query="r")) == ""
+    assert list(node.brain.fragments) == ["r/kept"], "not near's"
+    said = node.say("core", Remove(request=3, query="r"))
+    assert [each.code for each in said if isinstance(each, Reply)] == [""]
+    assert list(node.brain.fragments) == []
+    assert node.answer("core", Remove(request=4, query="r")) == "E_NO_CONTRACT"
+
+
+def test_what_is_not_offered_is_refused_and_changes_nothing():
+    for node, spec in ((offering(), part(window=True)), (offering(any=False), part())):
+        before = node.state()
+        assert node.answer("core", keep(), fragment_to(spec)) == "E_OFFER"
+        assert node.answer("core", run()) == "E_NO_DEFINITION"
+        assert node.state() == before
+        assert node.brain.refusals == {"E_OFFER": 1, "E_NO_DEFINITION": 1}
+
+
+def test_what_is_offered_no_more_is_not_run_though_it_is_kept():
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    node.brain.commands.remotes._settings = node.brain.settings
+    before = node.state()
+    assert node.answer("core", run()) == "E_OFFER"
+    assert node.state() == before
+
+
+def test_nobody_runs_or_drops_what_another_had_kept():
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    before = node.state()
+    assert node.answer("near", run()) == "E_NO_DEFINITION"
+    assert node.answer("near", DropRemote(request=9, name="part")) == ""
+    assert node.answer("near", DropRemote(request=10, name="bob/part")) == ""
+    assert node.state() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"query": "q"},
+        {"inputs": ()},
+        {"inputs": (("rows", "n", "r.rows"),)},
+        {"inputs": (("other", "core", "r.rows"),)},
+        {"readers": ()},
+        {"readers": (("other", ("core",)),)},
+    ],
+)
+def test_a_name_is_run_with_its_own_inputs_and_outputs_only(changes):
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    before = node.state()
+    assert node.answer("core", run(**changes)) == "E_SPEC"
+    assert node.answer("core", run(request=3, inputs=(("rows", "stranger", "r.rows"),))) == "E_PEER"
+    assert node.state() == before
+
+
+def test_words_that_come_again_late_change_nothing():
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    assert node.answer("core", DropRemote(request=2, name="part")) == ""
+    before = node.state()
+    assert node.answer("core", keep(), fragment_to(part())) == "E_STALE"
+    assert node.state() == before
+    assert node.answer("core", keep(3), fragment_to(part())) == ""
+    assert node.answer("core", DropRemote(request=2, name="part")) == ""
+    assert list(node.brain.catalog.remote.held) == ["bob/part"]
+
+
+def test_too_many_too_large_and_wounded():
+    node = offering(definitions=2)
+    for number in (1, 2):
+        assert node.answer("core", keep(number, f"part-{number}"), fragment_to(part())) == ""
+    before = node.state()
+    assert node.answer("core", keep(3, "part-3"), fragment_to(part())) == "E_LIMIT"
+    assert node.answer("core", keep(4, "part-1"), bytes(SPEC_BYTES_MAX + 1)) == "E_SPEC"
+    assert node.answer("core", keep(5, "part-1"), b"\xc1") == "E_SPEC"
+    other = msgspec.structs.replace(part(), node="core")
+    assert node.answer("core", keep(6, "part-1"), fragment_to(other)) in ("E_SPEC", "E_IDENTITY")
+    assert node.answer("core", keep(7, "part-1"), fragment_to(part(name="s"))) == "E_DEFINED"
+    assert node.state() == before
+
+
+def test_clients_define_and_revoke_only_what_they_may_deploy():
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    before = node.state()
+    at = (("n", ("rows", "out")), ("near", ("kept",)))
+    q = md.Query("r")
+    rows = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="s")
+    q.sink("out", rows.filter("v > 0", name="kept"))
+    define = DefineRemote(request=1, name="x", node="near", at=at)
+    assert node.answer("maker", define, graph_to_msgpack(q.graph)) == "E_ROLE", "maker may deploy q*"
+    assert node.answer("reader", RevokeRemote(request=2, name="bob/part")) == "E_ROLE"
+    assert node.answer("maker", RevokeRemote(request=3, name="bob/part")) == "E_ROLE"
+    with pytest.raises(md.LinkError):
+        node.say("maker", keep(4), fragment_to(part()))
+    assert node.state() == before
+
+
+# --- the configuration --------------------------------------------------------------------------------
+
+PLAIN = 'name = "n"\nlisten = "ipc:///n"\ndata = "d"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[offers.bob]\nboxes = []", "is no other participant"),
+        ("[offers.local]\nboxes = []", "is no other participant"),
+        ("offers = 3", "offers"),
+    ],
+)
+def test_offers_that_do_not_hold(text, says):
+    with pytest.raises(md.MedusaError, match=says):
+        parse(PLAIN + text)
+
+
+def test_frames_of_these_messages_are_read_as_they_were_written():
+    for message in (keep(), run(), DropRemote(request=1, name="x")):
+        payload = b"x" if isinstance(message, KeepRemote) else None
+        frames = [bytes(each) for each in encode_frame(message, payload)]
+        assert decode_frame(frames, peer="p")[0] == message
