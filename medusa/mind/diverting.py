@@ -48,6 +48,9 @@ ASK_AGAIN_US = 1_000_000
 ASKED = 1 << 56
 """The numbers of our questions begin here, plus 2^20 for each life: apart from the coordinator's."""
 
+HEARD_MAX = 10_000
+"""Streams and nodes of which the last question is remembered; a word is late by seconds at most."""
+
 UNTOLD = ("E_PEER", "E_BUSY")
 """After these refusals a reader is asked again; after others it doesn't read the stream from us."""
 
@@ -159,7 +162,10 @@ class Diverting:
             if message.request < self._heard.get(key, 0):
                 self._count("E_STALE")
                 return
+            self._heard.pop(key, None)
             self._heard[key] = message.request
+            if len(self._heard) > HEARD_MAX:
+                del self._heard[next(iter(self._heard))]
         try:
             changed = self._take(now_us, peer, message)
         except LinkError as error:
