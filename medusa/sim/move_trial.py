@@ -50,6 +50,9 @@ def unites() -> tuple[Query, dict[str, list[str]]]:
     return q, {"e": ["left", "l"], "a": ["right", "r"], "b": ["both"], "c": ["some"], "z": ["last", "out"]}
 
 
+NEWS_US = 1_000_000
+"""Each node has looked at what it owns, and written it, within this."""
+
 KINDS = {"slides": (slides, ("m/per_k", "m/totals")), "unites": (unites, ("m/both", "m/some"))}
 
 
@@ -83,6 +86,7 @@ class MoveTrial(QueryTrial):
     ) -> None:
         self._owners: dict[tuple[str, int], str] = {}
         self._movable = movable
+        self._settled_us: int | None = None
         super().__init__(world, q, tables, options, want=want, nodes=["e", "a", "b", "c", "z"])
         dice = world.dice("moves")
         self.orders = [
@@ -158,10 +162,13 @@ class MoveTrial(QueryTrial):
     @property
     def ended(self) -> bool:
         if not self._settled:
-            self._names_at_us = self.world.now_us  # What was agreed on before counts no more.
-            self._agreed = False
+            self._settled_us = None
             return False
-        return super().ended
+        if self._settled_us is None:
+            # What was agreed on before counts no more; what has changed is written in a moment.
+            self._settled_us = self._names_at_us = self.world.now_us
+            self._agreed = False
+        return self.world.now_us - self._settled_us >= NEWS_US and super().ended
 
 
 def claims(node: Node, fragment: str) -> bool:
