@@ -44,7 +44,7 @@ class Calling:
 
     def greeted(self, now_us: int, peer: str, hello: Hello) -> None:
         """A peer said ``Hello``; with ``answer`` it doesn't hear us, or hasn't yet."""
-        asking = self._asking.setdefault(peer, _Asking(0, now_us))
+        asking = self._asking.setdefault(peer, _Asking(0, now_us - IN_A_ROW_US))
         in_row = hello.answer and now_us - asking.last_us < IN_A_ROW_US
         asking.times = asking.times + 1 if in_row else 0
         asking.last_us = now_us

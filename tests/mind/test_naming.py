@@ -1,0 +1,231 @@
+"""Who may ask and say what about names, what a node answers, and what it still knows in its next life."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import medusa as md
+from medusa.errors import RemoteProtocolError
+from medusa.mind.calling import AWAY_US, Calling, reachable
+from medusa.mind.entry_bodies import StreamBody, body_to
+from medusa.query.codec import graph_to_msgpack
+from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup
+from medusa.wire.messages_directory import Entry, Run, runs_to
+from medusa.wire.outbox import CallAt, Outbox, Send
+from tests.mind.keyed import Keyed
+from tests.mind.test_security import running
+
+
+def asked(node, name, what="", kind=""):
+    """The code of the reply, and the document."""
+    node.effects.clear()
+    said = node.say(name, Lookup(request=4, name=what, kind=kind))
+    [send] = [e for e in node.effects if isinstance(e, Send) and e.message in said]
+    return send.message.code, None if send.payload is None else json.loads(bytes(send.payload))
+
+
+def news(writer="near", name="far.out", version=7):
+    body = md_body()
+    entry = Entry(kind="stream", name=name, writer=writer, epoch=1, version=version, body=body)
+    return runs_to((Run(writer=writer, since=1, after=0, upto=version, entries=(entry,)),))
+
+
+def md_body():
+
+    return body_to(StreamBody(query="far", fragment="far/x", columns=(("v", "int64"),), timed=False))
+
+
+def definition(name="trips", column="v"):
+    q = md.Query(name)
+    q.sink("out", q.source("in", {column: "int64"}, time=None))
+    return graph_to_msgpack(q.graph)
+
+
+DIGEST = Digest(digest=bytes(16))
+
+
+# --- who may ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["maker", "writer", "reader", "nobody"])
+@pytest.mark.parametrize(("message", "payload"), [(DIGEST, None), (Entries(), news())])
+def test_a_client_says_nothing_of_the_catalog(name, message, payload):
+    node = running()
+    before = node.state()
+    with pytest.raises(RemoteProtocolError) as caught:
+        node.say(name, message, payload)
+    assert caught.value.code == "E_ROLE"
+    assert node.state() == before
+
+
+@pytest.mark.parametrize(("message", "payload"), [(DIGEST, None), (Entries(), news("core"))])
+def test_a_node_of_another_participant_takes_no_part(message, payload):
+    node = running()
+    before = node.state()
+    assert node.say("core", message, payload) == []
+    assert node.brain.refusals == {"E_ROLE": 1}
+    assert node.state() == before
+
+
+def test_a_node_of_ours_is_believed():
+    node = running()
+    node.say("near", Entries(), news())
+    assert asked(node, "maker", "far.out")[1]["node"] == "near"
+
+
+@pytest.mark.parametrize("name", ["near", "core"])
+@pytest.mark.parametrize(
+    ("message", "payload"), [(Lookup(request=4), None), (Define(request=4), definition())]
+)
+def test_nodes_ask_and_define_nothing(name, message, payload):
+    node = running()
+    with pytest.raises(RemoteProtocolError) as caught:
+        node.say(name, message, payload)
+    assert caught.value.code == "E_ROLE"
+
+
+# --- who sees what ------------------------------------------------------------------------------------
+
+
+def test_a_client_finds_what_it_may_use():
+    node = running()
+    assert asked(node, "nobody", "q.out")[0] == "E_ROLE"
+    for name, seen in (("reader", "q.out"), ("writer", "q.flows")):
+        code, found = asked(node, name, seen)
+        assert (code, found["node"], found["name"]) == ("", "n", seen)
+        for hidden in {"q.out", "q.flows", "q", "q/flows"} - {seen}:
+            assert asked(node, name, hidden)[0] == "E_STREAM", (name, hidden)
+    for seen in ("q.out", "q.flows", "q", "q/flows", "alice/q.out", "n"):
+        assert asked(node, "maker", seen)[0] == ""
+    kinds = {each["kind"] for each in asked(node, "reader")[1]["entries"]}
+    assert kinds == {"node", "stream"}
+
+
+def test_nothing_is_called_so():
+    node = running()
+    node.effects.clear()
+    [reply] = node.say("maker", Lookup(request=4, name="q.otu"))
+    assert reply.code == "E_STREAM"
+    assert reply.hint == "did you mean 'q.out'?"
+    assert asked(node, "maker", "bob/q.out")[0] == "E_STREAM"
+    assert asked(node, "maker", "q.out", "query")[0] == "E_STREAM"
+
+
+# --- definitions --------------------------------------------------------------------------------------
+
+
+def test_a_definition_is_versioned_and_not_changed_under_a_reader():
+    node = Keyed()
+    for name in ("maker", "reader"):
+        node.hello(name)
+    assert node.answer("maker", Define(request=2), definition("q")) == ""
+    assert asked(node, "maker", "q", "definition")[1]["version"] == 1
+    assert node.answer("maker", Define(request=3), definition("q")) == ""
+    assert asked(node, "maker", "q", "definition")[1]["version"] == 1
+    attach = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20, plain=True)
+    node.say("reader", attach)
+    assert node.answer("maker", Define(request=4), definition("q", "w")) == "E_READ"
+    node.brain.lost(node.now_us, next(iter(node.brain.fragments["q/in"].outputs["out"].sender.receivers)))
+    node.brain.fragments["q/in"].outputs["out"].sender.receivers.clear()
+    assert node.answer("maker", Define(request=5), definition("q", "w")) == ""
+    found = asked(node, "maker", "q", "definition")[1]
+    assert (found["version"], found["columns"]) == (2, [["w", "int64"]])
+
+
+def test_what_is_no_definition_is_refused():
+    node = running()
+    before = node.state()
+    wide = md.Query("q7")
+    wide.sink("out", wide.source("in", {"v": "int64"}, time=None).filter("v > 0"))
+    for payload, code in (
+        (graph_to_msgpack(wide.graph), "E_SPEC"),
+        (b"\xc1", "query.codec"),
+        (definition("q"), "E_DEFINED"),
+        (definition("other"), "E_ROLE"),
+    ):
+        assert node.answer("maker", Define(request=5), payload) == code
+    assert node.answer("writer", Define(request=5), definition("q7")) == "E_ROLE"
+    assert node.state() == before
+
+
+# --- the next life ------------------------------------------------------------------------------------
+
+
+def test_a_node_that_starts_again_knows_at_once():
+    node = running()
+    node.say("near", Entries(), news())
+    node.now_us += 11_000_000
+    node.brain.tick(node.now_us)
+    node.settle()
+    again = Keyed(catalog=node.on_disk())
+    again.hello("maker")
+    assert asked(again, "maker", "far.out")[1]["node"] == "near"
+
+
+# --- addresses ----------------------------------------------------------------------------------------
+
+OLD, NEW = "tcp://10.0.0.1:5", "tcp://10.0.0.1:6"
+
+
+def hello(address=NEW, answer=True):
+    return Hello(version=1, node="b", incarnation=2, answer=answer, address=address)
+
+
+def calls(outbox):
+    return [effect.address for effect in outbox.take() if isinstance(effect, CallAt)]
+
+
+def test_a_peer_that_asks_in_vain_is_called_where_it_listens():
+    outbox = Outbox()
+    calling = Calling({"b": OLD}, outbox)
+    for at in range(5):
+        calling.greeted(at * 200_000, "b", hello())
+        assert calls(outbox) == []
+    calling.greeted(1_000_000, "b", hello())
+    assert calls(outbox) == [NEW]
+    for at in range(6, 15):
+        calling.greeted(at * 200_000, "b", hello())
+    assert calls(outbox) == [], "it gets the time to hear us there"
+    for at in range(15, 25):
+        calling.greeted(at * 200_000, "b", hello())
+    assert calls(outbox) == [OLD], "it doesn't: then where it was"
+
+
+def test_a_peer_that_hears_us_is_called_where_it_is():
+    outbox = Outbox()
+    calling = Calling({"b": OLD}, outbox)
+    for at in range(20):
+        calling.greeted(at * 200_000, "b", hello(answer=at % 2 == 0))
+        calling.greeted(at * 2_000_000, "b", hello())
+        calling.greeted(at * 200_000, "b", hello(OLD))
+    assert calls(outbox) == []
+
+
+def test_a_peer_that_is_away_is_called_where_the_catalog_knows_it():
+    outbox = Outbox()
+    calling = Calling({"b": OLD}, outbox)
+    calling.tick(AWAY_US - 1, lambda peer: NEW)
+    assert calls(outbox) == []
+    calling.tick(AWAY_US, lambda peer: NEW)
+    assert calls(outbox) == [NEW]
+    calling.peer_is(AWAY_US + 1, "b", up=True)
+    calling.tick(9 * AWAY_US, lambda peer: NEW)
+    assert calls(outbox) == []
+
+
+@pytest.mark.parametrize(
+    ("listens", "called", "found"),
+    [
+        ("tcp://*:6", OLD, NEW),
+        ("tcp://0.0.0.0:6", OLD, NEW),
+        ("tcp://[::]:6", OLD, NEW),
+        ("tcp://*:6", "ipc:///b", ""),
+        ("ipc:///b", OLD, "ipc:///b"),
+        ("", OLD, ""),
+        (NEW, "", NEW),
+    ],
+)
+def test_a_node_that_listens_everywhere_is_where_it_was_called(listens, called, found):
+    assert reachable(listens, called) == found
