@@ -83,6 +83,9 @@ def test_the_wheel_is_whole(wheel: Path) -> None:
     assert package | {"medusa/_native.abi3.so", "medusa/py.typed"} <= names
     data = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/workloads/data").iterdir()}
     assert data <= names
+    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/dashboard/page").iterdir()}
+    assert "medusa/dashboard/page/index.html" in page
+    assert page <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"medusa", "medusa_streams"}
 
 

@@ -83,6 +83,8 @@ def check_geometry(network: Network) -> Drawn:
             left = text.x - wide if text.end else text.x
             rect = Rect(left, text.y - SIZES[text.role], wide, SIZES[text.role])
             assert inside(rect, places[key]), (key, text)
+            within = {"owner": nodes, "node": fragments, "fragment": boxes}.get(key[0], {})
+            assert not [other for other in within.values() if overlap(rect, other)], (key, text)
     return drawn
 
 
@@ -91,6 +93,8 @@ def test_nothing_overlaps_or_sticks_out(seed: int) -> None:
     network = random_federation(seed)
     drawn = check_geometry(network)
     nodes = [rect for _, rect in drawn.nodes.values()]
+    lanes = [arrow.points[2][1] for arrow in drawn.arrows if len(arrow.points) > 2]
+    assert all(abs(one - other) > 4 for one, other in combinations(lanes, 2))
     for arrow in drawn.arrows:
         assert all(0 <= x <= drawn.width and 0 <= y <= drawn.height for x, y in arrow.points)
         if len(arrow.points) > 2:  # the ways round: behind no node but at their ends
