@@ -413,7 +413,7 @@ PLANTED = {
     "torn checkpoint loaded": Plant("crash", 11, patch=torn_checkpoint, shows="StateError: "),
     "a node acks before sync": Plant("nodes", 41, patch=ack_before_sync),
     "a node forgets its output": Plant("nodes", 15, patch=forget_output),
-    "a node notes what arrived": Plant("nodes", 71, patch=position_of_arrival),
+    "a node notes what arrived": Plant("nodes", 38, patch=position_of_arrival),
     "decisions leave early": Plant("union", 37, patch=decisions_leave_early),
     "released before it is logged": Plant("union", 42, patch=released_before_logged),
     "fed as it comes after a restart": Plant("union", 7, patch=fed_as_it_comes),
