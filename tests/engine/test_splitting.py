@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
 import tests.oracle.window_kinds  # noqa: F401  registers its boxes
-from medusa.elements import Boundary
+from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Graph, Input, Sink, Source
 from medusa.query.graph import check_graph
 from medusa.query.split import merge, split
+from medusa.query.types import schema_to_arrow
 from tests.engine.queries import SCHEMA, inputs
 from tests.engine.test_properties import Driver, check
 from tests.oracle.query import Promise, Push, answer, plain
@@ -192,8 +195,51 @@ def test_the_merge_waits_for_the_part_that_is_behind() -> None:
     parts = [Source(id=f"x-{number}", schema=schema, judged=True) for number in (1, 2)]
     boxes = (*parts, merged, Sink(id="o", inputs=(Input("x"),)))
     fragment = Fragment(Graph(name="q", boxes=boxes))
+
+    def result(end: int) -> Train:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=end)
+        row = {"window_end": moment, "_position": 0}
+        batch = pa.RecordBatch.from_pylist([row], schema=schema_to_arrow(schema))
+        return Train(batch=batch, times=pa.array([end - 1], pa.timestamp("us", "UTC")))
+
+    fragment.feed("x-1", result(80))
     fragment.feed("x-1", Boundary(100))
     assert list(fragment.drain("o")) == []
     assert fragment.boxes["x"].waits_for(["x-1", "x-2"]).startswith("waits for x-2, which holds")
     fragment.feed("x-2", Boundary(50))
     assert [element.time_us for element in fragment.drain("o")] == [50]
+    fragment.feed("x-2", result(70))
+    fragment.feed("x-2", Boundary(100))
+    train, boundary = fragment.drain("o")
+    assert train.times.cast(pa.int64()).to_pylist() == [69, 79]
+    assert boundary == Boundary(100)
+
+
+def test_rows_behind_a_boundary_wait_for_the_next_one() -> None:
+    """A part that is ahead: what the router sent behind the boundary isn't mixed with what came before."""
+    graph = split(query("filter").graph, "x", 2)
+    merged = next(box for box in graph.boxes if box.id == "x")
+    schema = check_graph(graph).schemas[Input("x-1")]
+    parts = [Source(id=f"x-{number}", schema=schema, judged=True) for number in (1, 2)]
+    fragment = Fragment(Graph(name="q", boxes=(*parts, merged, Sink(id="o", inputs=(Input("x"),)))))
+
+    def row(number: int) -> Train:
+        batch = pa.RecordBatch.from_pylist(
+            [{"n": number, "_position": number}], schema=schema_to_arrow(schema)
+        )
+        return Train(batch=batch, times=pa.array([90], pa.timestamp("us", "UTC")))
+
+    def sent() -> list[int]:
+        trains = [each for each in fragment.drain("o") if isinstance(each, Train)]
+        return [number for train in trains for number in train.batch.column("n").to_pylist()]
+
+    fragment.feed("x-1", row(0))
+    for element in (Boundary(50), row(3)):
+        fragment.feed("x-1", element)
+    for element in (row(1), Boundary(50), row(2)):
+        fragment.feed("x-2", element)
+    assert sent() == [0, 1]
+    fragment.feed("x-2", Boundary(60))
+    assert sent() == []
+    fragment.feed("x-1", Boundary(60))
+    assert sent() == [2, 3]
