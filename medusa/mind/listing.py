@@ -104,10 +104,10 @@ class Listing:
             epoch = max(self._directory.own_epoch("fragment", name), self._catalog.ownership.epoch(name))
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():
-            body = QueryBody(state=deployment.state, nodes=tuple(deployment.nodes))
-            wanted["query", deployment.query] = 1, body_to(body)
-            first = self._catalog.fragments.get(f"{deployment.query}/in") if deployment.defined else None
-            if first is not None:
+            if not deployment.defined:
+                body = QueryBody(state=deployment.state, nodes=tuple(deployment.nodes))
+                wanted["query", deployment.query] = 1, body_to(body)
+            elif (first := self._catalog.fragments.get(f"{deployment.query}/in")) is not None:
                 wanted["definition", deployment.query] = 1, _definition(first, deployment.defined)
         wanted["node", self._settings.name] = 1, self._node
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
