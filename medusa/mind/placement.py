@@ -416,11 +416,19 @@ class _Shapes:
         self._known: dict[Input, Shape] = {}
 
     def of(self, arc: Input) -> Shape:
-        if arc not in self._known:
-            instance = self._instances[arc.box]
+        wanted = [arc]  # A stack: a query may be a thousand boxes deep.
+        while wanted:
+            of = wanted[-1]
+            instance = self._instances[of.box]
             read = [instance.crossing.get(each.box, ("", each))[1] for each in instance.box.inputs]
-            inputs = [self.of(each) for each in read]
-            self._known[arc] = shape_of(instance.box, inputs, label=arc.box, port=arc.port)
+            missing = [each for each in read if each not in self._known]
+            if missing:
+                wanted += missing
+                continue
+            wanted.pop()
+            if of not in self._known:
+                inputs = [self._known[each] for each in read]
+                self._known[of] = shape_of(instance.box, inputs, label=of.box, port=of.port)
         return self._known[arc]
 
 

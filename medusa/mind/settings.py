@@ -114,9 +114,9 @@ class Settings:
     links: LinkRules = field(default_factory=LinkRules)
     """By how many connections streams go to each peer."""
     load: LoadRules = field(default_factory=LoadRules)
+    """When it has too much to do."""
     offers: Mapping[str, OfferRules] = field(default_factory=dict)
     """Participant -> what its nodes may have us keep and run (``remote``)."""
-    """When it has too much to do."""
     streams: tuple[StreamRule, ...] = ()
     """What is said of single streams; see ``settings_streams.stream_settings``."""
     store: str = "disk"

@@ -360,3 +360,14 @@ def test_boxes_that_lead_to_no_sink_run_nowhere():
     assert plan.nodes() == ("n",)
     with pytest.raises(QueryError, match="nosuch"):
         cut(q.graph, {"n": ["a"], "m": ["nosuch"]})
+
+
+def test_a_query_of_nearly_a_thousand_boxes_in_a_row_is_cut():
+    """Once its depth ended the node that a client had asked to deploy it."""
+    q = md.Query("q")
+    rows = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="s")
+    for number in range(900):
+        rows = rows.filter("v > 0", name=f"f{number}")
+    q.sink("out", rows)
+    plan = cut(q.graph, {"a": ["rows", "out"], "b": [f"f{number}" for number in range(900)]})
+    assert [len(each.graph.boxes) for each in plan.at("b")] == [902]
