@@ -185,7 +185,7 @@ class Script:
         self._left = deque(
             replace(each, peer=new[1]) if (each.source, each.peer) == old else each for each in self._left
         )
-        self.named = frozenset(new if key == old else key for key in self.named)
+        self.named = (self.named - {old}) | {new} if old in self.named else self.named
         if old in self._queues:
             self._queues[new] = self._queues.pop(old)
         if old in self._promised:
