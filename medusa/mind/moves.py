@@ -363,9 +363,11 @@ class Moves:
         for peer, request in order.answers:
             self._answer(peer, request, order.why)
 
-    def _never(self, now_us: int, order: _Order, why: Refusal | None = None) -> None:
+    def _never(
+        self, now_us: int, order: _Order, why: Refusal | None = None, event: MoveEvent = _E.NEVER
+    ) -> None:
         """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had."""
-        if not self._step(order, _E.NEVER):
+        if not self._step(order, event):
             return
         order.why = why or _no("E_BROKEN", f"node {order.to!r} did not take fragment {order.fragment!r}", "")
         kept = self._kept.moves[order.fragment]
@@ -400,7 +402,7 @@ class Moves:
             text = f"fragment {fragment!r} waits for nobody"
             return _no("E_GRANT", text, "only one that was handed over and not taken can be granted")
         order.until_us = now_us
-        self._never(now_us, order)
+        self._never(now_us, order, event=_E.GRANT)
         return None
 
     # --- time -------------------------------------------------------------------------------------

@@ -5,10 +5,8 @@ from __future__ import annotations
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.hosting import Hosted
 from medusa.mind.moves import Moves
-from medusa.mind.moving import OwnerState, TargetState
+from medusa.mind.moving import TargetState
 from medusa.mind.shadow import Shadow
-from medusa.mind.taking import Taking
-from medusa.mind.tapping import Tap
 
 
 def starts_before_it_persisted(monkeypatch):
@@ -42,19 +40,6 @@ def goes_on_after_it_handed_over(monkeypatch):
     monkeypatch.setattr(Shadow, "freeze", honest)
 
 
-def takes_back_without_asking(monkeypatch):
-    """An owner that restarts after it handed over goes on, as if the target had nothing."""
-    honest = Moves.start
-
-    def careless(self, now_us):
-        honest(self, now_us)
-        for order in list(self._orders.values()):
-            if order.state is OwnerState.HANDING:
-                self._never(now_us, order)
-
-    monkeypatch.setattr(Moves, "start", careless)
-
-
 def never_while_it_takes(monkeypatch):
     """The target denies what is just on its way to its disk."""
     honest = Arrivals.settle
@@ -72,50 +57,10 @@ def never_while_it_takes(monkeypatch):
     monkeypatch.setattr(Arrivals, "settle", hasty)
 
 
-def attempts_are_all_one(monkeypatch):
-    """What was said of an earlier attempt counts for this one."""
-    honest = Moves.receive
-
-    def careless(self, now_us, peer, message):
-        order = self._orders.get(message.fragment)
-        if order is not None:
-            values = {name: getattr(message, name) for name in message.__struct_fields__}
-            message = type(message)(**values | {"attempt": order.attempt})
-        honest(self, now_us, peer, message)
-
-    monkeypatch.setattr(Moves, "receive", careless)
-
-
-def frames_in_any_order(monkeypatch):
-    """A frame that is missing isn't noticed, nor one that comes twice."""
-    honest = Taking.receive
-
-    def careless(self, now_us, message, payload):
-        self._frames = message.frame
-        honest(self, now_us, message, payload)
-
-    monkeypatch.setattr(Taking, "receive", careless)
-
-
-def order_not_logged(monkeypatch):
-    """The target doesn't write down in which order it fed what the owner fed."""
-    monkeypatch.setattr(Shadow, "_decision", lambda self, message, input: None)
-
-
-def tapped_too_late(monkeypatch):
-    """What is fed while the checkpoint is on its way to disk isn't sent."""
-    honest = Tap.fed
-
-    def late(self, work):
-        if self.durable:
-            honest(self, work)
-
-    monkeypatch.setattr(Tap, "fed", late)
-
-
 MOVED = {
     "the target starts before it persisted": (1, starts_before_it_persisted),
     "handed over before it persisted": (11, handed_over_before_it_persisted),
     "the owner goes on after it handed over": (1, goes_on_after_it_handed_over),
+    "never, while it takes": (35, never_while_it_takes),
 }
 """Name: the seed that must notice it, and the mistake."""
