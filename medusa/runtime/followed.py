@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ FOLLOWED = ("E_MOVED", "E_STREAM")
 _T = TypeVar("_T")
 
 
-class Followed:
+class Followed(ABC):
     """A stream that is read or published, and the connection that it goes by now.
 
     Attributes:
@@ -36,13 +37,13 @@ class Followed:
         self._loop = loop
         self._final: Refuse | None = None
 
+    @abstractmethod
     def mind_of_stream(self) -> Publication | Subscription:
         """What stands for it in the mind of the client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last_refusal(self) -> Refuse | None:
         """What the node last said against it."""
-        raise NotImplementedError
 
     @property
     def loop(self) -> ClientLoop:
