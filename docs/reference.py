@@ -58,7 +58,10 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
         ),
     ),
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
-    "Nodes": ("See nodes.md.", (medusa.node, medusa.Node, medusa.connect, medusa.balance, Federation, Subscription)),
+    "Nodes": (
+        "See nodes.md.",
+        (medusa.node, medusa.Node, medusa.connect, medusa.balance, Federation, Subscription),
+    ),
     "Testing": (
         "`md.testing`; see testing.md.",
         tuple(getattr(medusa.testing, n) for n in medusa.testing.__all__),
