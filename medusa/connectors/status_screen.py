@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.connectors.shown import number, plain, share
-from medusa.runtime.overview import link_state
+from medusa.runtime.link_states import link_state
 from medusa.units import duration_text, size_text
 
 if TYPE_CHECKING:

@@ -19,7 +19,17 @@ from medusa.engine.delta import Cut, Part, Tables, as_files, cut, is_plan, patch
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, Store, pieces_of
 
-__all__ = ["DELTAS_MAX", "FULL_BYTES_MIN", "KEPT", "MANIFEST", "Checkpoints", "crc32c", "read_chain", "seal", "unseal"]
+__all__ = [
+    "DELTAS_MAX",
+    "FULL_BYTES_MIN",
+    "KEPT",
+    "MANIFEST",
+    "Checkpoints",
+    "crc32c",
+    "read_chain",
+    "seal",
+    "unseal",
+]
 
 T = TypeVar("T", bound=Content)
 

@@ -287,9 +287,7 @@ class FragmentHost:
         if len(self._done) == 1:
             self._wake()  # Who finds more than one has been woken for the first.
 
-    def _open(
-        self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None
-    ) -> None:
+    def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._sweep(name, set()))
         try:

@@ -12,7 +12,7 @@ from medusa.query.suggest import did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Overview", "check_entitled", "explanation", "link_state"]
+__all__ = ["Overview", "check_entitled", "explanation"]
 
 Status = Mapping[str, Any]
 
@@ -73,12 +73,6 @@ def check_entitled(status: Status) -> None:
             hint="the node's configuration would have to say status = true in its [clients.NAME]",
             code="E_ROLE",
         )
-
-
-def link_state(status: Status, peer: str) -> str:
-    """``up`` or ``silent`` of a node in the configuration, ``here`` of the node itself, else ``client``."""
-    state: str = status["peers"].get(peer, "here" if peer == status["node"] else "client")
-    return state
 
 
 def explanation(statuses: Sequence[Status], query: str | None) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from medusa.engine.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.overview import link_state
+from medusa.runtime.link_states import link_state
 
 __all__ = ["SCHEMAS", "tables_of"]
 

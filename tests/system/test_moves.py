@@ -1,4 +1,4 @@
-"""A fragment goes to another process and back under a steady stream: publisher and reader go on, all is exact."""
+"""A fragment goes to another process and back under a steady stream: its clients go on, all is exact."""
 
 from __future__ import annotations
 
