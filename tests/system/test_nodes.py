@@ -65,7 +65,9 @@ def in_order(table: pa.Table) -> pa.Table:
 def nodes(tmp_path_factory, request):
     # A socket's path is short; pytest's own folders may not be.
     folder = tmp_path_factory.mktemp("n")
-    made = Nodes(folder, ["edge-1", "edge-2", "core"], limits='checkpoint_every = "200ms"')
+    # A test that kills nodes reads nothing meanwhile, on a busy machine for longer than a reader may.
+    limits = 'checkpoint_every = "200ms"\nsubscriber_timeout = "10min"'
+    made = Nodes(folder, ["edge-1", "edge-2", "core"], limits=limits)
     yield made
     made.close()
 
