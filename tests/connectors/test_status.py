@@ -15,7 +15,7 @@ import medusa as md
 from medusa.cli import main
 from medusa.connectors.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.overview import link_state
+from medusa.runtime.link_states import link_state
 from medusa.runtime.tables import SCHEMAS, tables_of
 from tests.mind.test_explaining import Three
 
