@@ -152,7 +152,8 @@ class Moves:
         if (why := self._may_not(fragment, to)) is not None:
             self._answer(peer, request, why)
         elif to == self._me:
-            self._saver.send(peer, Reply(request=request), _figures(self._me, 0, 0, 0), after=0)
+            # That it is ours may be on its way to disk.
+            self._saver.send(peer, Reply(request=request), _figures(to, 0, 0, 0), after=self._saver.save())
         else:
             order = _Order(fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)])
             self._orders[fragment] = order

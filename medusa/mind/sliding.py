@@ -226,6 +226,8 @@ class Sliding:
 
     def _pass_on(self, now_us: int, peer: str, message: Move | Grant) -> None:
         name = message.fragment
+        if self._own_peer(peer) and name in self._catalog.left:
+            return  # It was here, maybe by this very order: who passed it on asks where the catalog says.
         node = self._place(name)
         if node is None or self._own_peer(peer):
             here = ", ".join(sorted(self._catalog.fragments)) or "none"
@@ -254,7 +256,9 @@ class Sliding:
         relayed = self._relayed.get(reply.request)
         if relayed is None:
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
-        if peer == relayed.node and (reply.code != "E_FRAGMENT" or now_us - relayed.since_us >= NEWS_US):
+        # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.
+        theirs = peer == relayed.node or (not reply.code and self._own_peer(peer))
+        if theirs and (reply.code != "E_FRAGMENT" or now_us - relayed.since_us >= NEWS_US):
             del self._relayed[reply.request]
             answer = msgspec.structs.replace(reply, request=relayed.message.request)
             self._outbox.send(relayed.client, answer, payload)

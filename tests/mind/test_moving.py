@@ -8,6 +8,7 @@ import pytest
 from medusa.errors import RemoteProtocolError
 from medusa.mind.moving import OWNER, TARGET, MoveEvent, OwnerState, TargetState
 from medusa.runtime.host import group_name
+from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Reply
 from medusa.wire.messages_move import Fed, Handover, Piece, Receive, Standing, Whole
@@ -76,6 +77,51 @@ def test_asked_twice_it_is_done_once_and_where_it_is_already_nothing_happens():
     reply, figures = world.move("m2", at="m2")
     assert (reply.code, figures["attempts"]) == ("", 0)
     assert world.owners == {1: "m1", 2: "m2"}
+    world.check()
+
+
+def test_who_moved_it_says_nothing_against_an_order_that_is_passed_on_again():
+    world = World()
+    send, lost = world.fed.network.send, []
+
+    def lose(source, target, frames):
+        message, _ = decode_frame([memoryview(bytes(each)) for each in frames])
+        if (source, target, type(message)) == ("m1", "e", Reply) and world.where == ["m2"] and not lost:
+            lost.append(message)
+            return
+        send(source, target, frames)
+
+    world.fed.network.send = lose
+    sliding = world.fed.nodes["e"].brain.commands.sliding
+    where, sliding._where = sliding._where, lambda fragment: "m1"  # News of where it is are late.
+    number, client = world.order("m2", at="e"), world.client("e")
+    assert not world.fed.run(lambda: number in client.mind.replies, for_us=5_000_000)
+    assert lost
+    sliding._where = where
+    reply, figures = world.fed.answer(client, number)
+    assert (reply.code, msgspec.json.decode(figures)["node"]) == ("", "m2")
+    world.check()
+
+
+def test_the_figures_come_from_who_moved_it_also_when_news_of_where_it_is_came_first():
+    world = World()
+    number, client = world.order("m2", at="e"), world.client("e")
+    assert world.fed.run(lambda: world.where == ["m1", "m2"])
+    [relayed] = world.fed.nodes["e"].brain.commands.sliding._relayed.values()
+    relayed.node = "m2"
+    _, figures = world.fed.answer(client, number)
+    assert msgspec.json.decode(figures)["attempts"] == 1
+    world.check()
+
+
+def test_the_target_says_that_it_has_it_once_its_disk_does():
+    world = World()
+    world.order("m2")
+    assert world.fed.run(lambda: world.where == ["m1", "m2"])
+    hosted = world.fed.nodes["m2"].brain.fragments[FRAGMENT]
+    assert hosted.frozen
+    reply, _ = world.move("m2", at="m2")
+    assert (reply.code, hosted.frozen) == ("", False)
     world.check()
 
 
