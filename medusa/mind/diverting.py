@@ -231,11 +231,15 @@ class Diverting:
             raise LinkError(text, code="E_READER")
         if follows.get(reader) == peer:
             return False
-        if reader in readers:
+        between = {*follows, *follows.values()}
+        if reader == peer:
             raise LinkError(f"node {reader!r} reads stream {stream!r} already", code="E_READER")
+        if reader in readers and reader not in between:
+            text = f"another fragment at node {reader!r} reads stream {stream!r} already"
+            raise LinkError(text, hint="move it to a node that doesn't read that stream", code="E_MOVE")
         self._check_peer(reader)
         self._check_disk()
-        if peer in follows or peer in follows.values() or self.moving(hosted.spec.name):
+        if peer in between or reader in between or self.moving(hosted.spec.name):
             text = f"a move of fragment {hosted.spec.name!r} or of what reads stream {stream!r} isn't over"
             raise LinkError(text, hint="try again in a moment", code="E_BUSY")
         sender = hosted.outputs[sink].sender

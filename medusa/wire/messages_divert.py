@@ -36,9 +36,9 @@ class Expect(MessageBase, frozen=True, tag="expect"):
         reader: who will.
         epoch: that the fragment will have there.
 
-    Refused: ``E_STREAM`` (not here), ``E_MOVED`` (it was here), ``E_READER`` (not the reader, or the other
-    one reads it already), ``E_PEER`` (the other one is no peer of ours), ``E_BUSY`` (what puts it out is
-    being moved itself, or an earlier attempt isn't over), ``E_STORE`` (no disk).
+    Refused: ``E_STREAM`` (not here), ``E_MOVED`` (it was here), ``E_READER`` (not the reader), ``E_MOVE``
+    (the other one reads it for another fragment), ``E_PEER`` (the other one is no peer of ours), ``E_BUSY``
+    (what puts it out is being moved itself, or an earlier attempt isn't over), ``E_STORE`` (no disk).
     """
 
     request: Count

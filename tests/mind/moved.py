@@ -57,9 +57,10 @@ class World:
         kill: (node, after so many turns since the order) -> dies then, and comes back.
         unsynced: what becomes of its writes under way.
         hear: (message, payload) of ``m1`` to ``m2`` -> what arrives instead; None: nothing does.
+        at: where its boxes run.
     """
 
-    def __init__(self, *, kill=None, unsynced="lost", hear=None, memory=()):
+    def __init__(self, *, kill=None, unsynced="lost", hear=None, memory=(), at=AT):
         self.q, self.schema, self.rows, self.want = known()
         self.turns = Counter()
         self.owners = {}
@@ -69,9 +70,9 @@ class World:
         self.fed = Federation(1, NODES, limits=limits, watch=self.watch, memory=memory)
         self.fed.start()
         self.publisher = self.fed.client("publisher", "e")
-        reply, _ = self.fed.answer(self.publisher, self.publisher.deploy(self.q, AT))
+        reply, _ = self.fed.answer(self.publisher, self.publisher.deploy(self.q, at))
         assert reply.code == "", reply
-        self.reader = self.fed.client("reader", "c")
+        self.reader = self.fed.client("reader", next(node for node, boxes in at.items() if "out" in boxes))
         self.reader.read("q.out")
         self.fed.run(for_us=600_000)  # Who asked for a stream too early asks again after a while.
         now_us = self.fed.world.now_us

@@ -203,6 +203,18 @@ def test_one_at_a_time():
     assert node.brain.commands.diverting.busy(node.hosted.spec) != ""
 
 
+def test_who_reads_it_already_or_is_about_to_does_not_read_it_for_another_one_too():
+    node = upstream()
+    node.hosted.spec = msgspec.structs.replace(node.hosted.spec, readers={only(node): ("old", "third")})
+    to_third = msgspec.structs.replace(EXPECT, reader="third")
+    reads(node, "old", epoch=1)
+    reads(node, "third", epoch=1)
+    assert node.says("old", to_third) == "E_MOVE"
+    assert node.says("third", msgspec.structs.replace(EXPECT, like="third")) == ""
+    assert node.says("old", msgspec.structs.replace(EXPECT, request=12)) == "E_BUSY", "third's is going there"
+    assert node.says("old", msgspec.structs.replace(to_third, request=13)) == "E_BUSY", "it is going away"
+
+
 def test_who_never_attached_or_was_plain_passes_nothing_on():
     node = upstream()
     assert node.says("old", EXPECT) == "", "the plan says that it reads: from the oldest row on"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.moving import OWNER, TARGET, MoveEvent, OwnerState, TargetState
 from medusa.runtime.host import group_name
+from medusa.sim.federation import Federation
 from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Reply
-from medusa.wire.messages_move import Fed, Handover, Piece, Receive, Standing, Whole
-from tests.mind.moved import FRAGMENT, World
+from medusa.wire.messages_move import Fed, Handover, Move, Piece, Receive, Standing, Whole
+from tests.mind.moved import FRAGMENT, NODES, SCHEMA, World
 
 # --- the automaton --------------------------------------------------------------------------------
 
@@ -67,6 +69,38 @@ def test_two_neighbouring_fragments_end_on_one_node(to):
     assert world.move(to)[0].code == ""
     assert world.where == [to]
     world.check()
+
+
+def test_between_both_its_neighbours_and_away_again():
+    world = World(at={"e": ["cars", "f", "g", "out"], "m1": ["mean"]})
+    assert world.move("e")[0].code == ""
+    assert world.where == ["e"]
+    assert world.move("m2", at="m2")[0].code == ""
+    assert world.owners == {1: "m1", 2: "e", 3: "m2"}
+    world.check()
+
+
+def test_where_another_fragment_reads_the_same_stream_it_does_not_go_and_no_second_attempt_is_made():
+    q = md.Query("q")
+    fast = q.source("cars", SCHEMA, time="ts").filter("speed > 0", name="f")
+    q.sink("all", fast.filter("speed > 1", name="mean"))
+    q.sink("few", fast.filter("speed > 2", name="other"))
+    fed = Federation(1, NODES)
+    fed.start()
+    client = fed.client("mover", "m1")
+    deploy = client.deploy(q, {"e": ["cars", "f"], "m1": ["mean"], "m2": ["other"], "c": ["all", "few"]})
+    assert fed.answer(client, deploy)[0].code == ""
+    [upstream] = fed.nodes["e"].brain.fragments.values()
+    before = upstream.spec
+    number = client.mind.request(lambda n: Move(request=n, fragment=FRAGMENT, to="m2", timeout_ms=60_000))
+    client.do(lambda mind: None)
+    begun_us = fed.world.now_us
+    reply, _ = fed.answer(client, number)
+    assert (reply.code, reply.hint) == ("E_MOVE", "move it to a node that doesn't read that stream")
+    assert "another fragment at node 'm2' reads stream" in reply.text
+    assert fed.world.now_us - begun_us < 1_000_000
+    assert upstream.spec == before
+    assert not fed.nodes["m1"].brain.catalog.ownership.moves
 
 
 def test_asked_twice_it_is_done_once_and_where_it_is_already_nothing_happens():
