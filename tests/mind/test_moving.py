@@ -282,10 +282,14 @@ def test_what_ends_before_it_is_handed_over_has_never_been():
     owner = world.fed.nodes["m1"].brain
     going = owner.commands.sliding.moves.status
     assert world.fed.run(lambda: going().get(FRAGMENT, {}).get("state") == "copying")
+    target = world.fed.nodes["m2"]
+    assert world.fed.run(lambda: target.brain.commands.sliding.arrivals.shadow(FRAGMENT) is not None)
+    assert going()[FRAGMENT]["state"] == "copying"
     owner._spread(owner._now_us, "m2", LinkEvent.PEER_DOWN)
     owner._spread(owner._now_us, "m2", LinkEvent.PEER_UP)
     assert world.fed.run(lambda: not owner.commands.sliding.status()["going"])
     assert world.owners == {1: "m1"}
+    assert [report.what for report in target.reports if report.level == "error"] == []
     world.check()
 
 
