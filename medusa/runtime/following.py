@@ -76,7 +76,10 @@ class Following:
         self._streams: list[Followed] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._over = threading.Event()
+        # No Event: Ctrl-C inside of its methods would leave its lock taken for ever.
+        self._over = False
+        self._rest = threading.Lock()
+        self._rest.acquire()
 
     # --- names --------------------------------------------------------------------------------------
 
@@ -160,11 +163,14 @@ class Following:
                 raise LinkError(f"nobody knows where node {node!r} is", code="link.address")
             usual_us = self._home.timeout_us
             loop = ClientLoop(address, min(timeout_us or usual_us, usual_us), keys, self._home.name)
-            loop.timeout_us = usual_us
-            if loop.node != node:
+            try:
+                loop.timeout_us = usual_us
+                if loop.node != node:
+                    raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
+                self._loops[node] = loop
+            except BaseException:
                 loop.close()
-                raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
-            self._loops[node] = loop
+                raise
             return loop
 
     def _keys_for(self, place: Place) -> ClientKeys | None:
@@ -184,12 +190,12 @@ class Following:
         stream.follows = True
         with self._lock:
             self._streams.append(stream)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # A start can be interrupted.
                 self._thread = threading.Thread(target=self._drive, name="medusa-follow", daemon=True)
                 self._thread.start()
 
     def _drive(self) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
+        while not self._rest.acquire(timeout=LOOK_EVERY_S) and not self._over:
             # A connection that fails or is closed meanwhile says so to whoever uses it.
             with contextlib.suppress(LinkError, LocalProtocolError):
                 self._look()
@@ -237,7 +243,9 @@ class Following:
 
     def close(self) -> None:
         """Close all connections but the first."""
-        self._over.set()
+        self._over = True
+        with contextlib.suppress(RuntimeError):  # Released before.
+            self._rest.release()
         with self._lock:
             others = [loop for loop in self._loops.values() if loop is not self._home]
         for loop in others:
@@ -246,4 +254,5 @@ class Following:
     def join(self) -> None:
         """Wait until nobody follows any more; all connections are closed."""
         if self._thread is not None:
-            self._thread.join()
+            with contextlib.suppress(RuntimeError):  # Its start was interrupted: it ends with its first look.
+                self._thread.join()
