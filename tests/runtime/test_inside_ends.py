@@ -20,6 +20,7 @@ from medusa.runtime.keys import CurveKey, write_key
 from tests.runtime.test_client_interrupted import MOMENTS_MIN
 from tests.runtime.test_forked import in_child
 from tests.runtime.test_inside import DEADLINE_S, deadline, dies, fields, folder, query, threads, until_taken
+from tests.system.nodes import until
 
 __all__ = ["deadline", "folder"]
 
@@ -91,7 +92,9 @@ def test_a_last_checkpoint_that_cannot_be_written_is_told(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_leaves_it_to_its_parent(folder: Path) -> None:
     with md.node(fields(folder)) as node:
-        before = sorted(path.name for path in (folder / "a.data").iterdir())
+        data = folder / "a.data"
+        until(lambda: list(data.glob("node-*")), what="what the node says of itself is on disk")
+        before = sorted(path.name for path in data.iterdir())
 
         def child() -> None:
             for call in (node.status, node.connect, node.start, lambda: node.address):
@@ -104,7 +107,7 @@ def test_a_forked_child_leaves_it_to_its_parent(folder: Path) -> None:
                 raise SystemExit(0 if other.status()["node"] == "c" else 1)
 
         assert in_child(child) == 0
-        assert sorted(path.name for path in (folder / "a.data").iterdir()) == before
+        assert sorted(path.name for path in data.iterdir()) == before
         assert node.status()["node"] == "a"
 
 
