@@ -261,8 +261,8 @@ class QueryTrial(Federation):
     def ended(self) -> bool:
         name = self.q.graph.name
         ended = {stream for client in self.clients.values() for stream in client.ended}
-        done = all(f"{name}.{sink}" in ended for sink in self.want) and self._together()
-        return done and self._names_agree()
+        done = all(f"{name}.{sink}" in ended for sink in self.want)
+        return done and self._names_agree() and self._together()
 
     def _names_agree(self) -> bool:
         """Looked at now and then: it asks all nodes."""
