@@ -103,8 +103,12 @@ class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods, RemoteMet
         self._publishers: dict[str, Publisher] = {}
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
-        self._loop = ClientLoop(address, timeout_us, keys)  # Last: interrupted later, nobody would close it.
-        self._following = Following(self._loop, keys)
+        self._loop = ClientLoop(address, timeout_us, keys)
+        try:
+            self._following = Following(self._loop, keys)
+        except BaseException:  # Interrupted now, nobody else would close it.
+            self._loop.close()
+            raise
 
     @property
     def node(self) -> str:
