@@ -36,6 +36,9 @@ __all__ = ["ReceiverView", "Sender"]
 
 SenderMessage = Attach | Ack | Detach | Refuse
 
+BURST_FRAMES = 256
+"""Frames for one receiver in one go. Too many: heartbeats wait for them, the peer finds us silent, and asks again."""
+
 
 class Sender:
     """One outgoing stream.
@@ -73,6 +76,8 @@ class Sender:
         self.receivers: dict[str, ReceiverView] = {}
         self.retention = Retention(stream, self.settings, outbox)
         self._outbox = outbox
+        self._more_at_us: int | None = None
+        """There is credit for more than one burst."""
         self.seats = Seats(stream, self.receivers, outbox)
 
     # --- from the fragment ------------------------------------------------------------------
@@ -379,11 +384,12 @@ class Sender:
                 self._cut_off(view)
             elif view.state is SenderState.FLOWING and now_us - view.asked_at_us >= self.settings.progress_us:
                 self._progress(now_us, view)
+        self._more_at_us = None
         self.settle(now_us)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: not before something else happens."""
-        times = []
+        times = [] if self._more_at_us is None else [self._more_at_us]
         for view in self.receivers.values():
             if not self._outstanding(view):
                 continue
@@ -429,6 +435,7 @@ class Sender:
         self._trim(now_us)
 
     def _pump(self, now_us: int, view: ReceiverView) -> None:
+        left = BURST_FRAMES
         if view.state is not SenderState.FLOWING or self.muted:
             return
         if view.cursor < self.log.base and self.log.base < self.log.end:
@@ -443,6 +450,10 @@ class Sender:
                 continue
             if view.sent_bytes + entry.cost > view.granted:
                 return
+            if not left:
+                self._more_at_us = now_us
+                return
+            left -= 1
             if entry.away:
                 if entry.lost:
                     self._overtaken(view)

@@ -134,6 +134,21 @@ def test_nothing_is_sent_beyond_the_credit_and_all_of_it_comes_as_the_owner_cons
     assert pair.text == "x" * 6000
 
 
+def test_a_long_backlog_is_sent_in_bursts_between_which_others_have_their_turn():
+    pair = Pair(settings=LinkSettings())
+    for _ in range(1000):
+        pair.train("a")
+    pair.receiver.peer_event(0, LinkEvent.PEER_UP)
+    pair.collect()
+    [(attach, _)] = pair.to_sender
+    pair.sender.receive(7, "target", attach)
+    bursts = [len(sends(pair.source_box))]
+    while pair.sender.wake_at_us() == 7:
+        pair.sender.tick(7)
+        bursts.append(len(sends(pair.source_box)))
+    assert bursts == [257, 256, 256, 232], "the answer to Attach comes with the first"
+
+
 def test_credit_starts_anew_with_each_attachment_less_what_is_still_held():
     pair = Pair()
     pair.consume = False
