@@ -26,6 +26,7 @@ class Followed(ABC):
         kind: ``stream`` or ``source``: what the catalog calls it.
         epoch: as the catalog knew it when we came to its node.
         follows: somebody looks where it has moved to; else every refusal is the last word.
+        participant: whose it is, where that isn't the one of the node that was asked for it.
     """
 
     kind = ""
@@ -34,8 +35,10 @@ class Followed(ABC):
         self.name = name
         self.epoch = 0
         self.follows = False
+        self.participant = ""
         self._loop = loop
         self._final: Refuse | None = None
+        self._missing_since_us: int | None = None
 
     @abstractmethod
     def mind_of_stream(self) -> Publication | Subscription:
@@ -67,6 +70,19 @@ class Followed(ABC):
         refusal = self.last_refusal()
         sought = refusal is not None and refusal.code in FOLLOWED and refusal is not self._final
         return refusal if sought else None
+
+    def missed(self, at_us: int, patience_us: int) -> bool:
+        """Nobody knows it; whether it has been so for long enough to say that it is nowhere."""
+        refusal = self.sought()
+        if refusal is None or refusal.code != "E_MOVED":
+            return True
+        if self._missing_since_us is None:
+            self._missing_since_us = at_us
+        return at_us - self._missing_since_us >= patience_us
+
+    def found(self) -> None:
+        """Somebody knows it."""
+        self._missing_since_us = None
 
     def give_up(self, refusal: Refuse) -> None:
         """It is nowhere: this refusal was the last word."""

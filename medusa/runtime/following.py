@@ -31,6 +31,10 @@ LOOKUP_US = 2_000_000
 NEWS_US = 1_000_000
 """News of the catalog are everywhere by then."""
 
+MOVED_US = 10_000_000
+"""Of what was moved nobody may know for a moment: the word that it left is faster than the word that it
+came. Unknown for so long, it was removed on its way."""
+
 
 def ask(
     loop: ClientLoop,
@@ -83,14 +87,17 @@ class Following:
 
     # --- names --------------------------------------------------------------------------------------
 
-    def lookup(self, name: str, kind: str = "") -> Place:
+    def lookup(self, name: str, kind: str = "", first: ClientLoop | None = None) -> Place:
         """Where a name leads, as a node that is there says.
+
+        Args:
+            first: the connection to a node that knows best; None: the one that the user asked for.
 
         Raises:
             LinkError: nothing is called so (``E_STREAM``), or no node answers.
         """
         with self._lock:
-            loops = [self._home, *(loop for loop in self._loops.values() if loop is not self._home)]
+            loops = list(dict.fromkeys([first or self._home, self._home, *self._loops.values()]))
         there = [loop for loop in loops if not loop.down_us()] or [self._home]
         for number, loop in enumerate(there, start=1):
             timeout_us = min(LOOKUP_US, loop.timeout_us) if number < len(there) else loop.timeout_us
@@ -225,11 +232,15 @@ class Following:
     def _seek(self, stream: Followed) -> None:
         refusal = stream.sought()
         try:
-            place = self.lookup(stream.name, stream.kind)
+            if stream.participant:  # Its own nodes know of a move before it is published to others.
+                place = self.lookup(f"{stream.participant}/{stream.name}", stream.kind, stream.loop)
+            else:
+                place = self.lookup(stream.name, stream.kind)
         except LinkError as error:
-            if refusal is not None and error.code == "E_STREAM":
+            if refusal is not None and error.code == "E_STREAM" and stream.missed(now_us(), MOVED_US):
                 stream.give_up(refusal)
             return
+        stream.found()
         if place["node"] != stream.loop.node:
             # In no higher epoch it is another stream of that name.
             if place["epoch"] > stream.epoch:
