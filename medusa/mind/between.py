@@ -274,4 +274,4 @@ def _told(entry: Entry) -> dict[str, Any]:
         }
         for number, node in enumerate(entry.nodes, 1)
     ]
-    return {**versions[0], "versions": versions}
+    return {**versions[0], "holders": [node.node for node in entry.nodes], "versions": versions}

@@ -318,10 +318,12 @@ class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods, RemoteMet
     ) -> Subscription:
         """Read a stream: ``query.sink``, any stream between fragments, or one defined by name.
 
-        Any node of the participant may have it, and it may move: reading goes on at the same row.
+        Any node of the participant may have it, and it may move: reading goes on at the same row. A stream
+        that another participant publishes is read at its nodes, which have to know this client.
 
         Args:
-            name: it may begin with the own participant and a slash.
+            name: it may begin with a participant and a slash: the own one, or another one whose streams the
+                node finds in the catalog between participants.
             from_: ``now``, ``oldest`` (as far as it is kept), or the number of a row.
             durable: a name, 1 to 64 characters of a-z, 0-9, _ and -: the node keeps the rows until they
                 are acknowledged (``Subscription.ack``), whether or not anybody reads, within the
@@ -353,6 +355,7 @@ class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods, RemoteMet
         if place is None:
             return Subscription(self._loop, name, start, wait_us, durable)
         made = Subscription(self._following.loop_at(place), place["name"], start, wait_us, durable)
+        made.participant = place.get("participant", "")
         self._following.add(made, place["epoch"])
         return made
 

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -47,15 +47,28 @@ class LocalNodes:
         folder: for their configurations, state and logs; the caller removes it.
         interruption: the caller's; in the main thread none comes between starting a node and noting it,
             and none keeps nodes from being stopped.
+        later: names of nodes that ``start`` starts.
+        config: gives the TOML of a node; relative paths in it are relative to ``folder``. None: nodes that
+            know each other, without keys.
 
     Attributes:
         addresses: node -> ``tcp://127.0.0.1:port``.
         pids: node -> its process.
     """
 
-    def __init__(self, names: Sequence[str], folder: Path, interruption: Interruption | None = None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        folder: Path,
+        interruption: Interruption | None = None,
+        *,
+        later: Sequence[str] = (),
+        config: Callable[[str, Mapping[str, str]], str] | None = None,
+    ) -> None:
         self.addresses: dict[str, str] = {}
         self._names = tuple(names)
+        self._later = tuple(later)
+        self._config = config or self._without_keys
         self._folder = folder
         self._nodes: dict[str, _Node] = {}
         self._interruption = interruption or Interruption()
@@ -85,8 +98,26 @@ class LocalNodes:
         """What the node has written so far."""
         return self._nodes[name].log.read_text(errors="replace")
 
+    def start(self, name: str) -> None:
+        """Start a node of ``later``, or one that was stopped, and wait until it listens.
+
+        Raises:
+            LinkError: it doesn't.
+        """
+        with self._interruption:
+            self._start(name)
+            self._wait(name, time.monotonic() + START_TIMEOUT_S)
+
+    def stop(self, name: str) -> int:
+        """Tell a node to end, and wait until it has; its exit code."""
+        with self._interruption:
+            node = self._nodes.pop(name)
+            _end([node], self._interruption)
+            return node.process.returncode
+
     def _start_all(self) -> None:
-        self.addresses = dict(zip(self._names, _free_addresses(len(self._names)), strict=True))
+        names = (*self._names, *self._later)
+        self.addresses = dict(zip(names, _free_addresses(len(names)), strict=True))
         for name in self._names:
             self._interruption.check()
             self._start(name)
@@ -97,7 +128,7 @@ class LocalNodes:
 
     def _start(self, name: str) -> None:
         config, log = self._folder / f"{name}.toml", self._folder / f"{name}.log"
-        config.write_text(self._config(name))
+        config.write_text(self._config(name, self.addresses))
         output = log.open("wb")
         command = [sys.executable, "-m", "medusa.cli", "node", str(config), "--with-parent"]
         try:
@@ -109,15 +140,13 @@ class LocalNodes:
             raise
         self._nodes[name] = _Node(process, output, log)
 
-    def _config(self, name: str) -> str:
+    def _without_keys(self, name: str, addresses: Mapping[str, str]) -> str:
         """TOML; JSON's quoting of text is TOML's too."""
-        peers = [
-            f"{peer} = {json.dumps(address)}" for peer, address in self.addresses.items() if peer != name
-        ]
+        peers = [f"{peer} = {json.dumps(address)}" for peer, address in addresses.items() if peer != name]
         data = json.dumps(str(self._folder / name))
         lines = [
             f'name = "{name}"',
-            f'listen = "{self.addresses[name]}"',
+            f'listen = "{addresses[name]}"',
             f"data = {data}",
             "",
             "[peers]",
@@ -152,21 +181,25 @@ class LocalNodes:
         return said.get("error", lines[-1]), said.get("hint", "")
 
     def _stop(self) -> None:
-        """End all: first by asking, then by force, which another interruption hastens. Never raises,
-        never leaves one: called where interruptions wait."""
-        asked = self._interruption.asked
-        for node in self._nodes.values():
-            node.process.terminate()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for node in self._nodes.values():
-            while node.process.poll() is None:
-                if self._interruption.asked > asked or time.monotonic() > deadline:
-                    node.process.kill()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    node.process.wait(LOOK_EVERY_S)
-            if node.process.stdin is not None:
-                node.process.stdin.close()
-            node.output.close()
+        """End all. Never raises, never leaves one: called where interruptions wait."""
+        _end(list(self._nodes.values()), self._interruption)
+
+
+def _end(nodes: Sequence[_Node], interruption: Interruption) -> None:
+    """End nodes: first by asking, then by force, which another interruption hastens."""
+    asked = interruption.asked
+    for node in nodes:
+        node.process.terminate()
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    for node in nodes:
+        while node.process.poll() is None:
+            if interruption.asked > asked or time.monotonic() > deadline:
+                node.process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                node.process.wait(LOOK_EVERY_S)
+        if node.process.stdin is not None:
+            node.process.stdin.close()
+        node.output.close()
 
 
 def _free_addresses(count: int) -> list[str]:

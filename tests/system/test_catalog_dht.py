@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import medusa as md
@@ -81,6 +82,12 @@ def test_one_member_leaves_and_one_joins(owners):
         for name in ("b", "c", "d"):
             until(lambda name=name: owners.finds(name, "of-a/qa.out") == "a", what=f"{name} finds it")
         assert owners.finds("b", "of-a/qz.out") == ""
+        with owners.connect("b") as other:
+            assert other.find("of-a/qa.out")["holders"] == ["a"]
+            with other.subscribe("of-a/qa.out", from_="oldest") as trains:
+                times = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
+                fed.publish("qa.rows", {"ts": times, "v": [0, 1, 2]})
+                assert trains.next("60s").batch["v"].to_pylist() == [1, 2]
         owners.start("e")
         assert owners.stop("b") == 0
         owners.kill("c")
