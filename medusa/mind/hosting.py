@@ -203,14 +203,14 @@ class Hosted:
         Raises:
             RemoteProtocolError: other columns than the source's, or the source has ended.
         """
+        if self._stopping or self.frozen:
+            return  # It offers again at the next start, or where it went.
         known = self.inputs.get((source, peer))
         if known is not None:
             known.repeat_not_taken()
             if not self._feeding.is_joining(known) and known.receiver.state in _RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
-        if self._stopping or self.frozen:
-            return  # It offers again at the next start, or where it went.
         others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
         made = self._add_input(source, self.spec.entries[source], peer)
         if others and not self._mixed_durable:

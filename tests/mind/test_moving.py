@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.moving import OWNER, TARGET, MoveEvent, OwnerState, TargetState
+from medusa.query.types import schema_to_arrow
 from medusa.runtime.host import group_name
 from medusa.sim.federation import Federation
 from medusa.wire.codec import decode_frame
-from medusa.wire.link import LinkEvent
+from medusa.wire.link import LinkEvent, ReceiverState
 from medusa.wire.messages import Reply
 from medusa.wire.messages_move import Fed, Handover, Move, Piece, Receive, Standing, Whole
 from tests.mind.moved import FRAGMENT, NODES, SCHEMA, World
@@ -341,3 +343,29 @@ def test_what_was_handed_over_to_a_node_that_is_lost_waits_until_it_is_granted()
     assert owner.brain.catalog.ownership.epoch(FRAGMENT) == 3
     target.restart()
     world.check()
+
+
+def test_who_comes_while_it_is_handed_on_is_noticed_and_not_let_in():
+    """A publisher that was let in then believed for ever that this node took its rows."""
+    q = md.Query("q")
+    q.sink("out", q.source("rows", {"v": "int64"}, time=None))
+    fed = Federation(1, NODES)
+    fed.start()
+    client = fed.client("p", "m1")
+    assert fed.answer(client, client.deploy(q, {"m1": ["rows", "out"]}))[0].code == ""
+    schema = q.graph.boxes[0].schema
+    client.publish("q.rows", pa.table({"v": [1, 2]}).cast(schema_to_arrow(schema)), schema)
+    fed.run(lambda: fed.nodes["m1"].brain.fragments["q/rows"].rows_in == 2)
+    number = client.mind.request(lambda n: Move(request=n, fragment="q/rows", to="m2", timeout_ms=60_000))
+    client.do(lambda mind: None)
+    assert fed.answer(client, number)[0].code == ""
+    now_us, hosted = fed.world.now_us, fed.nodes["m2"].brain.fragments["q/rows"]
+    [publisher] = hosted.inputs.values()
+    assert publisher.silent_since_us is not None
+    hosted.freeze()
+    hosted.offer(now_us, "p", "rows", schema)
+    assert publisher.receiver.state is ReceiverState.IDLE
+    hosted.peer_event(now_us, "p", LinkEvent.PEER_UP)
+    assert publisher.silent_since_us is None, "it would not hear where the fragment went"
+    hosted.thaw(now_us)
+    assert publisher.receiver.state is ReceiverState.ATTACHING
