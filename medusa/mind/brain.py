@@ -318,7 +318,8 @@ class Brain:
             case Attach() | Ack() | Detach():
                 self.streams.from_reader(now_us, peer, message, caller)
             case Attached() | Data() | Boundary() | Progress():
-                self.lanes.receive(now_us, peer, lane, message, payload)
+                if not self.lanes.receive(now_us, peer, lane, message, payload):
+                    self.streams.unwanted(now_us, peer, message)
             case Refuse():
                 self.streams.refused(now_us, peer, message)
             case Offer():

@@ -83,8 +83,8 @@ class Lanes:
         lane: int,
         message: Attached | Data | Boundary | Progress,
         payload: Buffer | None,
-    ) -> None:
-        """Bring a frame to the inputs that want it, in the order in which it was sent.
+    ) -> bool:
+        """Bring a frame to the inputs that want it, in the order in which it was sent; whether any does.
 
         Raises:
             RemoteProtocolError: it came by no connection that there is, or is too much.
@@ -95,7 +95,7 @@ class Lanes:
             if (input := hosted.input_of(message.stream, peer)) is not None
         ]
         if not wanted:
-            return
+            return False
         frames: list[tuple[Attached | Data | Boundary | Progress, Buffer | None]] = [(message, payload)]
         lanes = self._striped.get(peer, 0) if lane else 0
         if lanes:
@@ -103,6 +103,7 @@ class Lanes:
         for hosted, input in wanted:
             for each, its_payload in frames:
                 hosted.receive(now_us, input, each, its_payload)
+        return True
 
     def _order(self, peer: str, stream: str, lanes: int) -> InOrder:
         order = self._orders.get((peer, stream))

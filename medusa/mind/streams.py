@@ -11,7 +11,7 @@ from medusa.mind.commands import Commands
 from medusa.mind.security import Caller, Refusal
 from medusa.mind.settings import Settings
 from medusa.wire.link import ReceiverState
-from medusa.wire.messages import Ack, Attach, Detach, Offer, Refuse
+from medusa.wire.messages import Ack, Attach, Detach, Message, Offer, Progress, Refuse
 from medusa.wire.outbox import Cut, Outbox
 from medusa.wire.receiver import PATIENCE_US
 
@@ -57,7 +57,9 @@ class Streams:
         try:
             fragment, sink = self._catalog.sink(message.stream)
         except LinkError as error:
-            asks = isinstance(message, Attach) and not self._may_come(now_us)
+            # A client may have missed the word that the stream went elsewhere; nodes are told until they answer.
+            asks = isinstance(message, Attach) or (isinstance(message, Ack) and peer in self._clients)
+            asks = asks and not self._may_come(now_us)
             if asks and (peer in self._clients or not diverting.point(peer, message.stream)):
                 self._refuse(peer, message, error)
             return
@@ -95,12 +97,29 @@ class Streams:
             if error.code != "E_STREAM" or not self._may_come(now_us):
                 self._refuse(peer, message, error)
 
+    def unwanted(self, now_us: int, peer: str, message: Message) -> None:
+        """Somebody asks how much came of a stream of which nothing here takes anything from it.
+
+        Where that is a client it hears why: it may have missed the word that its source went elsewhere.
+        """
+        if peer not in self._clients or not isinstance(message, Progress) or self._may_come(now_us):
+            return
+        try:
+            self._catalog.entry(message.stream)
+        except LinkError as error:
+            self._refuse(peer, message, error)
+        else:
+            text = "offer it: nothing is known here of what you publish"
+            self._outbox.send(
+                peer, Refuse(code="E_DETACHED", text=text, stream=message.stream, epoch=message.epoch)
+            )
+
     def _may_come(self, now_us: int) -> bool:
         """We have forgotten what ran here, and who coordinates it may not have told us yet: who asks for
         a stream that we don't know will ask again."""
         return self._forgets and now_us - self._started_us < PATIENCE_US
 
-    def _refuse(self, peer: str, message: Attach | Ack | Detach | Offer, error: LinkError) -> None:
+    def _refuse(self, peer: str, message: Message, error: LinkError) -> None:
         if error.code not in ("E_STREAM", "E_MOVED"):  # No rule: it isn't here (yet, or any more).
             self._count(error.code)
         say_no(self._outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))

@@ -44,6 +44,9 @@ __all__ = ["ClientMind", "Publication", "Subscription"]
 NOT_TAKEN_MAX = 10
 """Words of rows not taken that a publication keeps."""
 
+EARLY_MAX = 1000
+"""Streams that a node may ask for before they are published to it."""
+
 
 class Publication:
     """One stream that we publish; the node is its only receiver.
@@ -195,6 +198,8 @@ class ClientMind:
         me = Hello(version=limits.PROTOCOL_VERSION, node=name, incarnation=incarnation, client=True)
         self._session = Session(me, node, outbox=self.outbox, settings=session, calls=True)
         self._requests: dict[int, tuple[Message, Buffer | None]] = {}
+        self._early: dict[str, Attach] = {}
+        """What the node asked for that isn't published here: it may be on its way to this node as well."""
         self._request = 0
         self._readings = 0
 
@@ -289,6 +294,8 @@ class ClientMind:
         self.publications[stream] = publication
         if self.up:
             publication.offer(now_us, self.outbox)
+            if (early := self._early.pop(stream, None)) is not None:
+                self._asked(now_us, publication, early)
 
     def request(self, make: Callable[[int], Message], payload: Buffer | None = None) -> int:
         """Send a command, again after each reconnection until it is answered; its number.
@@ -327,9 +334,11 @@ class ClientMind:
                     self.replies[message.request] = (message, payload)
             case Attach() | Ack() | Detach():
                 if (publication := self.publications.get(message.stream)) is not None:
-                    publication.refusal = None
-                    publication.attached = not isinstance(message, Detach)
-                    publication.sender.receive(now_us, self.node, message)
+                    self._asked(now_us, publication, message)
+                elif isinstance(message, Attach):
+                    self._early[message.stream] = message
+                    if len(self._early) > EARLY_MAX:
+                        del self._early[next(iter(self._early))]
             case Attached() | Data() | Boundary() | Progress():
                 self._read(now_us, message, payload)
             case Refuse():
@@ -338,6 +347,11 @@ class ClientMind:
                 raise RemoteProtocolError(
                     f"{type(message).__name__} is nothing for a client", peer=self.node, code="E_FRAME"
                 )
+
+    def _asked(self, now_us: int, publication: Publication, message: Attach | Ack | Detach) -> None:
+        publication.refusal = None
+        publication.attached = not isinstance(message, Detach)
+        publication.sender.receive(now_us, self.node, message)
 
     def _read(
         self, now_us: int, message: Attached | Data | Boundary | Progress, payload: Buffer | None
@@ -361,7 +375,11 @@ class ClientMind:
             return
         if (subscription := self.subscriptions.get(message.stream)) is not None:
             subscription.receiver.receive(now_us, message)
-        if publication is not None:
+        if publication is not None and message.code == "E_DETACHED":
+            if publication.attached:
+                publication.offer(now_us, self.outbox)
+        elif publication is not None and (publication.refusal is None or not message.epoch):
+            # Of an attachment that was refused, what is said later about frames under way adds nothing.
             publication.refusal = message
             publication.sender.receive(now_us, self.node, message)
 
@@ -393,6 +411,8 @@ class ClientMind:
     def _spread(self, now_us: int, event: LinkEvent | None) -> None:
         if event is None:
             return
+        if event is not LinkEvent.PEER_UP:
+            self._early.clear()
         for subscription in self.subscriptions.values():
             subscription.receiver.peer_event(now_us, event)
         for publication in self.publications.values():

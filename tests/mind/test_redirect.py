@@ -11,15 +11,17 @@ from medusa.mind.diverting import ASK_AGAIN_US
 from medusa.mind.placement import cut
 from medusa.mind.spec import fragment_to
 from medusa.wire.messages import (
+    Ack,
     Attach,
     Hello,
     Install,
+    Progress,
     Refuse,
     Remove,
     Reply,
 )
 from medusa.wire.messages_divert import Follow, Moved
-from tests.mind.diverted import CREDIT, SCHEMA, Node, spec_at, train
+from tests.mind.diverted import CREDIT, SCHEMA, Node, query, spec_at, train
 
 # --- downstream ---------------------------------------------------------------------------------------
 
@@ -231,3 +233,25 @@ def test_the_old_owner_tells_its_readers_until_they_know_also_after_a_restart():
     assert again.says("up", Remove(request=100, query="q")) == ""
     assert again.on_disk().left == {}
     assert again.says("client-1", msgspec.structs.replace(plain, epoch=5)) == "E_STREAM"
+
+
+def test_a_client_that_missed_that_a_stream_went_hears_it_when_it_says_anything():
+    [whole] = cut(query().graph, {"n": ["flows", "f", "g", "h", "out"]}).at("n")
+    node = Node(whole)
+    client = Hello(version=1, node="client-1", incarnation=1, client=True)
+    node.brain.receive(0, "client-1", client)
+    source, stream = whole.entries["flows"], whole.streams["out"]
+    asks = Progress(stream=source, epoch=7, frames=3, pressed=False)
+    assert node.says("client-1", asks) == "E_DETACHED", "it is here, and nothing of this publisher"
+    assert node.says("up", asks) is None
+    plain = Attach(stream=stream, epoch=3, next_seq=0, durable=0, granted=CREDIT, plain=True)
+    node.says("client-1", plain)
+    node.brain.commands.diverting.left(0, node.hosted, "new", 2)
+    del node.brain.fragments[node.only]
+    node.settle()
+    ack = Ack(stream=stream, epoch=3, frames=1, received=0, durable=0, granted=CREDIT)
+    for peer, code in (("client-1", "E_MOVED"), ("up", None)):
+        assert node.says(peer, ack) == code
+        assert node.says(peer, asks) == code
+    [refusal] = [each for each in node.say("client-1", asks) if isinstance(each, Refuse)]
+    assert (refusal.stream, refusal.epoch) == (source, 7)

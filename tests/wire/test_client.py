@@ -238,3 +238,27 @@ def test_words_of_a_node_are_shown_as_a_terminal_may_print_them():
     with pytest.raises(LinkError) as caught:
         client.receive(0, Refuse(code="E_X", text=evil))
     assert str(caught.value).isprintable()
+
+
+def test_a_publication_that_its_node_does_not_know_is_offered_again():
+    client, node = connected()
+    publication = client.publish(0, "in", SCHEMA, timed=True)
+    settle(client, node)
+    assert publication.attached
+    forgotten = Refuse(code="E_DETACHED", text="nothing is known of it", stream="in", epoch=1)
+    client.receive(0, forgotten)
+    client.receive(0, forgotten)
+    assert [type(message) for message, _ in sends(client.outbox)] == [Offer]
+    assert publication.refusal is None
+
+
+def test_what_is_said_of_frames_under_way_does_not_hide_why_they_were_refused():
+    client, node = connected()
+    publication = client.publish(0, "in", SCHEMA, timed=True)
+    settle(client, node)
+    removed = Refuse(code="E_REMOVED", text="the query was removed", stream="in", epoch=1)
+    client.receive(0, removed)
+    client.receive(0, Refuse(code="E_STREAM", text="there is no such source", stream="in", epoch=1))
+    assert publication.refusal == removed
+    client.receive(0, Refuse(code="E_STREAM", text="there is no such source", stream="in"))
+    assert publication.refusal.code == "E_STREAM", "an answer to an offer counts"
