@@ -100,7 +100,7 @@ class Diverting:
         self._request = ASKED + (incarnation << 20)
         self._questions: dict[int, _Question] = {}
         self._heard: dict[tuple[str, str], int] = {}
-        """Stream, and who asked about it -> the number of its last question. What was under way to an
+        """What it is about, and who asked -> the number of its last question. What was under way to an
         earlier life of ours never reaches this one."""
 
     def number(self) -> int:
@@ -157,7 +157,7 @@ class Diverting:
 
     def receive(self, now_us: int, peer: str, message: DivertMessage) -> None:
         """Take what a node of our participant says; ``Reply`` goes out once it is on disk."""
-        key = (message.fragment if isinstance(message, Placed) else message.stream), peer
+        key = _about(message), peer
         if message.request:
             if message.request < self._heard.get(key, 0):
                 self._count("E_STALE")
@@ -422,6 +422,18 @@ class Diverting:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         return min((each.asked_at_us + ASK_AGAIN_US for each in self._questions.values()), default=None)
+
+
+def _about(message: DivertMessage) -> str:
+    """Questions about the same replace earlier ones. One node can be before and behind us by the same stream,
+    and asks each of that anew while the other isn't answered."""
+    match message:
+        case Expect() | Unexpect() | Release():
+            return f"readers of {message.stream}"
+        case Follow() | Moved():
+            return f"sender of {message.stream}"
+        case Placed():
+            return f"place of {message.fragment}"
 
 
 def _tell_clients(hosted: Hosted, outbox: Outbox, node: str) -> None:

@@ -20,7 +20,7 @@ from medusa.wire.messages import (
     Remove,
     Reply,
 )
-from medusa.wire.messages_divert import Follow, Moved
+from medusa.wire.messages_divert import Expect, Follow, Moved
 from tests.mind.diverted import CREDIT, SCHEMA, Node, query, spec_at, train
 
 # --- downstream ---------------------------------------------------------------------------------------
@@ -101,6 +101,15 @@ def test_what_is_late_or_not_its_to_say_changes_nothing():
     late = msgspec.structs.replace(MOVED, request=0)
     assert node.says("old", late) is None
     assert node.hosted.spec.feeds[0].node == "old", "the stream has been away and is back"
+
+
+def test_who_had_the_stream_may_ask_to_read_it_before_it_is_answered_that_it_went():
+    """Its question that came later is about something else: the earlier one is not late by that."""
+    node = downstream()
+    expect = Expect(request=9, query="q", stream="q.f", like="old", reader="third", epoch=2)
+    assert node.says("old", expect) == "E_STREAM"
+    assert node.says("old", MOVED) == ""
+    assert node.hosted.spec.feeds[0].node == "new"
 
 
 def test_a_neighbour_that_is_no_peer_is_refused():
