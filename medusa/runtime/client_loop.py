@@ -55,6 +55,7 @@ class ClientLoop:
         node: what the node calls itself; empty until it has answered.
         timeout_us: how long calls wait for an answer.
         lock: held by whoever uses the mind.
+        moved: called in our thread when the node says that a stream has moved; never waits.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ClientLoop:
         self._refused: LinkRefused | None = None
         self._refusals = 0
         self.node = ""
+        self.moved: Callable[[], None] = lambda: None
         self.timeout_us = timeout_us
         self.lock = threading.RLock()
         self._address = address
@@ -151,6 +153,7 @@ class ClientLoop:
                 self._mind.lost(now_us())
             case LinkUp():
                 self._refused, self._refusals = None, 0
+                self._said_hello_us = 0  # Said before it was up it was lost.
             case LinkRefused():
                 # libzmq would try for ever. A wrong server key looks like a connection that breaks, so that
                 # ends with the deadline of whoever waits; what the node says itself ends it at once.
@@ -173,6 +176,8 @@ class ClientLoop:
         message, payload = decode_frame(event.frames, peer=self.node or NODE)
         if self._mind is not None:
             self._mind.receive(now_us(), message, payload)
+            if isinstance(message, Refuse) and message.code == "E_MOVED":
+                self.moved()
         elif isinstance(message, Hello):
             self.node = message.node
             self._mind = ClientMind(self.name, message.node, session=PROMPT)

@@ -24,6 +24,9 @@ Place = Mapping[str, Any]
 """What a node says of a name: ``node``, ``address``, ``server_key``, ``epoch``, ``kind``, ``name``, ..."""
 
 LOOK_EVERY_S = 0.1
+LOOK_AGAIN_S = 0.005
+"""After a node has said that a stream moved: who has it now may not have said so yet."""
+
 AWAY_US = 1_000_000
 """A node that is away for so long may be elsewhere, or what it had may be."""
 
@@ -84,6 +87,7 @@ class Following:
         self._over = False
         self._rest = threading.Lock()
         self._rest.acquire()
+        home.moved = self._end_rest
 
     # --- names --------------------------------------------------------------------------------------
 
@@ -120,6 +124,7 @@ class Following:
     def place(self, name: str, kind: str) -> Place | None:
         """Where a stream or source is that was asked for by name; None: nowhere, as far as anybody knows.
 
+        A name that nobody knows is asked for again for a second.
         What was defined by name is a source and a stream.
         """
         end_us = now_us() + NEWS_US
@@ -134,20 +139,13 @@ class Following:
                 if each == kind:
                     return place if self._is_one(place) else None
                 return {**self.lookup(place[kind], kind), "version": place["version"]}
-            if now_us() >= end_us or not self._is_expected(name):
+            if now_us() >= end_us:  # What was deployed just now may not be known everywhere.
                 return None
             time.sleep(LOOK_EVERY_S / 4)
 
     def _is_one(self, place: Place) -> bool:
         """Whether it is clear which is meant: one, or the one of our own node."""
         return len(place["holders"]) == 1 or place["node"] == self._home.node
-
-    def _is_expected(self, name: str) -> bool:
-        """Whether a query that our node coordinates has it: then the catalog will say where."""
-        from medusa.wire.messages import StatusRequest
-
-        status = ask(self._home, lambda n: StatusRequest(request=n))
-        return name in status["elsewhere"]
 
     def loop_at(self, place: Place, timeout_us: int | None = None) -> ClientLoop:
         """A connection to the node that has it.
@@ -174,6 +172,7 @@ class Following:
                 loop.timeout_us = usual_us
                 if loop.node != node:
                     raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
+                loop.moved = self._end_rest
                 self._loops[node] = loop
             except BaseException:
                 loop.close()
@@ -202,18 +201,30 @@ class Following:
                 self._thread.start()
 
     def _drive(self) -> None:
-        while not self._rest.acquire(timeout=LOOK_EVERY_S) and not self._over:
+        rest_s = LOOK_EVERY_S
+        while True:
+            told = self._rest.acquire(timeout=rest_s)
+            if self._over:
+                return
+            seeks = False
             # A connection that fails or is closed meanwhile says so to whoever uses it.
             with contextlib.suppress(LinkError, LocalProtocolError):
-                self._look()
+                seeks = self._look()
+            rest_s = min(LOOK_AGAIN_S if told else 2 * rest_s, LOOK_EVERY_S) if seeks else LOOK_EVERY_S
 
-    def _look(self) -> None:
+    def _end_rest(self) -> None:
+        """A stream has moved: look at once."""
+        with contextlib.suppress(RuntimeError):  # It doesn't rest, and will look again before it does.
+            self._rest.release()
+
+    def _look(self) -> bool:
+        """Whether one is still sought."""
         with self._lock:
             self._streams = [each for each in self._streams if not each.over]
             streams, loops = list(self._streams), dict(self._loops)
         away = {node: loop for node, loop in loops.items() if loop.down_us() > AWAY_US}
         if len(away) == len(loops):
-            return  # Nobody could tell.
+            return False  # Nobody could tell.
         for node, loop in away.items():
             with contextlib.suppress(LinkError):
                 self._seek_node(node, loop)
@@ -222,6 +233,7 @@ class Following:
             if refusal is not None or stream.loop in away.values():
                 with contextlib.suppress(LinkError, LocalProtocolError):
                     self._seek(stream)
+        return any(stream.sought() is not None for stream in streams)
 
     def _seek_node(self, node: str, loop: ClientLoop) -> None:
         """It may have come back at another address."""
@@ -255,8 +267,7 @@ class Following:
     def close(self) -> None:
         """Close all connections but the first."""
         self._over = True
-        with contextlib.suppress(RuntimeError):  # Released before.
-            self._rest.release()
+        self._end_rest()
         with self._lock:
             others = [loop for loop in self._loops.values() if loop is not self._home]
         for loop in others:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from medusa.errors import LinkError
 from medusa.runtime import following
 from medusa.runtime.followed import Followed
-from medusa.runtime.following import MOVED_US, Following
+from medusa.runtime.following import LOOK_AGAIN_S, MOVED_US, Following
 from medusa.wire.messages import Refuse
 
 
@@ -103,3 +105,44 @@ def test_what_its_node_does_not_know_and_nobody_else_is_nowhere(world):
     stream = world.refused("E_STREAM")
     world.seek()
     assert stream.final_refusal() is stream.refusal
+
+
+def test_who_hears_that_a_stream_moved_looks_at_once_and_soon_again(monkeypatch):
+    monkeypatch.setattr(following, "LOOK_EVERY_S", 1e6)
+    home = Loop("a")
+    client = Following(home, None)
+    rests, looked, over = [], threading.Semaphore(0), threading.Event()
+    answers = iter([False, True, True, False])
+
+    def look():
+        looked.release()
+        if (seeks := next(answers)) is False:
+            over.set()
+        return seeks
+
+    class Rest:
+        """A lock, and how long anybody has waited for it."""
+
+        def __init__(self, lock):
+            self.lock = lock
+
+        def acquire(self, timeout):
+            rests.append(timeout)
+            return self.lock.acquire(timeout=min(timeout, 60))
+
+        def release(self):
+            self.lock.release()
+
+    monkeypatch.setattr(client, "_look", look)
+    client._rest = Rest(client._rest)
+    client.add(Stream(home, "E_MOVED"), 1)
+    home.moved()
+    assert looked.acquire(timeout=60)  # The answer is that nothing is sought.
+    over.wait(60)
+    over.clear()
+    home.moved()
+    assert over.wait(60)
+    assert all(looked.acquire(timeout=60) for _ in range(3))
+    client.close()
+    client.join()
+    assert rests[:5] == [1e6, 1e6, LOOK_AGAIN_S, 2 * LOOK_AGAIN_S, 1e6]

@@ -262,3 +262,32 @@ def test_what_is_said_of_frames_under_way_does_not_hide_why_they_were_refused():
     assert publication.refusal == removed
     client.receive(0, Refuse(code="E_STREAM", text="there is no such source", stream="in"))
     assert publication.refusal.code == "E_STREAM", "an answer to an offer counts"
+
+
+def test_what_a_node_asked_for_before_the_stream_came_there_is_answered_at_once():
+    """A fragment that moved attaches to its publishers, who may not have heard of that yet."""
+
+    class Waits(Node):
+        def receive(self, message, payload):
+            if not isinstance(message, Offer):  # It has asked, and waits for the answer.
+                super().receive(message, payload)
+
+    client, node = connected()
+    publication = client.publish(0, "in", SCHEMA, timed=True)
+    publication.sender.train(0, b"abc", 3)
+    settle(client, node)
+    node.receiver.durable(0, 2)
+    settle(client, node)
+    there, new = ClientMind("c", "n", link=SMALL), Waits(life=2, taken=2)
+    there.tick(0)
+    settle(there, new)
+    new.receiver.peer_event(0, LinkEvent.PEER_UP)
+    settle(there, new)
+    there.take_publication(0, publication)
+    publication.sender.train(0, b"de", 2)
+    settle(there, new)
+    assert new.text == "cde"
+    assert publication.attached
+    there.lost(0)
+    new.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
+    assert there._early == {}
