@@ -3,10 +3,10 @@
     python -m bench.moves [--quick] [--rounds 6]
 
 Data: 10^3 to 10^6 open groups (a keyed window of an hour: count, sum), published before anything is timed;
-then 100 rows of random keys each 5 ms. The same fragment has a window of 10 ms, whose rows a reader takes from
-another client. *pause*: the longest gap between two arrivals from the order to move until half a second after
-its answer, less the usual gap (p50 of those while nothing moves). ``longest, resting``: the longest gap in a
-time as long in which nothing was moved: what the machine does by itself, with a checkpoint each second.
+then 100 rows of random keys each 5 ms. The same fragment has a window of 10 ms, whose rows a reader takes
+from another client. *pause*: the longest gap between two arrivals from the order to move until half a second
+after its answer, less the usual gap (p50 of those while nothing moves). ``longest, resting``: the longest gap
+in 4 s in which nothing was moved: what the machine does by itself, with a checkpoint each second.
 The peer stops and copies: end the node (its last checkpoint is written), copy its data folder, start a
 process on the copy (forked, so Python's imports don't count); clients reconnect by themselves.
 Exact first: each round counts only if all rows of both outputs come once and are right, at the end.
@@ -16,6 +16,7 @@ Not shown: nodes on two machines, where the bytes take as long as the network do
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -219,13 +220,15 @@ def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {"rate": int(ROWS / GAP_S), "rounds": rounds, **machine.describe(), "sizes": {}}
     for keys in sizes:
         found["sizes"][str(keys)] = measure_size(keys, rounds, STOPS)
+    found["load"] = os.getloadavg()[2]
     return found
 
 
 def table(found: dict[str, Any]) -> str:
     """Markdown."""
     lines = [
-        f"{report.machine_line(found)} {found['rate']:,} rows/s, {found['rounds']} moves and {STOPS} stops each.",
+        f"{report.machine_line(found)} {found['rate']:,} rows/s, {found['rounds']} moves and {STOPS} stops "
+        f"each. Load while it ran: {found['load']:.1f}.",
         "",
         "| groups | usual gap p50 | longest, resting | pause of a move p50 | max | owner stopped p50 | max "
         "| took p50 | MB | stop, copy, start: pause p50 | max | MB |",
