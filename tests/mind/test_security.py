@@ -33,6 +33,8 @@ from medusa.wire.messages import (
     Remove,
     StatusRequest,
 )
+from medusa.wire.messages_divert import Expect, Moved, Placed
+from medusa.wire.messages_move import Grant, Move, Receive, Settle
 from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 from tests.mind.keyed import (
@@ -163,6 +165,8 @@ EVERYTHING = [
     (Ack(stream="q.out", epoch=1, frames=0, received=0, durable=0, granted=0), "subscribe"),
     (Detach(stream="q.out", epoch=1), "subscribe"),
     (Remove(request=4, query="q"), "deploy"),
+    (Move(request=4, fragment="q/flows", to="near", timeout_ms=1000), "deploy"),
+    (Grant(request=4, fragment="q/flows", to="n"), "deploy"),
 ]
 
 
@@ -267,6 +271,33 @@ def test_a_node_of_another_participant_runs_and_stops_nothing_here():
     assert node.answer("core", kept) == "E_READER", "the plan doesn't name it"
     assert node.state() == before
     assert node.answer("near", install, fragment_to(fragment)) == "", "one of our own may"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Move(request=4, fragment="q/flows", to="core", timeout_ms=1000),
+        Grant(request=4, fragment="q/flows", to="n"),
+        Receive(fragment="q/flows", attempt=1 << 40, epoch=9, coordinator="core"),
+        Settle(fragment="q/flows", attempt=1 << 40, gone=True),
+        Placed(request=4, query="q", fragment="q/flows", node="core", streams=("q.out",)),
+        Moved(request=4, stream="q.out", node="core", epoch=9),
+        Expect(request=4, query="q", stream="q.out", like="core", reader="core", epoch=9),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_node_of_another_participant_moves_nothing_and_takes_nothing(message):
+    """D 22: only the present owner hands a fragment over, inside its participant."""
+    node = running()
+    before = node.state()
+    [fragment] = cut(query("z").graph, {"n": ["flows"]}).fragments
+    payload = fragment_to(fragment) if isinstance(message, Receive) else None
+    try:
+        code = node.answer("core", message, payload)
+    except RemoteProtocolError as error:
+        code = error.code
+    assert code in ("E_ROLE", "E_NO_CONTRACT")
+    assert node.state() == before
 
 
 def test_what_a_node_with_keys_sends_tells_nothing_of_its_memory():
