@@ -81,7 +81,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @main.group()
 def demo() -> None:
-    """Watch Medusa at work: a botnet that is found, an overload that is borne."""
+    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners and one query."""
 
 
 @demo.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -134,6 +134,35 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     with _interruptible():
         adds_up = run_demo(plot=plot, seed=seed, as_json=as_json)
     sys.exit(0 if adds_up else 1)
+
+
+@demo.command(epilog=_example("medusa demo federation --json"))
+@click.option(
+    "--rate", type=click.IntRange(50, 1_000_000), default=2000, show_default=True, help="cars a second"
+)
+@click.option(
+    "--rest",
+    type=click.FloatRange(0, 3600),
+    default=1.5,
+    show_default=True,
+    help="seconds without a change between two of them",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="of the cars")
+@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
+@_JSON
+def federation(*, as_json: bool, **options: Any) -> None:
+    """Watch two owners run one query over five nodes, and change where it runs.
+
+    Alice has three nodes on this machine, bob two; bob runs two boxes for her, within what he offers.
+    While rows flow a fragment is moved twice, a node leaves and one joins; a subscriber at bob follows
+    the result by its name. At the end the result is compared, row by row, with the query in one process.
+    Exit code 1: something differs. Ctrl-C at any time stops all nodes.
+    """
+    from medusa.workloads.federation_demo import Options, run_demo
+
+    with _interruptible():
+        fine = run_demo(Options(**options), as_json=as_json)
+    sys.exit(0 if fine else 1)
 
 
 main.add_command(run)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from medusa.errors import LinkError
 from medusa.workloads.interruption import Interruption
@@ -77,7 +77,7 @@ class LocalNodes:
     def pids(self) -> Mapping[str, int]:
         return {name: node.process.pid for name, node in self._nodes.items()}
 
-    def __enter__(self) -> LocalNodes:
+    def __enter__(self) -> Self:
         with self._interruption:
             for left in reversed(range(ATTEMPTS)):
                 try:

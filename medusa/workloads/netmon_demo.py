@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +13,11 @@ from medusa.workloads.interruption import Interruption
 from medusa.workloads.local_nodes import LocalNodes
 from medusa.workloads.netmon_outcome import Outcome
 from medusa.workloads.netmon_run import Replay
-from medusa.workloads.netmon_screen import LiveScreen, PlainScreen, Screen, SilentScreen, show_outcome
+from medusa.workloads.netmon_screen import show_outcome
+from medusa.workloads.screens import Screen, screen_for, working_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from rich.console import Console
 
 __all__ = ["Options", "run_demo"]
 
@@ -52,7 +48,7 @@ def run_demo(options: Options, *, as_json: bool = False) -> bool:
     from medusa.workloads.netmon_report import html_report
 
     console = Console()
-    screen = _screen(console, as_json)
+    screen = screen_for(console, silent=as_json)
     screen.say(f"data: {netmon.CITATION}")
     _writable(options.report)
     trace = netmon.load_trace(options.trace)
@@ -79,19 +75,13 @@ def _writable(report: Path) -> None:
         ) from error
 
 
-def _screen(console: Console, as_json: bool) -> Screen:
-    if as_json:
-        return SilentScreen()
-    return LiveScreen(console) if console.is_terminal else PlainScreen(console)
-
-
 def replay(trace: pa.Table, options: Options, screen: Screen) -> Outcome:
     """Three nodes, the whole trace, the check."""
     deliveries = netmon.deliveries(trace, options.seed)
     names = (*netmon.EDGES, netmon.CORE)
     with (
         Interruption() as interruption,
-        _folder(options.keep, screen) as folder,
+        working_folder("medusa-netmon-", options.keep, screen) as folder,
         LocalNodes(names, folder, interruption) as nodes,
     ):
         for name, address in nodes.addresses.items():
@@ -118,16 +108,3 @@ def replay(trace: pa.Table, options: Options, screen: Screen) -> Outcome:
         samples=run.samples,
         bots=netmon.labelled_bots(options.trace),
     )
-
-
-@contextlib.contextmanager
-def _folder(keep: bool, screen: Screen) -> Iterator[Path]:
-    """For the nodes; gone afterwards unless it shall be kept."""
-    folder = Path(tempfile.mkdtemp(prefix="medusa-netmon-"))
-    try:
-        yield folder
-    finally:
-        if keep:
-            screen.say(f"kept: {folder}")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -17,7 +17,8 @@ from medusa.workloads.interruption import Interruption
 from medusa.workloads.netmon import AT, CORE, EDGES, SINKS, SLACK_US, WINDOW_US, Delivery, query
 from medusa.workloads.netmon_check import Row, rows_of
 from medusa.workloads.netmon_outcome import Latency, Sample
-from medusa.workloads.netmon_screen import Progress, Screen
+from medusa.workloads.netmon_screen import Progress
+from medusa.workloads.screens import Screen
 
 if TYPE_CHECKING:
     import pyarrow as pa

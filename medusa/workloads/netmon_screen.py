@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from medusa.units import size_text
 from medusa.workloads.netmon_check import COLUMNS, Row
 from medusa.workloads.netmon_outcome import Outcome, Sample
+from medusa.workloads.screens import table_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["LiveScreen", "PlainScreen", "Screen", "SilentScreen", "show_outcome"]
+__all__ = ["Progress", "show_outcome"]
 
 SHOWN = ("both", "clusters")
 """Results that appear as they come; the others are too many or contained in them."""
@@ -52,6 +53,19 @@ class Progress:
         if sink in SHOWN:
             self.recent.extend(_line(sink, row) for row in rows)
 
+    def line(self) -> str:
+        """In one line, for logs and pipes."""
+        nodes = ", ".join(
+            f"{name} {self.rates.get(name, 0):,.0f} rows/s {size_text(sample.queue_bytes)} queued"
+            for name, sample in self.nodes.items()
+        )
+        results = " ".join(f"{sink}={count:,}" for sink, count in self.counts.items())
+        return f"{self.published:,} of {self.flows:,} flows | {nodes} | {results}"
+
+    def drawn(self) -> RenderableType:
+        """A table of the nodes and the newest results."""
+        return _draw(self)
+
 
 def _line(sink: str, row: Row) -> str:
     names = COLUMNS[sink][2:]
@@ -69,78 +83,12 @@ def clock(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%H:%M:%S")
 
 
-class Screen:
-    """What a run tells while it goes on; this one says nothing."""
-
-    def __enter__(self) -> Screen:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        return None
-
-    def say(self, text: str) -> None:
-        """One step of the way."""
-
-    def update(self, progress: Progress) -> None:
-        """Called some times a second."""
-
-
-class SilentScreen(Screen):
-    """For ``--json``."""
-
-
-class PlainScreen(Screen):
-    """A line per second, for logs and pipes."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._second = -1
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def update(self, progress: Progress) -> None:
-        at_s = max((sample.at_s for sample in progress.nodes.values()), default=0.0)
-        if int(at_s) <= self._second:
-            return
-        self._second = int(at_s)
-        nodes = ", ".join(
-            f"{name} {progress.rates.get(name, 0):,.0f} rows/s {size_text(sample.queue_bytes)} queued"
-            for name, sample in progress.nodes.items()
-        )
-        results = " ".join(f"{sink}={count:,}" for sink, count in progress.counts.items())
-        self.say(f"{progress.published:,} of {progress.flows:,} flows | {nodes} | {results}")
-
-
-class LiveScreen(Screen):
-    """A table of the nodes and the newest results, redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.live import Live
-
-        self._console = console
-        self._live = Live(console=console, refresh_per_second=8, transient=True)
-
-    def __enter__(self) -> Screen:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._live.__exit__(None, None, None)
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def update(self, progress: Progress) -> None:
-        self._live.update(_draw(progress))
-
-
 def _draw(progress: Progress) -> RenderableType:
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
 
-    nodes = _table("node", "rows in", "rows/s", "queued", "behind")
+    nodes = table_of("node", "rows in", "rows/s", "queued", "behind")
     for name, sample in progress.nodes.items():
         behind = (
             "-" if sample.boundary_us is None else f"{(progress.time_us - sample.boundary_us) / 1e6:.1f} s"
@@ -157,16 +105,6 @@ def _draw(progress: Progress) -> RenderableType:
         Panel(Text("\n".join(progress.recent) or "no window has closed yet"), title="results", width=70),
         Text(counts),
     )
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    """First column left, the others right."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    return table
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
@@ -206,7 +144,9 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 def _top(name: str, outcome: Outcome) -> Table:
     """The first rows of a result, largest count first."""
     rows = sorted(outcome.rows[name], key=lambda row: (-row[2], row[0], row[1]))
-    table = _table(*COLUMNS[name], title=f"{name}: {len(rows)} rows, the largest {min(TOP_ROWS, len(rows))}")
+    table = table_of(
+        *COLUMNS[name], title=f"{name}: {len(rows)} rows, the largest {min(TOP_ROWS, len(rows))}"
+    )
     for row in rows[:TOP_ROWS]:
         table.add_row(clock(row[0]), _cell(row[1]), *(f"{value:,}" for value in row[2:]))
     return table
@@ -220,7 +160,9 @@ def _cell(value: object) -> Text:
 
 
 def _check(outcome: Outcome) -> Table:
-    table = _table("result", "rows", "expected", "missing", "too many", "verdict", title="check, row by row")
+    table = table_of(
+        "result", "rows", "expected", "missing", "too many", "verdict", title="check, row by row"
+    )
     for each in outcome.comparisons:
         verdict = _cell("equal" if each.equal else f"not equal, e.g. {each.example}")
         table.add_row(

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from medusa.workloads import netmon, netmon_check, netmon_report
 from medusa.workloads.netmon_outcome import Latency, Outcome, Sample, percentile
-from medusa.workloads.netmon_screen import LiveScreen, PlainScreen, Progress, show_outcome
+from medusa.workloads.netmon_screen import Progress, show_outcome
+from medusa.workloads.screens import LiveScreen, PlainScreen
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +125,12 @@ def progress() -> Progress:
 
 def test_plain_progress_is_a_line_per_second() -> None:
     text = io.StringIO()
-    screen = PlainScreen(Console(file=text, width=40))
-    for _ in range(3):
+    times = iter([5.0, 5.0, 5.5, 5.99, 6.0])
+    screen = PlainScreen(Console(file=text, width=40), clock=lambda: next(times))
+    for _ in range(4):
         screen.update(progress())
-    assert text.getvalue().splitlines() == [
-        "500 of 1,000 flows | edge-1 250 rows/s 2 KiB queued | both=1 groups=3"
-    ]
+    line = "500 of 1,000 flows | edge-1 250 rows/s 2 KiB queued | both=1 groups=3"
+    assert text.getvalue().splitlines() == [line, line]
 
 
 def test_live_progress_shows_nodes_and_results() -> None:
