@@ -23,6 +23,7 @@ from medusa.connectors.move import grant, move
 from medusa.connectors.naming import define, queries
 from medusa.connectors.publish import publish
 from medusa.connectors.query_file import read_query
+from medusa.connectors.split import merge, split
 from medusa.connectors.status import status
 from medusa.connectors.top import top
 from medusa.dashboard.command import dashboard, draw
@@ -242,6 +243,8 @@ main.add_command(define)
 main.add_command(move)
 main.add_command(queries)
 main.add_command(grant)
+main.add_command(split)
+main.add_command(merge)
 
 
 @main.command(epilog=_example("medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json"))

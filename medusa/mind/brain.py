@@ -7,7 +7,7 @@ brain brings each message to the one it is for, and checks that its sender may s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,12 +18,14 @@ from medusa.mind.admission import check_caller
 from medusa.mind.catalog import Catalog
 from medusa.mind.checkpointing import Saved
 from medusa.mind.commands import Commands
+from medusa.mind.driven import Driven
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.lanes import Lanes
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
+from medusa.mind.settings_offers import OfferRules
 from medusa.mind.settings_security import Security
 from medusa.mind.shadow import Shadow
 from medusa.mind.spec import Fragment
@@ -55,7 +57,7 @@ from medusa.wire.session import SESSION, PeerState, Session, SessionSettings
 __all__ = ["Brain"]
 
 
-class Brain:
+class Brain(Driven):
     """The mind of one node.
 
     Args:
@@ -143,8 +145,14 @@ class Brain:
     def _session(self, peer: str, *, calls: bool) -> Session:
         return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
 
-    def _host(self, spec: Fragment, saved: Saved | None = None, owner: str = "") -> Hosted:
-        make: Callable[..., Hosted] = partial(Shadow, owner=owner) if owner else Hosted
+    def _host(
+        self,
+        spec: Fragment,
+        saved: Saved | None = None,
+        owner: str = "",
+        make: Callable[..., Hosted] = Hosted,
+    ) -> Hosted:
+        make = partial(Shadow, owner=owner) if owner else make
         if self._forgets:
             make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us, born_us=self._started_us)
         hosted = make(
@@ -171,10 +179,6 @@ class Brain:
         for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(now_us, peer, LinkEvent.PEER_UP)
-
-    def _running(self, fragment: str) -> Hosted | None:
-        """What runs under this name, be it only to follow another node's."""
-        return self.fragments.get(fragment) or self.commands.sliding.shadow(fragment)
 
     def _is_up(self, peer: str) -> bool:
         return peer == self.settings.name or self.sessions[peer].state is PeerState.UP
@@ -365,14 +369,21 @@ class Brain:
         """What time it is, in microseconds since the Unix epoch: for what expires, and what arrives."""
         self.wall.told(now_us, wall_us)
 
-    def configure(self, now_us: int, security: Security) -> None:
+    def configure(
+        self, now_us: int, security: Security, offers: Mapping[str, OfferRules] | None = None
+    ) -> None:
         """Keys and rules are these now: who counts no more is cut off, who may do other things begins anew.
+
+        Args:
+            offers: to other participants; None: as before. What runs goes on.
 
         Raises:
             LocalProtocolError: this node has no keys.
         """
         if self.guard is None:
             raise LocalProtocolError("a node gets keys when it starts, or never")
+        if offers is not None:
+            self.commands.remotes.offers = offers
         for peer in self.guard.configure(security):
             self.outbox.append(Cut(peer=peer))
             self.lost(now_us, peer)
@@ -424,21 +435,9 @@ class Brain:
             self.commands.sliding.ran(now_us, fragment)
             self._wake(now_us)
 
-    def fragment_stats(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
-        """What the boxes of a fragment count, for status."""
-        if fragment in self.fragments:
-            self.commands.told(now_us, fragment, stats)
-
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows."""
         return self.commands.status(now_us)
-
-    def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
-        """The engine can't run this fragment any more."""
-        if (hosted := self._running(fragment)) is not None:
-            hosted.fail(why)
-            self.commands.sliding.failed(fragment, why)
-            self._wake(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
         """A ``Persist`` is durable, or failed."""
@@ -450,24 +449,6 @@ class Brain:
             self.commands.sliding.persisted(now_us, token, ok, why)
         self.commands.sliding.tick(now_us)
         self._wake(now_us)
-
-    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str = "") -> None:
-        """A ``Copy`` was done, or could not be: ``why`` says so."""
-        self.commands.sliding.copied(now_us, fragment, token, files, why)
-        self._wake(now_us)
-
-    def fetched(self, now_us: int, fragment: str, token: int, payloads: Sequence[Buffer], why: str) -> None:
-        """A ``Fetch`` was done, or could not be: ``why`` says so."""
-        if (hosted := self._running(fragment)) is not None:
-            any(output.spilling.fetched(now_us, token, payloads, why) for output in hosted.outputs.values())
-            self._wake(now_us)
-
-    def logged(self, now_us: int, fragment: str, ok: bool, why: str = "") -> None:
-        """A ``Log`` of this fragment is durable, or failed."""
-        if (hosted := self._running(fragment)) is not None:
-            hosted.logged(now_us, ok, why)
-            self.commands.sliding.tick(now_us)
-            self._wake(now_us)
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""

@@ -159,7 +159,8 @@ class Catalog:
 
     def place(self, name: str) -> Left | None:
         """Where the fragment is that has this stream or source, if it was here."""
-        return next((left for left in self.left.values() if name in left.names), None)
+        places = [left for left in self.left.values() if name in left.names]
+        return max(places, key=lambda left: left.epoch, default=None)
 
     def _unknown(self, what: str, name: str, here: Iterable[str]) -> LinkError:
         if (left := self.place(name)) is not None:

@@ -26,6 +26,7 @@ from medusa.mind.settings import Settings
 from medusa.mind.sliding import Sliding
 from medusa.mind.spec import Fragment, fragment_from
 from medusa.mind.spec_limits import check_limits
+from medusa.mind.splits import Splits
 from medusa.mind.status import Rates, encoded, fragment_status, totals
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
@@ -136,7 +137,7 @@ class Commands:
             count=count,
         )
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
-        self.diverting.moving = self.sliding.moves.moving
+        self.diverting.moving = self.sliding.on_its_way
 
     def _slides(
         self,
@@ -153,11 +154,13 @@ class Commands:
             "diverting": self.diverting,
             "next_token": next_token,
         }
+        moves = Moves(*about, **shared)
         return Sliding(
             self._settings.name,
             self._catalog,
-            Moves(*about, **shared),
+            moves,
             Arrivals(*about, **shared, make=host, check=self._room_for, owned=owned, orphaned=self._drop),
+            Splits(*about, **shared, make=host, room=self._room_for, moving=moves.moving),
             outbox=outbox,
             number=self.diverting.number,
             where=self._where,
@@ -464,6 +467,7 @@ class Commands:
             "sources": self._sources(),
             "streams": self._catalog.stream_names(),
             "moves": self.sliding.status(),
+            "splits": self.sliding.splits.status(),
             "remote": self.remotes.status(),
             "elsewhere": self._catalog.elsewhere(),
             "queries": {

@@ -63,6 +63,20 @@ class Feeding:
         else:
             self._waiting.extend(works)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is to be fed again, and the disk knows all publishers."""
+        return self._script is None and not self._joining
+
+    def waiting(self) -> list[Work]:
+        """What has come and isn't fed; not what was answered of silent sources: they are asked again."""
+        own = self._clocked.own.values()
+        return [work for work in self._waiting if work.input not in own]
+
+    def waits(self, works: Iterable[Work]) -> None:
+        """Take over what has come for another fragment."""
+        self._waiting.extend(works)
+
     def joins(self, input: Input) -> None:
         """A publisher comes: its source doesn't end without it, also after a restart."""
         if self._script is None:

@@ -13,13 +13,13 @@ in which the inputs came, that order is logged (``decided``), and output waits f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.holding import NOTHING, Held
-from medusa.errors import RemoteProtocolError
 from medusa.mind.checkpointing import Saved, Writing, taken
 from medusa.mind.clocked import Clocked, decides
+from medusa.mind.closing import RESTING, close_links
 from medusa.mind.decided import Decided
 from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
@@ -45,9 +45,6 @@ RUNNING_MAX = 64
 
 RETRY_US = 500_000
 """A stream that its node doesn't have (yet) is asked for again after this."""
-
-
-_RESTING = (ReceiverState.IDLE, ReceiverState.REFUSED)
 
 
 class Hosted:
@@ -178,6 +175,21 @@ class Hosted:
         return bool(self._running)
 
     @property
+    def quiet(self) -> bool:
+        """Frozen, and nothing of it is under way any more: to the engine, to the log or to disk."""
+        busy = self._running or self._made or self._writing or not self._feeding.idle
+        return self.frozen and not (busy or any(output.held for output in self.outputs.values()))
+
+    @property
+    def fed_us(self) -> Mapping[str, int]:
+        """Source that publishers feed -> the last boundary that it was fed."""
+        return self._entries.fed_us
+
+    def waiting(self) -> list[Work]:
+        """What has come and isn't fed."""
+        return self._feeding.waiting()
+
+    @property
     def repeating(self) -> int:
         """Decisions of before the restart that are not fed again yet."""
         return self._feeding.repeating
@@ -208,7 +220,7 @@ class Hosted:
         known = self.inputs.get((source, peer))
         if known is not None:
             known.repeat_not_taken()
-            if not self._feeding.is_joining(known) and known.receiver.state in _RESTING:
+            if not self._feeding.is_joining(known) and known.receiver.state in RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
         others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
@@ -373,17 +385,7 @@ class Hosted:
     def close(self, why: str) -> None:
         """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
         self.failed = why
-        for input in self.inputs.values():
-            if input.judged:
-                input.receiver.detach(0)
-            elif input.receiver.state not in _RESTING:
-                input.receiver.refuse(RemoteProtocolError(why, code="E_REMOVED"))
-        for output in self.outputs.values():
-            for view in output.sender.receivers.values():
-                if not view.peer:
-                    continue
-                refusal = Refuse(code="E_REMOVED", text=why, stream=output.stream, epoch=view.epoch)
-                self._outbox.send(view.peer, refusal)
+        close_links(self.inputs.values(), self.outputs.values(), self._outbox, why)
 
     # --- checkpoints ------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 from medusa.elements import Boundary, Element, Kind, Train
@@ -161,6 +162,17 @@ class Output:
                     note=piece.note,
                 )
         self.spilling.settle(now_us)
+
+    def for_fragment(self, fragment: str, outbox: Outbox, next_token: Callable[[], int]) -> Output:
+        """The same stream as the output of another fragment of this node: its readers notice nothing. Only
+        where nothing is held back or on disk only."""
+        made = copy(self)
+        made._held = []
+        made._stored = {}
+        made.spilling = Spilling(
+            self.sender, made._stored, fragment=fragment, outbox=outbox, next_token=next_token
+        )
+        return made
 
     def all_in_memory(self) -> None:
         """Nothing of what is kept is on the disk of this node: the next checkpoint stores all of it."""

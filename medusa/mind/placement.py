@@ -48,7 +48,7 @@ from medusa.query.shape import Shape
 from medusa.query.shapes import shape_of
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Plan", "cut"]
+__all__ = ["Plan", "cut", "grouped"]
 
 STATELESS = (Filter, Select, WithColumns, Union, Route, SemanticDrop, WindowDrop)
 NAME_CHARS_MAX = 64
@@ -108,6 +108,15 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
         mine = [i for i in instances if i.node == node]
         fragments += [_fragment(graph, node, part, read, shapes, expander.names) for part in _connected(mine)]
     return Plan(query=graph.name, fragments=tuple(fragments))
+
+
+def grouped(graph: Graph, groups: Mapping[str, Sequence[str]]) -> dict[str, Fragment]:
+    """One fragment for each group of boxes, be they connected or not; each box is in one group."""
+    expander = _Expander(graph, {id: (group,) for group, ids in groups.items() for id in ids})
+    instances = expander.run()
+    read, shapes = _read_elsewhere(instances), _Shapes(instances)
+    of = {group: [each for each in instances if each.node == group] for group in groups}
+    return {group: _fragment(graph, group, of[group], read, shapes, expander.names) for group in groups}
 
 
 def _without_dead_ends(graph: Graph) -> Graph:

@@ -18,6 +18,7 @@ from medusa.mind.catalog import Catalog
 from medusa.mind.hosting import Hosted
 from medusa.mind.moves import Moves
 from medusa.mind.security import Caller, no_deploy
+from medusa.mind.splits import Splits
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
@@ -38,9 +39,13 @@ from medusa.wire.messages_move import (
     Standing,
     Whole,
 )
+from medusa.wire.messages_split import Merge, Split
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Sliding"]
+
+
+Order = Move | Grant | Split | Merge
 
 
 @dataclass(slots=True)
@@ -48,7 +53,7 @@ class _Relayed:
     """``client`` ordered ``message``; it was passed on first at ``since_us``, last at ``said_us``."""
 
     client: str
-    message: Move | Grant
+    message: Order
     node: str
     since_us: int
     said_us: int
@@ -79,6 +84,7 @@ class Sliding:
         catalog: Catalog,
         moves: Moves,
         arrivals: Arrivals,
+        splits: Splits,
         *,
         outbox: Outbox,
         number: Callable[[], int],
@@ -87,6 +93,7 @@ class Sliding:
     ) -> None:
         self.moves = moves
         self.arrivals = arrivals
+        self.splits = splits
         self._me = me
         self._catalog = catalog
         self._outbox = outbox
@@ -107,15 +114,21 @@ class Sliding:
         """The node ends."""
         self.moves.stop(now_us)
         self.arrivals.stop()
+        self.splits.stop(now_us)
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted."""
         self.moves.peer_event(now_us, peer, event)
         self.arrivals.peer_event(peer, event)
 
+    def on_its_way(self, fragment: str) -> bool:
+        """Whether a fragment of ours is being moved, split or merged."""
+        return self.moves.moving(fragment) or self.splits.busy(fragment)
+
     def removed(self, query: str, fragments: list[str]) -> None:
         """A query is no more; those of its fragments were here."""
         self.arrivals.removed(query)
+        self.splits.removed(fragments)
         for fragment in fragments:
             self.moves.removed(fragment)
 
@@ -124,10 +137,11 @@ class Sliding:
         self._say_again(now_us)
         self.moves.tick(now_us)
         self.arrivals.tick(now_us)
+        self.splits.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
-        times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us()]
+        times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us(), self.splits.wake_at_us()]
         times += [each.said_us + AGAIN_US for each in self._relayed.values()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
@@ -152,7 +166,7 @@ class Sliding:
             RemoteProtocolError: who sent it may not say that.
         """
         match message:
-            case Move() | Grant():
+            case Move() | Grant() | Split() | Merge():
                 if not client:
                     self._check_own(peer, message)
                 self._ordered(now_us, peer, message, caller if client else None)
@@ -189,16 +203,23 @@ class Sliding:
             what = type(message).__name__
             raise RemoteProtocolError(f"{what} is between nodes of one participant", peer=peer, code="E_ROLE")
 
-    def _ordered(self, now_us: int, peer: str, message: Move | Grant, caller: Caller | None) -> None:
+    def _ordered(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
         name = message.fragment
         query = name.partition("/")[0]
         if caller is not None and not caller.may("deploy", query):
             why = no_deploy(caller, query)
             self._refuse(peer, message.request, why.code, why.text, why.hint)
+        elif isinstance(message, Split | Merge) and self.splits.known(peer, message.request):
+            pass
         elif name not in self._catalog.fragments:
             self._pass_on(now_us, peer, message)
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
+        elif isinstance(message, Split | Merge):
+            self.splits.order(now_us, peer, message)
+        elif self.splits.busy(name):
+            text = f"fragment {name!r} is being split or merged"
+            self._refuse(peer, message.request, "E_BUSY", text, "try again in a moment")
         else:
             timeout_us = message.timeout_ms * 1000
             self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
@@ -224,7 +245,7 @@ class Sliding:
             node = left.node
         return node if node not in (None, self._me) and self._own_peer(node or "") else None
 
-    def _pass_on(self, now_us: int, peer: str, message: Move | Grant) -> None:
+    def _pass_on(self, now_us: int, peer: str, message: Order) -> None:
         name = message.fragment
         if self._own_peer(peer) and name in self._catalog.left:
             return  # It was here, maybe by this very order: who passed it on asks where the catalog says.
@@ -255,6 +276,8 @@ class Sliding:
     def _answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
         relayed = self._relayed.get(reply.request)
         if relayed is None:
+            if self.splits.answered(now_us, peer, reply):
+                return True
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
         # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.
         theirs = peer == relayed.node or (not reply.code and self._own_peer(peer))
@@ -277,10 +300,12 @@ class Sliding:
     def ran(self, now_us: int, fragment: str) -> None:
         """What follows fed its oldest element."""
         self.arrivals.ran(now_us, fragment)
+        self.splits.tick(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
         """A checkpoint was written, or not."""
-        self.arrivals.persisted(now_us, token, ok, why)
+        if not self.splits.persisted(now_us, token, ok, why):
+            self.arrivals.persisted(now_us, token, ok, why)
 
     def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
         """A checkpoint was read."""

@@ -105,6 +105,15 @@ class Spilling:
         sender.missing = self._missing
 
     @property
+    def away(self) -> bool:
+        """Something is in segments, or on its way there."""
+        return bool(self._segments or self._writing or self._reading or self._sender.log.spilled_bytes)
+
+    def resume(self) -> None:
+        """Look after the output again, after another one was to."""
+        self._sender.missing = self._missing
+
+    @property
     def writing(self) -> tuple[int, ...]:
         """The token of the segment that is being written, if any."""
         return () if self._writing is None else (self._writing.token,)

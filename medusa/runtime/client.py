@@ -26,6 +26,7 @@ from medusa.runtime.publishing import GONE, Publisher, described, source_from
 from medusa.runtime.reading import Subscription, check_name
 from medusa.runtime.remote import RemoteMethods
 from medusa.runtime.sliding import SlidingMethods
+from medusa.runtime.splitting import SplittingMethods
 from medusa.units import Duration, duration_text, duration_us
 from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Forget, Message, StatusRequest
 from medusa.wire.statement import from_text
@@ -90,7 +91,7 @@ def connect(
     return made
 
 
-class Federation(NamingMethods, Overview, SlidingMethods, PlanMethods, RemoteMethods):
+class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, PlanMethods, RemoteMethods):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is

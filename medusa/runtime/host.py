@@ -7,12 +7,11 @@ state in a checkpoint is that between two elements.
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
 
@@ -24,9 +23,10 @@ from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Buffer, Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.copying import read_copy
+from medusa.runtime.remaking import remade
 from medusa.runtime.segments import read_segment, write_segment
-from medusa.runtime.usage import thread_cpu_us
-from medusa.wire.outbox import Copy, Fetch, Log, Persist, RunFragment, Spill
+from medusa.runtime.worker_thread import WorkerThread
+from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill
 
 __all__ = [
     "Copied",
@@ -36,6 +36,7 @@ __all__ = [
     "Logged",
     "Persisted",
     "Ran",
+    "Remade",
     "Stats",
     "Worker",
     "group_name",
@@ -117,6 +118,21 @@ class Copied:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """New fragments took the state of others, or could not: ``why``.
+
+    Attributes:
+        reached_us: fragment -> its ends that are new -> the boundary that stands there.
+        outputs: (sink, element) that came out on the way.
+    """
+
+    token: int
+    reached_us: Mapping[str, Mapping[str, int]]
+    outputs: list[tuple[str, Element]]
+    why: str = ""
+
+
 class Worker(Protocol):
     """Does what it is given, in order, beside the loop."""
 
@@ -134,7 +150,7 @@ class Worker(Protocol):
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
-Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied
+Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade
 
 
 @dataclass(slots=True)
@@ -198,7 +214,7 @@ class FragmentHost:
         self._running: dict[str, _Running] = {"": _Running(None, 0)}
         self._lives: dict[str, int] = {}
         self._done: deque[tuple[str, int, Done]] = deque()
-        make = worker or _Thread
+        make = worker or WorkerThread
         self._engine: Worker = make("medusa-engine")
         self._disk: Worker = make("medusa-disk")
 
@@ -222,6 +238,11 @@ class FragmentHost:
         """Make it from nothing, or from the state that it had at another node."""
         life = self._new_life(name)
         self._engine.give(lambda: self._open(name, life, graph, files))
+
+    def regroup(self, effect: Regroup) -> None:
+        """Make fragments of others; those stay, and rest."""
+        lives = {name: self._new_life(name) for name in effect.opened}
+        self._engine.give(lambda: self._regroup(effect, lives))
 
     def run(self, effect: RunFragment) -> None:
         self._engine.give(lambda: self._run(effect))
@@ -302,6 +323,19 @@ class FragmentHost:
             why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
             self._running[name] = _Running(None, life, failed=True)
             self._tell(name, life, Failed(name, why))
+
+    def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
+        try:
+            found = remade(effect, {name: self._running[name].fragment for name in effect.gone}, self._clock)
+        except Exception as error:
+            why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
+            self._tell("", self._running[""].life, Remade(effect.token, {}, [], why))
+            return
+        for name, fragment in found.made.items():
+            self._disk.give(partial(self._sweep, name, set()))
+            self._running[name] = _Running(fragment, lives[name])
+            self._tell(name, lives[name], Stats(name, _counts(fragment)))
+        self._tell("", self._running[""].life, Remade(effect.token, found.reached_us, found.outputs))
 
     def _run(self, effect: RunFragment) -> None:
         name = effect.fragment
@@ -448,33 +482,3 @@ def _counts(fragment: Fragment) -> dict[str, Any]:
         "state_bytes": sum(box.state_bytes() for box in boxes),
         "boxes": {figures.pop("box"): figures for figures in fragment.figures()},
     }
-
-
-class _Thread:
-    """The worker of a process."""
-
-    def __init__(self, name: str) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def idle(self) -> bool:
-        return self._jobs.empty()
-
-    def give(self, job: Callable[[], None]) -> None:
-        self._jobs.put(job)
-
-    def cpu_us(self) -> int | None:
-        return thread_cpu_us(self._thread)
-
-    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
-        if last is not None:
-            self._jobs.put(last)
-        self._jobs.put(None)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from medusa.errors import ConfigError, RemoteProtocolError
 from medusa.mind.brain import Brain
 from medusa.mind.loads import LOOK_US, Usage
-from medusa.mind.settings_security import Security
+from medusa.mind.settings import Settings
 from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
-from medusa.runtime.host import Copied, Failed, Fetched, FragmentHost, Logged, Persisted, Ran, Stats
+from medusa.runtime.host import Copied, Failed, Fetched, FragmentHost, Logged, Persisted, Ran, Remade, Stats
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import way_of
@@ -34,6 +34,7 @@ from medusa.wire.outbox import (
     Log,
     OpenFragment,
     Persist,
+    Regroup,
     Report,
     RunFragment,
     Send,
@@ -103,7 +104,7 @@ class NodeLoop:
         clock: Clock,
         *,
         say: Callable[[Report], None],
-        reload: Callable[[], Security] | None = None,
+        reload: Callable[[], Settings] | None = None,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
         self._brain = brain
@@ -225,7 +226,9 @@ class NodeLoop:
         if self._reload is None:
             return
         try:
-            self._brain.configure(now_us, self._reload())
+            settings = self._reload()
+            assert settings.security is not None
+            self._brain.configure(now_us, settings.security, settings.offers)
         except ConfigError as error:
             self._say(Report(level="error", what=f"keys and rules stay as they were: {error}"))
             return
@@ -350,6 +353,8 @@ class NodeLoop:
                 self._brain.fetched(now_us, done.fragment, done.token, done.payloads, done.why)
             case Copied():
                 self._brain.copied(now_us, done.fragment, done.token, done.files, done.why)
+            case Remade():
+                self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.why)
             case Logged():
                 self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
@@ -390,6 +395,8 @@ class NodeLoop:
                 self._host.open(effect.fragment, effect.graph, effect.files)
             case Copy():
                 self._host.copy(effect)
+            case Regroup():
+                self._host.regroup(effect)
             case CloseFragment():
                 self._host.close(effect.fragment)
             case Cut():

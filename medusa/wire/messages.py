@@ -48,6 +48,7 @@ from medusa.wire.messages_move import (
     Whole,
 )
 from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
+from medusa.wire.messages_split import Merge, Split
 
 __all__ = [
     "Lookup",
@@ -415,4 +416,6 @@ Message: TypeAlias = (
     | KeepRemote
     | DropRemote
     | Instantiate
+    | Split
+    | Merge
 )

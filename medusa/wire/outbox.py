@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from medusa.elements import Element, Silent
 from medusa.ports import Buffer, Content
-from medusa.query.boxes import Graph
+from medusa.query.boxes import Graph, Input
 from medusa.wire.messages import Message
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "OpenFragment",
     "Outbox",
     "Persist",
+    "Regroup",
     "Report",
     "RunFragment",
     "Send",
@@ -158,6 +159,31 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Regroup:
+    """Make fragments with the state of others, in which a box is split, or merged again.
+
+    The driver answers with the token, the boundaries where the new ones are linked and what came out, or why
+    it can't be done. The old ones stay as they are.
+
+    Attributes:
+        merges: else it is split.
+        gone: names of the old ones.
+        whole: the graph in which ``box`` is split.
+        opened: the graphs of the new ones, by name.
+        arcs: of those in which the box is split: sources and sinks by which they are only linked with each
+            other -> arc of ``whole``.
+    """
+
+    token: int
+    box: str
+    merges: bool
+    gone: tuple[str, ...]
+    whole: Graph
+    opened: Mapping[str, Graph]
+    arcs: Mapping[str, Mapping[str, Input]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFragment:
     """Stop a fragment and delete what was stored of it."""
 
@@ -210,6 +236,7 @@ Effect: TypeAlias = (
     | RunFragment
     | OpenFragment
     | Copy
+    | Regroup
     | CloseFragment
     | Cut
     | CallAt

@@ -57,6 +57,8 @@ WAYS = {
     "KeepRemote": "node to node",
     "DropRemote": "node to node",
     "Instantiate": "node to node",
+    "Split": "client to node, node to node",
+    "Merge": "client to node, node to node",
     "DhtFind": "member to member",
     "DhtFound": "answer to `DhtFind`",
     "DhtStore": "member to member",

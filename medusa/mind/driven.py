@@ -1,0 +1,71 @@
+"""What the driver of a node tells its mind of the engine and the disk."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from medusa.elements import Element
+from medusa.mind.commands import Commands
+from medusa.mind.hosting import Hosted
+from medusa.ports import Buffer
+
+__all__ = ["Driven"]
+
+
+class Driven(ABC):
+    """The part of a brain that hears of fragments."""
+
+    commands: Commands
+    fragments: dict[str, Hosted]
+
+    @abstractmethod
+    def _wake(self, now_us: int) -> None:
+        """Say when there is something to do."""
+
+    def _running(self, fragment: str) -> Hosted | None:
+        """What runs under this name, be it only to follow another node's."""
+        return self.fragments.get(fragment) or self.commands.sliding.shadow(fragment)
+
+    def fragment_stats(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
+        """What the boxes of a fragment count, for status."""
+        if fragment in self.fragments:
+            self.commands.told(now_us, fragment, stats)
+
+    def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
+        """The engine can't run this fragment any more."""
+        if (hosted := self._running(fragment)) is not None:
+            hosted.fail(why)
+            self.commands.sliding.failed(fragment, why)
+            self._wake(now_us)
+
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str = "") -> None:
+        """A ``Copy`` was done, or could not be: ``why`` says so."""
+        self.commands.sliding.copied(now_us, fragment, token, files, why)
+        self._wake(now_us)
+
+    def fetched(self, now_us: int, fragment: str, token: int, payloads: Sequence[Buffer], why: str) -> None:
+        """A ``Fetch`` was done, or could not be: ``why`` says so."""
+        if (hosted := self._running(fragment)) is not None:
+            any(output.spilling.fetched(now_us, token, payloads, why) for output in hosted.outputs.values())
+            self._wake(now_us)
+
+    def logged(self, now_us: int, fragment: str, ok: bool, why: str = "") -> None:
+        """A ``Log`` of this fragment is durable, or failed."""
+        if (hosted := self._running(fragment)) is not None:
+            hosted.logged(now_us, ok, why)
+            self.commands.sliding.tick(now_us)
+            self._wake(now_us)
+
+    def remade(
+        self,
+        now_us: int,
+        token: int,
+        reached_us: Mapping[str, Mapping[str, int]],
+        outputs: Sequence[tuple[str, Element]],
+        why: str,
+    ) -> None:
+        """A ``Regroup`` was done, or could not be: ``why`` says so."""
+        self.commands.sliding.splits.remade(now_us, token, reached_us, outputs, why)
+        self._wake(now_us)

@@ -1,0 +1,419 @@
+"""Boxes of this node's fragments that are split, or merged again, while rows flow. No IO.
+
+    asking ── the coordinator agrees ──> draining ── all is at rest ──> cutting ── the engine has made the new
+    fragments ──> writing ── their checkpoints are on disk ──> switching ── the catalog is ──> they go on
+
+Until the catalog that names the new fragments is on disk, the old ones are what there is: whatever goes wrong
+before, they go on, and a node that dies finds them. After it there are only the new ones. Their streams to
+and from others are those of the old ones, at the same rows, so no neighbour notices (docs/splitting.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from medusa.elements import Element
+from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
+from medusa.mind.catalog import Catalog
+from medusa.mind.diverting import Diverting
+from medusa.mind.hosting import Hosted
+from medusa.mind.regrouped import Regrouped, begins_with
+from medusa.mind.replanning import Replan, replan_merge, replan_split, set_of
+from medusa.mind.saving import Saver
+from medusa.mind.settings import Settings
+from medusa.mind.spec import Fragment
+from medusa.wire import limits
+from medusa.wire.messages import Reply
+from medusa.wire.messages_divert import Placed
+from medusa.wire.messages_split import Merge, Split
+from medusa.wire.outbox import CloseFragment, Outbox, Regroup
+
+__all__ = ["Splits", "Step"]
+
+ASK_AGAIN_US = 500_000
+"""An unanswered question is asked again after this."""
+
+ASK_US = 5_000_000
+"""The coordinator has so long to answer."""
+
+DRAIN_US = 10_000_000
+"""What is on its way between the parts arrives within this, or they go on as they were."""
+
+ANSWERS_KEPT = 100
+"""Orders that were done and are remembered, since a client whose answer was lost asks again."""
+
+
+class Step(Enum):
+    """How far a split or merge is."""
+
+    ASKING = "asking"
+    DRAINING = "draining"
+    CUTTING = "cutting"
+    WRITING = "writing"
+    SWITCHING = "switching"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    order: Split | Merge
+    answers: list[tuple[str, int]]
+    gone: tuple[str, ...]
+    begun_us: int
+    asked_us: int
+    step: Step = Step.ASKING
+    question: tuple[str, Placed] | None = None
+    stopped_us: int = 0
+    token: int = 0
+    """Of what the next step waits for."""
+    plan: Replan | None = None
+    olds: list[Hosted] = field(default_factory=list)
+    news: dict[str, Regrouped] = field(default_factory=dict)
+    writing: set[int] = field(default_factory=set)
+
+
+class Splits:
+    """What a node does when boxes of its fragments are split or merged.
+
+    Args:
+        fragments: what runs here, by name.
+        make: makes the mind of a fragment from what it begins with.
+        room: refuses a fragment more with a ``LinkError``.
+        moving: whether a fragment is on its way elsewhere.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        fragments: MutableMapping[str, Hosted],
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        diverting: Diverting,
+        next_token: Callable[[], int],
+        make: Callable[..., Any],
+        room: Callable[[Fragment], None],
+        moving: Callable[[str], bool],
+    ) -> None:
+        self._me = settings.name
+        self._settings = settings
+        self._catalog = catalog
+        self._kept = catalog.ownership
+        self._fragments = fragments
+        self._outbox = outbox
+        self._saver = saver
+        self._diverting = diverting
+        self._next_token = next_token
+        self._make = make
+        self._room = room
+        self._moving = moving
+        self._jobs: list[_Job] = []
+        self._done: dict[tuple[str, int], tuple[int, bytes]] = {}
+        """Who ordered what is done -> the token that holds it, and the answer."""
+
+    def busy(self, fragment: str) -> bool:
+        """Whether it is just being split or merged."""
+        return any(fragment in job.gone for job in self._jobs)
+
+    def status(self) -> list[dict[str, Any]]:
+        """What is under way, as plain data."""
+        return [
+            {
+                "box": f"{job.order.fragment.partition('/')[0]}/{job.order.box}",
+                "what": "merge" if isinstance(job.order, Merge) else "split",
+                "state": job.step.value,
+                "fragments": list(job.gone),
+            }
+            for job in self._jobs
+        ]
+
+    # --- orders -----------------------------------------------------------------------------------
+
+    def known(self, peer: str, request: int) -> bool:
+        """Whether this very order is done, or under way; then its answer comes (again)."""
+        if (done := self._done.get((peer, request))) is not None:
+            self._saver.send(peer, Reply(request=request), done[1], after=done[0])
+        return done is not None or any((peer, request) in job.answers for job in self._jobs)
+
+    def order(self, now_us: int, peer: str, order: Split | Merge) -> None:
+        """Somebody wants a box of a fragment of ours split or merged; hears when it is done, or why not."""
+        try:
+            gone = self._check(order)
+        except (QueryError, LinkError) as error:
+            self._refuse(peer, order.request, error.code, error.message, error.hint)
+            return
+        number, query = self._diverting.number(), self._fragments[order.fragment].spec.query
+        question = Placed(request=number, query=query, fragment=order.fragment, node=self._me)
+        coordinator = self._catalog.owners.get(query, self._me)
+        job = _Job(order=order, answers=[(peer, order.request)], gone=gone, begun_us=now_us, asked_us=now_us)
+        job.question = coordinator, question
+        self._jobs.append(job)
+        self._outbox.send(coordinator, question)
+
+    def _check(self, order: Split | Merge) -> tuple[str, ...]:
+        """The fragments that it is about.
+
+        Raises:
+            QueryError, LinkError: it can't be, or not now.
+        """
+        if self._settings.store == "memory":
+            raise LinkError(
+                f"node {self._me!r} keeps nothing over its end, so its boxes stay as they are",
+                hint="deploy the query split",
+                code="E_STORE",
+            )
+        plan = self._plan(order)
+        for name in plan.gone:
+            hosted = self._fragments[name]
+            if hosted.failed:
+                raise LinkError(f"fragment {name!r} has failed: {hosted.failed}", code="E_FAILED")
+            why = self._diverting.busy(hosted.spec)
+            if self.busy(name):
+                why = f"fragment {name!r} is being split or merged"
+            elif self._moving(name) or name in self._kept.unplaced:
+                why = f"fragment {name!r} is being moved"
+            elif any(output.spilling.away for output in hosted.outputs.values()):
+                why = f"output of fragment {name!r} waits on disk for readers that are behind"
+            if why:
+                raise LinkError(why, hint="try again in a moment", code="E_BUSY")
+        if not plan.merges:
+            for fragment in plan.made:
+                self._room(fragment)
+        return plan.gone
+
+    def _plan(self, order: Split | Merge) -> Replan:
+        spec, taken = self._fragments[order.fragment].spec, self._fragments.keys()
+        if isinstance(order, Split):
+            epoch = self._kept.epoch(order.fragment) + 1
+            return replan_split(spec, order.box, order.parts, node=self._me, epoch=epoch, taken=taken)
+        specs = set_of((each.spec for each in self._fragments.values()), spec, order.box, self._me)
+        return replan_merge(specs, order.box, node=self._me, taken=taken)
+
+    def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
+        most = limits.TEXT_CHARS_MAX
+        self._outbox.send(peer, Reply(request=request, code=code, text=text[:most], hint=hint[:most]))
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """The coordinator answers; whether the question was ours."""
+        for job in self._jobs:
+            if job.question is None or (job.question[0], job.question[1].request) != (peer, reply.request):
+                continue
+            if reply.code:
+                self._end(now_us, job, reply.code, f"node {peer!r}: {reply.text}", reply.hint)
+            elif job.step is Step.ASKING:
+                job.question = None
+                self._drain(now_us, job)
+            return True
+        return False
+
+    def _drain(self, now_us: int, job: _Job) -> None:
+        """No more rows from outside; those that are on their way between the fragments arrive."""
+        job.step, job.begun_us, job.stopped_us = Step.DRAINING, now_us, now_us
+        job.olds = [self._fragments[name] for name in job.gone]
+        _rest(now_us, self._fragments[job.order.fragment])
+        self._look(now_us, job)
+
+    def _look(self, now_us: int, job: _Job) -> None:
+        """Whether the next step can be taken."""
+        match job.step:
+            case Step.DRAINING:
+                if any(hosted.failed for hosted in job.olds):
+                    self._end(now_us, job, "E_FAILED", "a fragment has failed")
+                elif self._at_rest(now_us, job):
+                    self._cut(now_us, job)
+            case Step.WRITING:
+                if not job.writing:
+                    self._switch(job)
+            case Step.SWITCHING:
+                if self._saver.durable >= job.token:
+                    self._go(now_us, job)
+            case _:
+                pass
+
+    def _at_rest(self, now_us: int, job: _Job) -> bool:
+        """Nothing is under way in the fragments nor between them."""
+        for hosted in job.olds:
+            if not self._has_all(hosted, job.olds):
+                return False
+            if not hosted.frozen:
+                if hosted.under_way or hosted.waiting():
+                    return False
+                _rest(now_us, hosted)
+            if not hosted.quiet:
+                return False
+        return True
+
+    def _has_all(self, hosted: Hosted, olds: Sequence[Hosted]) -> bool:
+        """It was fed all that others of the set have sent."""
+        sent = {output.stream: output.sender.log for old in olds for output in old.outputs.values()}
+        reads = [each for each in hosted.inputs.values() if each.peer == self._me and each.stream in sent]
+        return all(
+            (each.fed_seq, each.fed_us) == (sent[each.stream].next_seq, sent[each.stream].boundary_us)
+            for each in reads
+        )
+
+    def _cut(self, now_us: int, job: _Job) -> None:
+        try:
+            plan = job.plan = self._plan(job.order)
+        except QueryError as error:
+            self._end(now_us, job, error.code, error.message, error.hint)
+            return
+        job.step, job.token = Step.CUTTING, self._next_token()
+        effect = Regroup(
+            token=job.token,
+            box=plan.box,
+            merges=plan.merges,
+            gone=plan.gone,
+            whole=plan.whole,
+            opened={each.name: each.graph for each in plan.made},
+            arcs=plan.arcs,
+        )
+        self._outbox.append(effect)
+
+    def remade(
+        self,
+        now_us: int,
+        token: int,
+        reached_us: Mapping[str, Mapping[str, int]],
+        outputs: Sequence[tuple[str, Element]],
+        why: str,
+    ) -> None:
+        """The engine has the new fragments, or can't have them: ``why``."""
+        job = next((each for each in self._jobs if (each.step, each.token) == (Step.CUTTING, token)), None)
+        if job is None or job.plan is None:
+            return
+        if why:
+            self._end(now_us, job, "query.split", why)
+            return
+        plan, arcs = job.plan, job.plan.arcs
+        try:
+            for spec in plan.made:
+                inner = reached_us.get(spec.name, {})
+                saved = begins_with(spec, job.olds, arcs if plan.merges else {}, inner, self._me)
+                hosted = self._make(spec, saved, make=Regrouped)
+                assert isinstance(hosted, Regrouped)
+                hosted.adopt(job.olds, inner, outputs)
+                job.news[spec.name] = hosted
+                job.writing.add(hosted.base(now_us))
+        except (StateError, RemoteProtocolError) as error:
+            self._end(now_us, job, error.code, error.message)
+            return
+        job.step = Step.WRITING
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
+        """A checkpoint was written, or not; whether it was of a new fragment."""
+        for job in self._jobs:
+            if token in job.writing:
+                job.writing.discard(token)
+                if ok:
+                    self._look(now_us, job)
+                else:
+                    self._end(now_us, job, "E_DISK", why)
+                return True
+        return False
+
+    def _switch(self, job: _Job) -> None:
+        """One record says that the new ones are there, and the old ones are not."""
+        assert job.plan is not None
+        epoch = max(self._kept.epoch(name) for name in job.gone) + 1
+        for name in job.gone:
+            del self._fragments[name]
+            self._catalog.fragments.pop(name, None)
+            self._kept.epochs.pop(name, None)
+        owner = self._catalog.owners[job.plan.made[0].query]
+        for name, hosted in job.news.items():
+            self._diverting.back(name)
+            self._catalog.add(hosted.spec, owner)
+            self._kept.epochs[name] = epoch
+            self._fragments[name] = hosted
+            hosted.take_over(job.olds)
+        job.gone = (*job.gone, *job.news)
+        job.step, job.token = Step.SWITCHING, self._saver.save()
+
+    def _go(self, now_us: int, job: _Job) -> None:
+        """It is on disk: the new ones go on, and nothing is left of the old ones."""
+        assert job.plan is not None
+        self._jobs.remove(job)
+        for name in job.plan.gone:
+            self._outbox.append(CloseFragment(fragment=name))
+        for hosted in job.news.values():
+            hosted.go(now_us, self._me)
+        what = "box merged" if job.plan.merges else "box split"
+        self._outbox.report("info", what, box=job.plan.box, fragments=", ".join(job.news))
+        content = msgspec.json.encode(
+            {"node": self._me, "fragments": list(job.news), "pause_us": now_us - job.stopped_us}
+        )
+        for peer, request in job.answers:
+            self._done[peer, request] = job.token, content
+            self._saver.send(peer, Reply(request=request), content, after=job.token)
+        while len(self._done) > ANSWERS_KEPT:
+            del self._done[next(iter(self._done))]
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def _end(self, now_us: int, job: _Job, code: str, text: str, hint: str = "") -> None:
+        """It can't be: the old ones go on as if nothing had been."""
+        self._jobs.remove(job)
+        if job.plan is not None:
+            for fragment in job.plan.made:
+                self._outbox.append(CloseFragment(fragment=fragment.name))
+        for hosted in job.olds:
+            for output in hosted.outputs.values():
+                output.spilling.resume()
+            hosted.thaw(now_us)
+        for peer, request in job.answers:
+            self._refuse(peer, request, code, text, hint)
+
+    def removed(self, fragments: Sequence[str]) -> None:
+        """A query is no more; these of its fragments were here."""
+        for job in [each for each in self._jobs if set(each.gone) & set(fragments)]:
+            self._jobs.remove(job)
+            made = () if job.plan is None else (*job.plan.gone, *(each.name for each in job.plan.made))
+            for name in made:
+                if name not in fragments:
+                    self._outbox.append(CloseFragment(fragment=name))
+            for peer, request in job.answers:
+                self._refuse(peer, request, "E_REMOVED", f"fragment {job.gone[0]!r} was removed", "")
+
+    def stop(self, now_us: int) -> None:
+        """The node ends: what isn't on its way to the catalog stays as it was."""
+        for job in [each for each in self._jobs if each.step is not Step.SWITCHING]:
+            self._end(now_us, job, "E_BROKEN", f"node {self._me!r} ends")
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due; also after anything was fed or written."""
+        for job in list(self._jobs):
+            if job.question is not None and now_us - job.begun_us >= ASK_US:
+                text = f"no answer from {job.question[0]!r} in {ASK_US // 1_000_000} s"
+                self._end(now_us, job, "E_TIMEOUT", text)
+            elif job.step is Step.DRAINING and now_us - job.begun_us >= DRAIN_US:
+                text = f"rows on their way did not arrive in {DRAIN_US // 1_000_000} s"
+                self._end(now_us, job, "E_TIMEOUT", text, "try again in a moment")
+            else:
+                if job.question is not None and now_us - job.asked_us >= ASK_AGAIN_US:
+                    job.asked_us = now_us
+                    self._outbox.send(*job.question)
+                self._look(now_us, job)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [job.asked_us + ASK_AGAIN_US for job in self._jobs if job.question is not None]
+        times += [job.begun_us + DRAIN_US for job in self._jobs if job.step is Step.DRAINING]
+        return min(times, default=None)
+
+
+def _rest(now_us: int, hosted: Hosted) -> None:
+    """It is fed nothing more; what came out of it before goes on its way."""
+    hosted.freeze()
+    for output in hosted.outputs.values():
+        output.sender.muted = False
+        output.sender.settle(now_us)

@@ -1,0 +1,29 @@
+"""What the engine does when a box of fragments is split or merged, as their node says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from medusa.engine.fragment import Fragment
+from medusa.engine.regrouping import Regrouped, merge_fragments, split_fragment
+from medusa.errors import StateError
+from medusa.ports import Clock
+from medusa.wire.outbox import Regroup
+
+__all__ = ["remade"]
+
+
+def remade(effect: Regroup, found: Mapping[str, Fragment | None], clock: Clock) -> Regrouped:
+    """The new fragments.
+
+    Raises:
+        StateError, QueryError: nothing came of it, and the old ones are as they were.
+    """
+    olds = {name: fragment for name, fragment in found.items() if fragment is not None}
+    if len(olds) < len(found):
+        raise StateError("a fragment has failed", code="state.failed")
+    about = effect.box, effect.whole, effect.opened, effect.arcs
+    if effect.merges:
+        return merge_fragments(olds, *about, clock=clock)
+    (old,) = olds.values()
+    return split_fragment(old, *about, clock=clock)

@@ -1,0 +1,210 @@
+"""What a client orders of boxes of a deployed query: to run as parts, and as one again."""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from medusa.errors import LinkError
+from medusa.query.shape_splits import PARTS_MAX
+from medusa.query.suggest import did_you_mean
+from medusa.runtime.client_loop import ClientLoop
+from medusa.runtime.following import Following, ask
+from medusa.units import Duration, duration_us
+from medusa.wire.messages import Message
+from medusa.wire.messages_split import Merge, Split
+
+__all__ = ["SplittingMethods"]
+
+LOOK_EVERY_S = 0.05
+
+NEWS_S = 5.0
+"""Where a fragment is everybody knows by then."""
+
+
+class SplittingMethods(ABC):
+    """The methods of a ``Federation`` that split boxes and merge them."""
+
+    _loop: ClientLoop
+    _following: Following
+
+    @abstractmethod
+    def move(self, fragment: str, to: str, timeout: Duration = "60s") -> dict[str, Any]:
+        """Move a fragment to another node."""
+
+    def split(
+        self, box: str, n: int, at: Sequence[str] | None = None, timeout: Duration = "60s"
+    ) -> dict[str, Any]:
+        """Run a box of a deployed query as ``n`` parts, each over a range of its keys, while rows flow.
+
+        The answer of the query stays what it was, row for row. First the box is split where it is: in one
+        step on one disk, so that whatever dies it is either split or not. Then each part is moved to the node
+        that ``at`` names for it. Ordered again, what is done isn't done twice. docs/splitting.md tells how.
+
+        Args:
+            box: its name, ``query/box``.
+            n: how many parts, from 2.
+            at: nodes, for the first part, the second ...; after the last one from the first again. None: the
+                parts stay where the box is.
+            timeout: how long attempts to move that break are begun anew, for each part.
+
+        Returns:
+            ``parts``: name of the fragment of each part -> its node, in order of the ranges; ``node`` where
+            router and merge are; ``pause_us`` in which nothing was fed (0: it was split already).
+
+        Raises:
+            QueryError: the box can't be split (``query.split``, with the reason), or isn't there.
+            LinkError: it is just being moved or split (``E_BUSY``), its node has no disk (``E_STORE``) or no
+                room (``E_MEMORY``): nothing changed. A part can't be moved: the message names it; it and
+                those after it run where the box was.
+        """
+        query, id = _names(box)
+        if type(n) is not int or not 2 <= n <= PARTS_MAX:
+            raise LinkError(f"split: n is from 2 to {PARTS_MAX}, came {n!r:.40}", code="E_SPLIT")
+        nodes = _nodes(at)
+        limit_us = duration_us(timeout, what="split: timeout", minimum_us=1_000, error=LinkError)
+        known = self._split_places(query, id)
+        found: Mapping[str, Any] = {}
+        if known is None:
+            fragment = self._fragment_of(query, id)
+            found = self._order(
+                lambda number: Split(request=number, fragment=fragment, box=id, parts=n), limit_us
+            )
+            known = self._soon(lambda: self._split_places(query, id))
+        if known is None or len(known["parts"]) != n:
+            came = "it isn't split" if known is None else f"it is split in {len(known['parts'])} already"
+            raise LinkError(
+                f"box {box!r} is not in {n} parts: {came}", hint="fed.merge(box) first", code="E_BUSY"
+            )
+        places: dict[str, str] = known["parts"]
+        for number, name in enumerate(list(places)):
+            to = nodes[number % len(nodes)] if nodes else places[name]
+            if to != places[name]:
+                places[name] = self._move_soon(name, to, timeout)
+        return {"parts": places, "node": known["node"], "pause_us": found.get("pause_us", 0)}
+
+    def merge(self, box: str, timeout: Duration = "60s") -> dict[str, Any]:
+        """Run a box that was split as one again, while rows flow.
+
+        Its parts, and what has its merge, are moved to the node that has its router; there they become one
+        fragment in one step.
+
+        Args:
+            box: its name, ``query/box``.
+            timeout: as for ``split``.
+
+        Returns:
+            ``fragment`` that has the box now, ``node``, ``pause_us`` in which nothing was fed.
+
+        Raises:
+            QueryError: it isn't split; results of one open window are in several parts (``query.split``).
+            LinkError: as for ``split``; a part can't be moved.
+        """
+        query, id = _names(box)
+        limit_us = duration_us(timeout, what="merge: timeout", minimum_us=1_000, error=LinkError)
+        known = self._split_places(query, id)
+        if known is None:
+            self._fragment_of(query, id)  # It says so if nothing is called so.
+            raise LinkError(f"box {box!r} isn't split", code="query.split")
+        home = known["node"]
+        for name, node in {**known["parts"], **known["merges"]}.items():
+            if node != home:
+                self._move_soon(name, home, timeout)
+        router = known["router"]
+        found = self._order(lambda number: Merge(request=number, fragment=router, box=id), limit_us)
+        return {"fragment": found["fragments"][0], "node": found["node"], "pause_us": found["pause_us"]}
+
+    # --- where things are ---------------------------------------------------------------------------
+
+    def _fragments(self, query: str) -> list[dict[str, Any]]:
+        return [each for each in self._following.listed("fragment") if each["query"] == query]
+
+    def _fragment_of(self, query: str, box: str) -> str:
+        """The fragment that has a box, rather than reads what it sends."""
+        found = self._fragments(query)
+        having = [each for each in found if box in each["boxes"]]
+        stream = f"{query}.{box}"
+        having.sort(
+            key=lambda each: not any(s == stream or s.startswith(f"{stream}.") for s in each["streams"])
+        )
+        if not having:
+            boxes = {one for each in found for one in each["boxes"]}
+            text = f"query {query!r} has no box {box!r}" if boxes else f"no query {query!r} is deployed"
+            raise LinkError(text, hint=did_you_mean(box, boxes), code="E_FRAGMENT")
+        return str(having[0]["name"])
+
+    def _split_places(self, query: str, box: str) -> dict[str, Any] | None:
+        """Where the parts of a box are, as far as is known; None: it isn't split."""
+        of = re.compile(re.escape(f"{query}.{box}-") + r"(router(?:-left)?|[1-9][0-9]*)")
+        streams = {}
+        for each in self._fragments(query):
+            for stream in each["streams"]:
+                if (which := of.fullmatch(stream)) is not None:
+                    streams[which[1].removesuffix("-left")] = each
+        router = streams.pop("router", None)
+        merges = {
+            each["name"]: each["node"]
+            for each in self._fragments(query)
+            if {box, f"{box}-1", f"{box}-2"} <= set(each["boxes"])
+        }
+        numbers = sorted(map(int, streams))
+        if router is None or not merges or not numbers or numbers != [*range(1, numbers[-1] + 1)]:
+            return None
+        parts = {streams[str(number)]["name"]: streams[str(number)]["node"] for number in numbers}
+        return {"router": router["name"], "node": router["node"], "parts": parts, "merges": merges}
+
+    def _soon(self, look: Callable[[], Any]) -> Any:
+        """What the catalog will say in a moment."""
+        end_s = time.monotonic() + NEWS_S
+        while (found := look()) is None and time.monotonic() < end_s:
+            time.sleep(LOOK_EVERY_S)
+        return found
+
+    # --- orders -------------------------------------------------------------------------------------
+
+    def _order(self, make: Callable[[int], Message], limit_us: int) -> dict[str, Any]:
+        """Nodes hear of a new fragment in a moment: until then nobody may know it."""
+        end_s = time.monotonic() + NEWS_S
+        while True:
+            try:
+                return dict(ask(self._loop, make, timeout_us=limit_us))
+            except LinkError as error:
+                if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
+                    raise
+            time.sleep(LOOK_EVERY_S)
+
+    def _move_soon(self, name: str, to: str, timeout: Duration) -> str:
+        end_s = time.monotonic() + NEWS_S
+        while True:
+            try:
+                return str(self.move(name, to=to, timeout=timeout)["node"])
+            except LinkError as error:
+                if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
+                    raise LinkError(
+                        f"{name!r} can't be moved to {to!r}: {error.message}",
+                        hint=error.hint,
+                        code=error.code,
+                    ) from error
+            time.sleep(LOOK_EVERY_S)
+
+
+def _names(box: str) -> tuple[str, str]:
+    query, _, id = box.partition("/") if isinstance(box, str) else ("", "", "")
+    if not query or not id or "/" in id:
+        raise LinkError(
+            f"a box of a query is called query/box, came {box!r:.80}",
+            hint='fed.split("netmon/per_src", 3)',
+            code="E_FRAGMENT",
+        )
+    return query, id
+
+
+def _nodes(at: Sequence[str] | None) -> list[str]:
+    if at is None:
+        return []
+    if isinstance(at, str) or not all(isinstance(node, str) and node for node in at):
+        raise LinkError(f"split: at is a list of nodes, came {at!r:.80}", hint='at=["b", "c"]', code="E_PEER")
+    return list(at)
