@@ -22,12 +22,13 @@ from medusa.connectors.keygen import declare, keygen
 from medusa.connectors.move import grant, move
 from medusa.connectors.naming import define, queries
 from medusa.connectors.publish import publish
-from medusa.connectors.query_file import read_query
+from medusa.connectors.query_file import read_placement, read_query
+from medusa.connectors.remote import remote
 from medusa.connectors.split import merge, split
 from medusa.connectors.status import status
 from medusa.connectors.top import top
 from medusa.dashboard.command import dashboard, draw
-from medusa.errors import MedusaError, QueryError, StateError
+from medusa.errors import MedusaError, StateError
 from medusa.sim.command import sim
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def deploy(
     from medusa.runtime import planning
     from medusa.runtime.client import connect
 
-    given = None if at is None else _placement(at)
+    given = None if at is None else read_placement(at)
     placement = planning.balance(pins=given) if balance else given
     asked = read_query(query)
     with connect(address, **keys) as fed:
@@ -245,6 +246,7 @@ main.add_command(queries)
 main.add_command(grant)
 main.add_command(split)
 main.add_command(merge)
+main.add_command(remote)
 
 
 @main.command(epilog=_example("medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json"))
@@ -353,18 +355,6 @@ def _row_text(row: dict[str, Any], as_json: bool) -> str:
     if as_json:
         return json.dumps(row, default=str)
     return "  ".join(f"{name}={value}" for name, value in row.items())
-
-
-def _placement(path: Path) -> dict[str, list[str]]:
-    rule = 'expected a JSON object: {"node": ["box or source", ...]}'
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise QueryError(f"{path}: {error}", hint=rule, code="query.at") from error
-    lists = found.values() if isinstance(found, dict) else [None]
-    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
-        raise QueryError(f"{path} is no placement", hint=rule, code="query.at")
-    return dict(found)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-"""A query from a file."""
+"""A query, and where its boxes shall be, from files."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from medusa.errors import QueryError
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
-__all__ = ["read_query"]
+__all__ = ["read_placement", "read_query"]
 
 
 def read_query(path: Path) -> Query:
@@ -29,3 +30,20 @@ def read_query(path: Path) -> Query:
         return Query.from_json(text)
     except QueryError as error:
         raise QueryError(f"{path}: {error.message}", hint=error.hint, code=error.code) from error
+
+
+def read_placement(path: Path) -> dict[str, list[str]]:
+    """What ``deploy`` takes as ``at``.
+
+    Raises:
+        QueryError: it can't be read, or is no placement; names the file.
+    """
+    rule = 'expected a JSON object: {"node": ["box or source", ...]}'
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise QueryError(f"{path}: {error}", hint=rule, code="query.at") from error
+    lists = found.values() if isinstance(found, dict) else [None]
+    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
+        raise QueryError(f"{path} is no placement", hint=rule, code="query.at")
+    return dict(found)

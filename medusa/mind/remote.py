@@ -71,6 +71,9 @@ class Remotes:
         plan: reads a query and a placement that a client sent, and cuts it.
         install: runs a checked fragment here, for a node.
         count: told the code of what a node may not do here.
+
+    Attributes:
+        offers: what other participants may have us keep and run, by participant.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Remotes:
         count: Callable[[str], None],
     ) -> None:
         self._settings = settings
+        self.offers = settings.offers
         self._catalog = catalog
         self._kept = catalog.remote
         self._outbox = outbox
@@ -267,7 +271,7 @@ class Remotes:
         if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
             text = f"{full!r} is kept already, for node {known.node!r}"
             raise QueryError(text, hint="revoke it first", code="E_DEFINED")
-        rules = self._settings.offers.get(participant)
+        rules = self.offers.get(participant)
         most = rules.definitions if rules is not None else OWN_MAX
         if (
             known is None
@@ -280,7 +284,7 @@ class Remotes:
     def _check_offer(self, participant: str, fragment: Fragment) -> None:
         if participant == self._settings.participant:
             return
-        rules = self._settings.offers.get(participant)
+        rules = self.offers.get(participant)
         offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
         wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
         if wrong is not None:
@@ -367,6 +371,10 @@ class Remotes:
                     "inputs": [feed.source for feed in each.fragment.feeds],
                 }
                 for name, each in self._kept.held.items()
+            },
+            "offers": {
+                name: {"boxes": list(each.boxes), "definitions": each.definitions}
+                for name, each in self.offers.items()
             },
         }
 

@@ -22,7 +22,7 @@ from medusa.runtime.metrics import MetricsServer, node_figures
 from medusa.runtime.node_config import NodeConfig
 from medusa.runtime.node_keys import load_keys
 from medusa.runtime.recovery import recover
-from medusa.runtime.reloading import security_again
+from medusa.runtime.reloading import rules_again
 from medusa.runtime.reports import Reports
 from medusa.runtime.unstored import Unstored, wait_for_a_new_second
 from medusa.runtime.usage import process_usage
@@ -125,7 +125,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         disk = unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
         found.resume(host)
-        reload = partial(security_again, config, settings)
+        reload = partial(rules_again, config, settings)
         loop = NodeLoop(
             brain,
             transport,

@@ -24,7 +24,7 @@ from medusa.runtime.bells import RING_MAX_S, Bells
 from medusa.runtime.client import Federation, connect
 from medusa.runtime.client_keys import KeyGiven
 from medusa.runtime.node_config import NodeConfig, import_functions, load_settings
-from medusa.runtime.reloading import security_again
+from medusa.runtime.reloading import rules_again
 from medusa.runtime.reports import Reports
 from medusa.units import Duration
 
@@ -234,7 +234,7 @@ class Node:
         if settings.security is None:
             text = f"node {settings.name!r} has no [keys]: nothing of its configuration is read again"
             raise ConfigError(text, hint="close it and start another", code="config.reload")
-        security_again(self._config, settings)
+        rules_again(self._config, settings)
         made.loop.reload()
         self.status()
 

@@ -1,4 +1,4 @@
-"""Reading the keys part of a node's configuration again, while the node runs."""
+"""Reading again, while a node runs, what its configuration says of keys and of who may do what."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from dataclasses import fields
 
 from medusa.errors import ConfigError
 from medusa.mind.settings import Settings
-from medusa.mind.settings_security import Security
 from medusa.runtime.node_config import NodeConfig, load_settings, shown
 
-__all__ = ["security_again"]
+__all__ = ["rules_again"]
 
-HINT = "only [participants], [clients] and the keys of [peers] are read again: restart the node for the rest"
+HINT = (
+    "only [participants], [clients], [offers] and the keys of [peers] are read again: "
+    "restart the node for the rest"
+)
+AGAIN = ("security", "offers")
 
 
-def security_again(config: NodeConfig, before: Settings) -> Security:
-    """The keys and rules that the configuration says now.
+def rules_again(config: NodeConfig, before: Settings) -> Settings:
+    """What the configuration says now; its keys and rules are all that may have changed.
 
     Args:
         before: what the node runs with.
@@ -30,8 +33,8 @@ def security_again(config: NodeConfig, before: Settings) -> Security:
         raise ConfigError(f"{where}: [keys] came or went", hint=HINT, code="config.reload")
     own = ("node_key", "certificate", "introduce", "federation")
     changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
-    settings = [each.name for each in fields(Settings) if each.name != "security"]
+    settings = [each.name for each in fields(Settings) if each.name not in AGAIN]
     changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
     if changed:
         raise ConfigError(f"{where}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
-    return after.security
+    return after

@@ -65,7 +65,7 @@ class RemoteMethods(ABC):
         self._ask(lambda number: RevokeRemote(request=number, name=name), spread=True)
 
     def remote_definitions(self) -> dict[str, Any]:
-        """Of this node: ``defined`` (kept elsewhere, by name) and ``kept`` (for others, by full name).
+        """Of this node: ``defined`` (kept elsewhere, by name), ``kept`` (for others, by full name), ``offers``.
 
         Raises:
             LinkError: no answer in time.

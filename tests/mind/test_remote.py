@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -156,7 +154,7 @@ def offering(**rules):
     """Node n of alice, who offers bob filters."""
     node = Keyed()
     offers = {"bob": OfferRules(boxes=("filter",), **rules)} if rules.pop("any", True) else {}
-    node.brain.commands.remotes._settings = replace(node.brain.settings, offers=offers)
+    node.brain.commands.remotes.offers = offers
     for name in ("near", "core", "maker", "reader"):
         node.hello(name)
     return node
@@ -209,7 +207,7 @@ def test_what_is_not_offered_is_refused_and_changes_nothing():
 def test_what_is_offered_no_more_is_not_run_though_it_is_kept():
     node = offering()
     assert node.answer("core", keep(), fragment_to(part())) == ""
-    node.brain.commands.remotes._settings = node.brain.settings
+    node.brain.commands.remotes.offers = {}
     before = node.state()
     assert node.answer("core", run()) == "E_OFFER"
     assert node.state() == before
