@@ -24,6 +24,7 @@ from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters
+from medusa.engine.delta import Part, as_files
 from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
 from medusa.engine.meter import Meter
@@ -396,6 +397,10 @@ class Fragment(Asked):
         Raises:
             StateError: calls of async functions have not ended (``wait``).
         """
+        return as_files(self.parts())
+
+    def parts(self) -> dict[str, Part]:
+        """What ``snapshot`` gives, in less time: ``as_files`` writes what is still a table, in any thread."""
         self._refuse_after_failure()
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")

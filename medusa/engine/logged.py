@@ -20,11 +20,11 @@ from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.decision_log import DecisionLog
 from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows, Sheds
+from medusa.engine.delta import Part
 from medusa.engine.drops import Drops
 from medusa.engine.fragment import Fragment
 from medusa.engine.replay import Held, Replay
 from medusa.errors import DataError, FullError, StateError
-from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.graph import CheckedGraph, order_dependent, reads_dead_of_several
 from medusa.units import size_text
@@ -243,14 +243,14 @@ class LoggedFragment(Fragment):
         with suppress(StateError):  # what can't be removed now is removed later
             self.log.turned(number, min(self._logs.get(each, 0) for each in checkpoints))
 
-    def snapshot(self) -> dict[str, Buffer]:
+    def parts(self) -> dict[str, Part]:
         if self.stuck:
             raise StateError(
                 "calls of async functions wait for rows that were pushed before: no checkpoint can be made",
                 hint=self._missing(),
                 code="state.replay",
             )
-        return super().snapshot()
+        return super().parts()
 
     # What was decided is done again
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from medusa._native import crc32c
 from medusa.engine.boxes.base import BoxState, Operator
-from medusa.engine.delta import read_table, write_table
+from medusa.engine.delta import Part, read_table, write_table
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
@@ -83,9 +83,9 @@ def _order(signature: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode([list(input["columns"]) for input in signature["inputs"]])
 
 
-def save(checked: CheckedGraph, boxes: Mapping[str, Operator]) -> dict[str, Buffer]:
-    """The files of all boxes."""
-    files: dict[str, Buffer] = {}
+def save(checked: CheckedGraph, boxes: Mapping[str, Operator]) -> dict[str, Part]:
+    """The files of all boxes; tables that share no memory with them are still to be written as such."""
+    files: dict[str, Part] = {}
     index: dict[str, Any] = {}
     sums = box_sums(checked)
     for id, box in boxes.items():
@@ -93,7 +93,7 @@ def save(checked: CheckedGraph, boxes: Mapping[str, Operator]) -> dict[str, Buff
         names = {}
         for part, table in state.tables.items():
             name = f"{id}.{part}.arrow"
-            files[name] = write_table(table)
+            files[name] = table if part in state.copied else write_table(table)
             names[part] = name
         for part, stream in state.streams.items():
             names[part] = f"{id}.{part}.arrow"

@@ -174,6 +174,8 @@ class Shadow(Hosted):
                 view.moved_at_us = now_us
         self._follows = False
         self.begin(now_us)
+        # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
+        self._checkpoint_at_us = now_us + self._every_us
         self.thaw(now_us)
 
     def tick(self, now_us: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 from medusa.elements import Element, Silent
 from medusa.engine.checkpoint import seal
+from medusa.engine.delta import Part, as_files
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Held, Holding
 from medusa.errors import DataError, MedusaError, StateError
@@ -371,12 +372,11 @@ class FragmentHost:
         try:
             if running.failed:
                 raise StateError("the fragment has failed", code="state.failed")
-            state = running.fragment.snapshot() if running.fragment is not None else {}
+            state = running.fragment.parts() if running.fragment is not None else {}
         except Exception as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
-        files: dict[str, Content] = {**state, **effect.files}
-        self._disk.give(lambda: self._write(running, effect, files))
+        self._disk.give(lambda: self._write(running, effect, state))
 
     def _close(self, name: str) -> None:
         running = self._running.pop(name, None)
@@ -384,11 +384,12 @@ class FragmentHost:
 
     # --- the disk's thread ------------------------------------------------------------------------
 
-    def _write(self, running: _Running, effect: Persist, files: Mapping[str, Content]) -> None:
+    def _write(self, running: _Running, effect: Persist, state: Mapping[str, Part]) -> None:
         facts = {"fragment": effect.fragment, "token": effect.token}
         try:
+            files: dict[str, Content] = {**as_files(state), **effect.files}
             self._store.write(group_name(effect.fragment, effect.token), seal(files, facts))
-        except StateError as error:
+        except (StateError, MemoryError) as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
         self._tell(effect.fragment, running.life, Persisted(effect.token, True))

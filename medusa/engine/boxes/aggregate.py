@@ -215,6 +215,7 @@ class AggregateBox(Operator):
             groups = pa.Table.from_batches([pa.record_batch(self._window.state())])
             names = [self._readable(name) for name in groups.schema.names]
             state.tables["groups"] = groups.rename_columns(names)
+            state.copied.add("groups")
         state.meta["position"] = list(self._window.position())
         if self._users is not None:
             state.tables["users"] = self._users.save()

@@ -29,11 +29,13 @@ class BoxState:
 
     Attributes:
         streams: tables that needn't fit in memory.
+        copied: tables that share no memory with the box: they may become files in another thread.
     """
 
     meta: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     streams: dict[str, Streamed] = field(default_factory=dict)
+    copied: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
