@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -235,7 +236,13 @@ def test_sim_runs_a_seed_and_replays_it() -> None:
     assert json.loads(second.output) == found
 
 
-def test_sim_runs_all_scenarios_without_a_name() -> None:
+def test_sim_runs_all_scenarios_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from medusa.sim.federations import spread
+    from medusa.sim.scenarios import SCENARIOS
+
+    # tests/sim runs it with its thousand nodes.
+    smaller = replace(SCENARIOS["federation"], build=lambda world, rows, parts: spread(world, rows, 40, 8))
+    monkeypatch.setitem(SCENARIOS, "federation", smaller)
     shown = run("sim", "--seeds", "1")
     assert shown.exit_code == 0
     assert {line.partition(":")[0] for line in shown.output.splitlines()} >= {"cut", "crash", "chaos"}

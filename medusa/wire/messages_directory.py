@@ -16,6 +16,9 @@ from medusa.wire import limits
 from medusa.wire.message_base import Count, MessageBase, Name
 
 __all__ = [
+    "ALL",
+    "NEWS",
+    "US",
     "Define",
     "Digest",
     "Entries",
@@ -31,6 +34,10 @@ __all__ = [
 ]
 
 Kind = Annotated[str, Meta(pattern=r"\A[a-z]{1,32}\Z")]
+US, NEWS, ALL = range(3)
+"""Of which nodes a ``Digest`` says what was seen of them: of the two, of those of which there was news
+since the last time, of all."""
+
 NodeName = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
 
 
@@ -81,15 +88,18 @@ class Entries(MessageBase, frozen=True, tag="entries"):
 
 
 class Digest(MessageBase, frozen=True, tag="digest"):
-    """So much of the catalog I have seen. Payload, where there is one: the last version of each node.
+    """So much of the catalog I have seen. Payload, where there is one: of some nodes the last version.
 
     Attributes:
-        digest: a hash over it: where it is yours too, nothing is to be said.
-        answer: say yours, if it is another.
+        digest: a hash over all: where it is yours too, nothing is to be said.
+        answer: say what you have seen that I may not have, if it is another.
+        covers: which nodes the payload names: 0 us two, and those of which I lack something; 1 also those of
+            which I had news since I last told you; 2 all of which I know anything.
     """
 
     digest: Annotated[bytes, Meta(min_length=16, max_length=16)]
     answer: bool = False
+    covers: Annotated[int, Meta(ge=US, le=ALL)] = US
 
 
 class Lookup(MessageBase, frozen=True, tag="lookup"):

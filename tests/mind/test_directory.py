@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from medusa.errors import RemoteProtocolError
+from medusa.mind import agreeing, written
 from medusa.mind import directory as room
 from medusa.mind.directory import Directory
 from medusa.wire import limits
@@ -235,9 +236,9 @@ def test_what_is_gone_is_forgotten_after_a_day():
     for _ in range(3):
         world.step()
     for site in world.sites.values():
-        assert ("stream", "s1") in site.directory._by_key
-        site.directory.tick(world.now_us + room.FORGET_US + 1_000_000)
-        assert ("stream", "s1") not in site.directory._by_key
+        assert ("stream", "s1") in site.directory._written.by_key
+        site.directory.tick(world.now_us + written.FORGET_US + 1_000_000)
+        assert ("stream", "s1") not in site.directory._written.by_key
 
 
 # --- hostile ------------------------------------------------------------------------------------------
@@ -332,7 +333,7 @@ def test_lies_about_a_node_that_is_away_end_when_it_comes():
     give(site, "b", run(entry(version=much), since=much, after=much - 1, upto=much))
     assert site.directory.where("s") == "a"
     site.directory.peer_up(0, "a")
-    for at_us, knows in ((0, "a"), (room.DIGEST_EVERY_US, None)):  # The first could be an old word of it.
+    for at_us, knows in ((0, "a"), (agreeing.ROUND_US, None)):  # The first could be an old word of it.
         site.directory.receive(at_us, "a", Digest(digest=bytes(16)), seen_to({"a": 4}))
         assert site.directory.where("s") == knows
     give(site, "a", run(entry(name="t", version=4), upto=4))
@@ -340,8 +341,8 @@ def test_lies_about_a_node_that_is_away_end_when_it_comes():
 
 
 def test_one_writer_fills_no_memory(monkeypatch):
-    monkeypatch.setattr(room, "ENTRIES_PER_WRITER", 3)
-    monkeypatch.setattr(room, "BYTES_MAX", 100)
+    monkeypatch.setattr(written, "ENTRIES_PER_WRITER", 3)
+    monkeypatch.setattr(written, "BYTES_MAX", 100)
     site = one()
     give(site, "a", run(*(entry(name=f"s{n}", version=n) for n in range(1, 9))))
     assert len(site.directory.entries("stream")) == 3
