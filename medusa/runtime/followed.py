@@ -9,11 +9,9 @@ from typing import TypeVar
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.wire.client import Publication, Subscription
 from medusa.wire.messages import Refuse
+from medusa.wire.trail import FOLLOWED
 
-__all__ = ["FOLLOWED", "Followed"]
-
-FOLLOWED = ("E_MOVED", "E_STREAM")
-"""Refusals after which the stream may be at another node."""
+__all__ = ["Followed"]
 
 _T = TypeVar("_T")
 
@@ -71,18 +69,17 @@ class Followed(ABC):
         sought = refusal is not None and refusal.code in FOLLOWED and refusal is not self._final
         return refusal if sought else None
 
-    def missed(self, at_us: int, patience_us: int) -> bool:
-        """Nobody knows it; whether it has been so for long enough to say that it is nowhere."""
-        refusal = self.sought()
-        if refusal is None or refusal.code != "E_MOVED":
-            return True
-        if self._missing_since_us is None:
-            self._missing_since_us = at_us
-        return at_us - self._missing_since_us >= patience_us
+    def missing_us(self, at_us: int, *, known: bool) -> int:
+        """For how long nobody has known it.
 
-    def found(self) -> None:
-        """Somebody knows it."""
-        self._missing_since_us = None
+        Args:
+            known: somebody does now.
+        """
+        if known:
+            self._missing_since_us = None
+        elif self._missing_since_us is None:
+            self._missing_since_us = at_us
+        return 0 if self._missing_since_us is None else at_us - self._missing_since_us
 
     def give_up(self, refusal: Refuse) -> None:
         """It is nowhere: this refusal was the last word."""

@@ -17,6 +17,7 @@ from medusa.runtime.client_keys import ClientKeys
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.runtime.followed import Followed
 from medusa.wire.messages import Lookup, Message
+from medusa.wire.trail import Step, next_step
 
 __all__ = ["Following", "Place", "ask"]
 
@@ -33,10 +34,6 @@ AWAY_US = 1_000_000
 LOOKUP_US = 2_000_000
 NEWS_US = 1_000_000
 """News of the catalog are everywhere by then."""
-
-MOVED_US = 10_000_000
-"""Of what was moved nobody may know for a moment: the word that it left is faster than the word that it
-came. Unknown for so long, it was removed on its way."""
 
 
 def ask(
@@ -242,27 +239,27 @@ class Following:
             loop.call_at(place["address"], self._keys_for(place))
 
     def _seek(self, stream: Followed) -> None:
-        refusal = stream.sought()
+        refusal, place = stream.sought(), None
         try:
             if stream.participant:  # Its own nodes know of a move before it is published to others.
                 place = self.lookup(f"{stream.participant}/{stream.name}", stream.kind, stream.loop)
             else:
                 place = self.lookup(stream.name, stream.kind)
         except LinkError as error:
-            if refusal is not None and error.code == "E_STREAM" and stream.missed(now_us(), MOVED_US):
-                stream.give_up(refusal)
-            return
-        stream.found()
-        if place["node"] != stream.loop.node:
-            # In no higher epoch it is another stream of that name.
-            if place["epoch"] > stream.epoch:
-                stream.move(self.loop_at(place), place["epoch"])
-            elif refusal is not None and refusal.code == "E_STREAM":
-                stream.give_up(refusal)
-        elif refusal is not None and refusal.code == "E_STREAM":
+            if error.code != "E_STREAM":
+                return
+        here = stream.loop.node
+        step = next_step(
+            refusal.code if refusal is not None else "",
+            here=here,
+            epoch=stream.epoch,
+            place=None if place is None else (place["node"], place["epoch"]),
+            missing_us=stream.missing_us(now_us(), known=place is not None),
+        )
+        if step is Step.GIVE_UP and refusal is not None:
             stream.give_up(refusal)
-        elif refusal is not None and place["epoch"] > stream.epoch:
-            stream.move(stream.loop, place["epoch"])  # It went away and came back.
+        elif step is Step.MOVE and place is not None:
+            stream.move(stream.loop if place["node"] == here else self.loop_at(place), place["epoch"])
 
     def close(self) -> None:
         """Close all connections but the first."""

@@ -9,8 +9,9 @@ import pytest
 from medusa.errors import LinkError
 from medusa.runtime import following
 from medusa.runtime.followed import Followed
-from medusa.runtime.following import LOOK_AGAIN_S, MOVED_US, Following
+from medusa.runtime.following import LOOK_AGAIN_S, Following
 from medusa.wire.messages import Refuse
+from medusa.wire.trail import MOVED_US
 
 
 class Loop:

@@ -1,0 +1,43 @@
+"""What a client does about a stream that its node refused: where to go on, by what the catalog says. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["FOLLOWED", "MOVED_US", "Step", "next_step"]
+
+FOLLOWED = ("E_MOVED", "E_STREAM")
+"""Refusals after which the stream may be at another node."""
+
+MOVED_US = 10_000_000
+"""Of what was moved nobody may know for a moment: the word that it left is faster than the word that it
+came. Unknown for so long, it was removed on its way."""
+
+
+class Step(Enum):
+    """What to do now."""
+
+    STAY = "stay"
+    MOVE = "move"
+    GIVE_UP = "give up"
+
+
+def next_step(code: str, *, here: str, epoch: int, place: tuple[str, int] | None, missing_us: int) -> Step:
+    """Where a stream goes on.
+
+    Args:
+        code: of the refusal; empty: its node is only away.
+        here: the node by which it goes now.
+        epoch: of the stream there, as the catalog said when we came.
+        place: node and epoch as the catalog says now; None: nobody knows of it.
+        missing_us: for how long nobody has known of it.
+    """
+    if place is None:
+        if not code or (code == "E_MOVED" and missing_us < MOVED_US):
+            return Step.STAY
+        return Step.GIVE_UP
+    node, newest = place
+    # Elsewhere in no higher epoch it is another stream of that name; here in a higher one it has come back.
+    if newest > epoch and (node != here or (code and code != "E_STREAM")):
+        return Step.MOVE
+    return Step.GIVE_UP if code == "E_STREAM" else Step.STAY
