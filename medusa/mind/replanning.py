@@ -152,6 +152,9 @@ def set_of(specs: Iterable[Fragment], first: Fragment, box: str, node: str) -> l
         found[spec.name] = spec
         for feed in spec.feeds:
             above = by_stream.get(feed.stream) if feed.node == node else None
+            if above is None and feed.stream in by_stream:
+                text = f"what reads {feed.stream!r} hasn't heard yet that it is here again"
+                raise QueryError(text, hint="try again in a moment", code="E_BUSY")
             if above is None:
                 raise QueryError(
                     f"fragment {spec.name!r} reads {feed.stream!r} from node {feed.node!r}",
@@ -177,8 +180,8 @@ def _by_links(specs: list[Fragment]) -> list[Fragment]:
     """In an order in which who is read comes first."""
     made: list[Fragment] = []
     while specs:
-        streams = {name for spec in specs for name in spec.streams.values()}
-        ready = next((s for s in specs if not any(feed.stream in streams for feed in s.feeds)), None)
+        sent = {name for spec in specs for name in spec.streams.values()}
+        ready = next((s for s in specs if not any(feed.stream in sent for feed in s.feeds)), None)
         if ready is None:
             raise QueryError("these fragments read each other in a circle", code="query.split")
         specs.remove(ready)
@@ -208,8 +211,8 @@ def _name(query: str, boxes: Iterable[str], used: Collection[str]) -> str:
 def _inner_streams(raw: Iterable[Fragment], spec: Fragment) -> dict[str, str]:
     """Streams between the new fragments that another node reads under that name already -> their own name."""
     theirs = set(spec.streams.values())
-    inner = {s for each in raw for sink, s in each.streams.items() if sink not in spec.streams}
-    return {stream: f"{stream}.{BELOW}" for stream in inner & theirs}
+    inner = [stream for each in raw for sink, stream in each.streams.items() if sink not in spec.streams]
+    return {stream: f"{stream}.{BELOW}" for stream in inner if stream in theirs}
 
 
 def _as_of(
@@ -223,7 +226,7 @@ def _as_of(
         for feed in raw.feeds
     ]
     taken = {feed.source for feed in inner}
-    kept = {sink for sink in raw.streams if sink in spec.streams}
+    kept = {sink: None for sink in raw.streams if sink in spec.streams}
     streams = {
         sink: spec.streams[sink] if sink in kept else renamed.get(stream, stream)
         for sink, stream in raw.streams.items()
