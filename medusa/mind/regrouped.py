@@ -48,9 +48,10 @@ class Regrouped(Hosted):
             for key, input in old.inputs.items():
                 if key in self.inputs and key[0] not in self._inner:
                     self.inputs[key] = input
-            for sink in (old.outputs.keys() & self.outputs.keys()) - self._inner:
-                own = old.outputs[sink].for_fragment(self.spec.name, self._outbox, self._next_token)
-                self.outputs[sink] = own
+            for sink, output in old.outputs.items():
+                if sink in self.outputs and sink not in self._inner:
+                    own = output.for_fragment(self.spec.name, self._outbox, self._next_token)
+                    self.outputs[sink] = own
             self.rows_in = max(self.rows_in, old.rows_in)
         for sink, element in outputs:
             if sink in self.outputs:
@@ -77,8 +78,9 @@ class Regrouped(Hosted):
         self.thaw(now_us)
         for sink, count in self._flushed.items():
             self.outputs[sink].release(now_us, count)
-        for sink in self._inner & self.outputs.keys():
-            self.outputs[sink].sender.peer(now_us, me, LinkEvent.PEER_UP)
+        for sink, output in self.outputs.items():
+            if sink in self._inner:
+                output.sender.peer(now_us, me, LinkEvent.PEER_UP)
         for (source, _), input in self.inputs.items():
             if source in self._inner:
                 input.receiver.peer_event(now_us, LinkEvent.PEER_UP)

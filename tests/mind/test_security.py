@@ -35,6 +35,7 @@ from medusa.wire.messages import (
 )
 from medusa.wire.messages_divert import Expect, Moved, Placed
 from medusa.wire.messages_move import Grant, Move, Receive, Settle
+from medusa.wire.messages_split import Merge, Split
 from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 from tests.mind.keyed import (
@@ -167,6 +168,8 @@ EVERYTHING = [
     (Remove(request=4, query="q"), "deploy"),
     (Move(request=4, fragment="q/flows", to="near", timeout_ms=1000), "deploy"),
     (Grant(request=4, fragment="q/flows", to="n"), "deploy"),
+    (Split(request=4, fragment="q/flows", box="flows", parts=2), "deploy"),
+    (Merge(request=4, fragment="q/flows", box="flows"), "deploy"),
 ]
 
 
@@ -278,6 +281,8 @@ def test_a_node_of_another_participant_runs_and_stops_nothing_here():
     [
         Move(request=4, fragment="q/flows", to="core", timeout_ms=1000),
         Grant(request=4, fragment="q/flows", to="n"),
+        Split(request=4, fragment="q/flows", box="flows", parts=2),
+        Merge(request=4, fragment="q/flows", box="flows"),
         Receive(fragment="q/flows", attempt=1 << 40, epoch=9, coordinator="core"),
         Settle(fragment="q/flows", attempt=1 << 40, gone=True),
         Placed(request=4, query="q", fragment="q/flows", node="core", streams=("q.out",)),
