@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,26 @@ def remote() -> None:
 
 @remote.command(
     epilog="\b\nExample:"
-    "\n  medusa remote define fast q.json --at at.json --to core --node tcp://127.0.0.1:5555"
+    "\n  medusa remote define fast q.json --at at.json --to core --expires 30d --node tcp://127.0.0.1:5555"
 )
 @click.argument("name")
 @click.argument("query", type=_FILE)
 @click.option("--at", type=_FILE, required=True, help='JSON: {"node": ["box or source", ...]}')
 @click.option("--to", required=True, metavar="NODE", help="the node that shall keep its part of the query")
+@click.option("--expires", help="it counts for so long from now; left out, until it is revoked")
 @_NODE
 @key_options
 @_JSON
-def define(name: str, query: Path, at: Path, to: str, address: str, as_json: bool, **keys: Any) -> None:
+def define(
+    name: str,
+    query: Path,
+    at: Path,
+    to: str,
+    expires: str | None,
+    address: str,
+    as_json: bool,
+    **keys: Any,
+) -> None:
     """Let another node keep its part of QUERY under NAME.
 
     From then on a deployment of that part at that node sends the name, not the spec. At a node of another
@@ -51,7 +62,7 @@ def define(name: str, query: Path, at: Path, to: str, address: str, as_json: boo
 
     asked, placement = read_query(query), read_placement(at)
     with connect(address, **keys) as fed:
-        fed.define_remote(name, asked, placement, node=to)
+        fed.define_remote(name, asked, placement, node=to, expires=expires)
     click.echo(json.dumps({"defined": name, "at": to}) if as_json else f"{to} keeps {name}")
 
 
@@ -69,13 +80,19 @@ def listed(address: str, as_json: bool, **keys: Any) -> None:
         click.echo(json.dumps(found))
         return
     for name, each in found["defined"].items():
-        click.echo(f"{name}  kept at {each['node']}  {each['fragment']}")
+        click.echo(f"{name}  kept at {each['node']}  {each['fragment']}{_end(each)}")
     for name, each in found["kept"].items():
         inputs = ", ".join(each["inputs"])
-        click.echo(f"{name}  kept here for {each['for']}  {each['fragment']}  inputs: {inputs}")
+        click.echo(f"{name}  kept here for {each['for']}  {each['fragment']}  inputs: {inputs}{_end(each)}")
     for name, each in found["offers"].items():
         boxes = ", ".join(each["boxes"]) or "nothing"
         click.echo(f"{boxes}  offered to {name}  at most {each['definitions']:,} definitions")
+
+
+def _end(each: dict[str, Any]) -> str:
+    if each["expires_us"] is None:
+        return ""
+    return f"  until {datetime.fromtimestamp(each['expires_us'] // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @remote.command(epilog="\b\nExample:\n  medusa remote revoke fast --node tcp://127.0.0.1:5555")

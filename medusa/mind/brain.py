@@ -134,6 +134,7 @@ class Brain(Driven):
             next_token=self._next_token,
             owned=self._owned,
         )
+        self.commands.remotes.wall = self.wall
         self.fragments = self.commands.fragments
         self.lanes = Lanes(self._me, settings, self.fragments)
         self.streams = Streams(

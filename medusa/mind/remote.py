@@ -20,12 +20,13 @@ from medusa.errors import QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
 from medusa.mind.late import Late
 from medusa.mind.placement import Plan
-from medusa.mind.remote_kept import HeldDefinition, MappedDefinition, template_of
+from medusa.mind.remote_kept import EXPIRES_MAX_US, HeldDefinition, MappedDefinition, said_of, template_of
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy
 from medusa.mind.settings import Settings
 from medusa.mind.settings_offers import ALWAYS
 from medusa.mind.spec import Feed, Fragment, fragment_from, fragment_to
+from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 from medusa.query.ids import kind_of
 from medusa.query.suggest import did_you_mean
@@ -40,10 +41,14 @@ from medusa.wire.messages_remote import (
     RevokeRemote,
 )
 from medusa.wire.outbox import Outbox
+from medusa.wire.statement import SKEW_US
 
 __all__ = ["Remotes"]
 
 ASK_AGAIN_US = 1_000_000
+LOOK_EVERY_US = 1_000_000
+"""Whether a definition has expired is looked at so often."""
+
 OWN_MAX = 1_000
 """Definitions kept for nodes of our own participant, and by others for us."""
 
@@ -74,6 +79,7 @@ class Remotes:
 
     Attributes:
         offers: what other participants may have us keep and run, by participant.
+        wall: the time of the node, for definitions that expire.
     """
 
     def __init__(
@@ -90,6 +96,8 @@ class Remotes:
     ) -> None:
         self._settings = settings
         self.offers = settings.offers
+        self.wall = Wall()
+        self._look_at_us = 0
         self._catalog = catalog
         self._kept = catalog.remote
         self._outbox = outbox
@@ -129,11 +137,11 @@ class Remotes:
                 case RevokeRemote() if client:
                     self._revoke(now_us, peer, message, caller)
                 case KeepRemote() if not client and payload is not None:
-                    self._keep(peer, participant, message, payload)
+                    self._keep(now_us, peer, participant, message, payload)
                 case DropRemote() if not client:
                     self._drop(peer, participant, message)
                 case Instantiate() if not client:
-                    self._instantiate(peer, participant, message)
+                    self._instantiate(now_us, peer, participant, message)
                 case _:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
@@ -178,11 +186,18 @@ class Remotes:
             )
         if known is None and len(self._kept.mapped) >= OWN_MAX:
             raise QueryError(f"{OWN_MAX:,} definitions were made here already", code="E_LIMIT")
+        expires_us = self._time(now_us) + message.lifetime_us if message.lifetime_us else 0
+        if expires_us > EXPIRES_MAX_US:
+            raise QueryError("it would expire in too many years", code="E_LIMIT")
         mapped = MappedDefinition(
-            node=message.node, query=fragment.query, fragment=fragment.name, template=template
+            node=message.node,
+            query=fragment.query,
+            fragment=fragment.name,
+            template=template,
+            expires_us=expires_us,
         )
         number = self._number()
-        keep = KeepRemote(request=number, name=message.name)
+        keep = KeepRemote(request=number, name=message.name, expires_us=expires_us)
         self._ask(now_us, client, message.request, number, keep, fragment_to(fragment), mapped)
 
     def _revoke(self, now_us: int, client: str, message: RevokeRemote, caller: Caller | None) -> None:
@@ -253,12 +268,26 @@ class Remotes:
 
     # --- what nodes ask ---------------------------------------------------------------------------
 
-    def _keep(self, peer: str, participant: str, message: KeepRemote, payload: Buffer) -> None:
+    def _time(self, now_us: int) -> int:
+        wall_us = self.wall.at(now_us)
+        if wall_us is None:
+            raise QueryError("nobody has told this node the time yet", code="E_EXPIRED")
+        return wall_us
+
+    def _check_time(self, now_us: int, name: str, expires_us: int) -> None:
+        if expires_us and self._time(now_us) > expires_us + SKEW_US:
+            text = f"{name!r} has expired"
+            raise QueryError(text, hint="define it anew; or set the clock right", code="E_EXPIRED")
+
+    def _keep(self, now_us: int, peer: str, participant: str, message: KeepRemote, payload: Buffer) -> None:
         full = f"{participant}/{message.name}"
         if self._late.install(peer, full, message.request):
             raise QueryError(f"{full!r} was revoked after that", code="E_STALE")
         if self._settings.store == "memory":
             raise QueryError("this node keeps nothing over its end, so no definition either", code="E_STORE")
+        if message.expires_us > EXPIRES_MAX_US:
+            raise QueryError("it would expire in too many years", code="E_LIMIT")
+        self._check_time(now_us, full, message.expires_us)
         try:
             fragment = fragment_from(payload)
         except QueryError as error:
@@ -267,7 +296,9 @@ class Remotes:
             raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
         self._check_offer(participant, fragment)
         known = self._kept.held.get(full)
-        new = HeldDefinition(participant=participant, node=peer, fragment=fragment)
+        new = HeldDefinition(
+            participant=participant, node=peer, fragment=fragment, expires_us=message.expires_us
+        )
         if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
             text = f"{full!r} is kept already, for node {known.node!r}"
             raise QueryError(text, hint="revoke it first", code="E_DEFINED")
@@ -302,15 +333,16 @@ class Remotes:
                 del self._kept.held[full]
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
-    def _instantiate(self, peer: str, participant: str, message: Instantiate) -> None:
+    def _instantiate(self, now_us: int, peer: str, participant: str, message: Instantiate) -> None:
         full = f"{participant}/{message.name}"
         held = self._kept.held.get(full)
         if held is None or held.node != peer or held.fragment.name != message.fragment:
             raise QueryError(
                 f"node {self._settings.name!r} keeps no {message.fragment!r} as {full!r} for node {peer!r}",
-                hint="it was revoked there, or never defined; revoke it where it was defined, too",
+                hint="it was revoked there, has expired or never was; revoke it where it was defined, too",
                 code="E_NO_DEFINITION",
             )
+        self._check_time(now_us, full, held.expires_us)
         self._check_offer(participant, held.fragment)
         feeds = tuple(
             Feed(source=source, node=node, stream=stream) for source, node, stream in message.inputs
@@ -358,20 +390,7 @@ class Remotes:
     def status(self) -> dict[str, Any]:
         """``status()["remote"]``."""
         return {
-            "defined": {
-                name: {"node": each.node, "query": each.query, "fragment": each.fragment}
-                for name, each in self._kept.mapped.items()
-            },
-            "kept": {
-                name: {
-                    "for": each.node,
-                    "participant": each.participant,
-                    "query": each.fragment.query,
-                    "fragment": each.fragment.name,
-                    "inputs": [feed.source for feed in each.fragment.feeds],
-                }
-                for name, each in self._kept.held.items()
-            },
+            **said_of(self._kept),
             "offers": {
                 name: {"boxes": list(each.boxes), "definitions": each.definitions}
                 for name, each in self.offers.items()
@@ -393,8 +412,29 @@ class Remotes:
             elif now_us - asked.asked_at_us >= ASK_AGAIN_US:
                 asked.asked_at_us = now_us
                 self._outbox.send(asked.node, asked.message, asked.payload)
+        if now_us >= self._look_at_us:
+            self._look_at_us = now_us + LOOK_EVERY_US
+            self._forget_expired(self.wall.at(now_us))
+
+    def _forget_expired(self, wall_us: int | None) -> None:
+        """What has expired is as if it had been revoked, here and at the node that keeps it."""
+        held, mapped = self._kept.held, self._kept.mapped
+        if wall_us is None:
+            return
+        old = [name for name, each in held.items() if 0 < each.expires_us < wall_us - SKEW_US]
+        gone = [name for name, each in mapped.items() if 0 < each.expires_us < wall_us]
+        for name in old:
+            del held[name]
+        for name in gone:
+            del mapped[name]
+        if old or gone:
+            self._saver.save()
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
+        ends = [each.expires_us for each in self._kept.held.values()]
+        ends += [each.expires_us for each in self._kept.mapped.values()]
+        if any(ends):
+            times.append(self._look_at_us)
         return min(times, default=None)

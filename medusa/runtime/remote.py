@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.query.codec import graph_to_msgpack
+from medusa.units import Duration, duration_us
 from medusa.wire.messages import Message
 from medusa.wire.messages_remote import DefineRemote, RevokeRemote
 
@@ -29,7 +30,15 @@ class RemoteMethods(ABC):
     ) -> Any:
         """Send a command to our node and wait for its answer."""
 
-    def define_remote(self, name: str, q: Query, at: Mapping[str, Sequence[str]], node: str) -> None:
+    def define_remote(
+        self,
+        name: str,
+        q: Query,
+        at: Mapping[str, Sequence[str]],
+        node: str,
+        *,
+        expires: Duration | None = None,
+    ) -> None:
         """Let another node keep its part of a query, ready to be run by name: docs/remote.md.
 
         From then on ``deploy`` of that part at that node sends the name and the inputs, not the spec. At a
@@ -39,6 +48,8 @@ class RemoteMethods(ABC):
             name: of the definition, at this node.
             at: the placement, as for ``deploy``; other inputs and readers may be elsewhere later.
             node: who shall keep its part; that must be one connected part.
+            expires: it counts for so long from now, as if it were revoked then; None: until it is revoked.
+                Defined again as it is, it counts from now.
 
         Raises:
             LinkError: the node doesn't offer that (``E_OFFER``), keeps too many (``E_LIMIT``), keeps another
@@ -46,8 +57,13 @@ class RemoteMethods(ABC):
             QueryError: the query or ``at`` doesn't hold.
         """
         places = tuple((each, tuple(boxes)) for each, boxes in at.items())
+        lifetime_us = 0
+        if expires is not None:
+            lifetime_us = duration_us(expires, what="define_remote: expires", minimum_us=1)
         self._ask(
-            lambda number: DefineRemote(request=number, name=name, node=node, at=places),
+            lambda number: DefineRemote(
+                request=number, name=name, node=node, at=places, lifetime_us=lifetime_us
+            ),
             graph_to_msgpack(q.graph),
             spread=True,
         )
@@ -65,7 +81,7 @@ class RemoteMethods(ABC):
         self._ask(lambda number: RevokeRemote(request=number, name=name), spread=True)
 
     def remote_definitions(self) -> dict[str, Any]:
-        """Of this node: ``defined`` (kept elsewhere, by name), ``kept`` (for others, by full name), ``offers``.
+        """Of this node: ``defined`` (kept elsewhere, by name), ``kept`` (for others, full name), ``offers``.
 
         Raises:
             LinkError: no answer in time.

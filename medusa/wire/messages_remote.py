@@ -23,12 +23,14 @@ class DefineRemote(MessageBase, frozen=True, tag="define-remote"):
 
     Attributes:
         at: as in ``Deploy``; one fragment of it must be at ``node``.
+        lifetime_us: it counts for so long from now; 0: until it is revoked.
     """
 
     request: Count
     name: Name
     node: Name
     at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+    lifetime_us: Count = 0
 
 
 class RevokeRemote(MessageBase, frozen=True, tag="revoke-remote"):
@@ -40,10 +42,15 @@ class RevokeRemote(MessageBase, frozen=True, tag="revoke-remote"):
 
 
 class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
-    """From a node: keep this fragment under this name, for us. Payload: its spec, as of ``Install``."""
+    """From a node: keep this fragment under this name, for us. Payload: its spec, as of ``Install``.
+
+    Attributes:
+        expires_us: until then, in microseconds since the Unix epoch; 0: until it is revoked.
+    """
 
     request: Count
     name: Name
+    expires_us: Count = 0
 
 
 class DropRemote(MessageBase, frozen=True, tag="drop-remote"):

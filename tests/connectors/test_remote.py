@@ -49,10 +49,12 @@ def test_define_list_and_revoke(nodes, tmp_path):
     assert call("list", "--node", at_b) == (0, "local/part  kept here for a  q/kept  inputs: rows\n")
     found = json.loads(call("list", "--node", nodes, "--json")[1])
     assert found == {
-        "defined": {"part": {"node": "b", "query": "q", "fragment": "q/kept"}},
+        "defined": {"part": {"node": "b", "query": "q", "fragment": "q/kept", "expires_us": None}},
         "kept": {},
         "offers": {},
     }
+    assert call(*define, "b", "--expires", "2h")[0] == 0
+    assert "  q/kept  until 20" in call("list", "--node", nodes)[1]
     assert call("revoke", "part", "--node", nodes) == (0, "part is revoked\n")
     assert call("list", "--node", at_b) == (0, "")
     code, said = call("revoke", "part", "--node", nodes, "--json")

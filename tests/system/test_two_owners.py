@@ -143,7 +143,7 @@ def test_a_part_runs_at_another_participants_node_until_either_takes_it_back(own
         assert refused(alice.deploy, q, AT) == "E_NO_CONTRACT", "a spec in full is none of alice's to give"
         alice.define_remote("fast", q, AT, node="core")
         defined = alice.remote_definitions()["defined"]
-        assert defined == {"fast": {"node": "core", "query": "q", "fragment": "q/fast"}}
+        assert defined == {"fast": {"node": "core", "query": "q", "fragment": "q/fast", "expires_us": None}}
         alice.deploy(q, at=AT)
         with Flow(alice) as flow, owners.connect("core") as bob:
             flow.goes_on()
