@@ -97,6 +97,7 @@ class Between:
         self._said: dict[str, _Said] = {}
         self._budgets: dict[str, tuple[float, int]] = {}
         self._look_at_us: int | None = None
+        self._look_ups = {"asked": 0, "found": 0, "not_found": 0, "not_all_answered": 0}
 
     def _where(self, node: str) -> int | None:
         """The place of a member; None: no registered participant's node."""
@@ -247,15 +248,28 @@ class Between:
                 code="E_ROLE",
             )
         self.member.find(now_us, message.name, partial(self._answer, client, message))
+        self._look_ups["asked"] += 1
 
     def _answer(self, client: str, message: Lookup, now_us: int, found: Found) -> None:
         entry = found.entry
+        self._look_ups["not_found" if entry is None else "found"] += 1
+        self._look_ups["not_all_answered"] += not found.whole
         if entry is None or not entry.nodes or message.kind not in ("", entry.kind):
             hint = "" if found.whole else "not all members that should hold it have answered: ask again"
             text = f"no participant has published {message.name[:100]!r}"
             self._outbox.send(client, Reply(request=message.request, code="E_STREAM", text=text, hint=hint))
             return
         self._outbox.send(client, Reply(request=message.request), msgspec.json.encode(_told(entry)))
+
+    def status(self) -> dict[str, Any]:
+        """``status()["dht"]``: whom it knows, what it holds, how its clients' look-ups of names ended."""
+        return {
+            "joined": self.member.joined,
+            "members": len(self.member.table),
+            "held": len(self.member.shelf),
+            "published": sum(not said.entry.gone for said in self._said.values()),
+            "look_ups": dict(self._look_ups),
+        }
 
 
 def _told(entry: Entry) -> dict[str, Any]:

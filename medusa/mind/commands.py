@@ -469,6 +469,7 @@ class Commands:
             "moves": self.sliding.status(),
             "splits": self.sliding.splits.status(),
             "remote": self.remotes.status(),
+            "dht": self.naming.between and self.naming.between.status(),
             "elsewhere": self._catalog.elsewhere(),
             "queries": {
                 each.query: {"state": each.state, "nodes": each.nodes}

@@ -250,6 +250,7 @@ def test_what_is_deployed_is_published_and_gone_when_it_is_removed():
     assert node.deploy("maker", query()) == ""
     node.pass_time(4)
     assert list(node.core_holds) == ["alice/q.out"]
+    assert node.brain.status(node.now_us)["dht"]["published"] == 1
     first = opened_entry(node.core_holds["alice/q.out"])[1]
     assert [each.node for each in first.nodes] == ["n"]
     assert [field.name for field in first.schema] == ["ts", "v"]
@@ -257,6 +258,7 @@ def test_what_is_deployed_is_published_and_gone_when_it_is_removed():
     node.pass_time(4)
     last = opened_entry(node.core_holds["alice/q.out"])[1]
     assert last.gone
+    assert node.brain.status(node.now_us)["dht"]["published"] == 0
     assert (last.epoch, last.sequence) > (first.epoch, first.sequence)
 
 
@@ -281,6 +283,10 @@ def test_a_name_of_another_participant_is_looked_up_there():
     assert (told["node"], told["address"]) == ("core", "tcp://example.org:1")
     assert (told["name"], told["participant"], told["server_key"]) == ("s.out", "bob", curve("core"))
     assert looks_up(node, "bob/nothing") == "E_STREAM"
+    status = node.brain.status(node.now_us)["dht"]
+    assert status.pop("look_ups") == {"asked": 2, "found": 1, "not_found": 1, "not_all_answered": 0}
+    assert status == {"joined": True, "members": 1, "held": 0, "published": 0}
+    assert Keyed().brain.status(0)["dht"] is None
 
 
 def test_who_looks_up_is_given_nothing_that_the_owner_did_not_sign():
