@@ -125,6 +125,9 @@ class NodeLoop:
         self._lane_links: dict[tuple[str, int], str] = {}
         """Who called, and the number -> the link."""
         self._weights: dict[str, int] = {}
+        self._own_first: deque[Send] = deque()
+        """What the node has said to itself and belongs to no stream: as on any link it goes before streams,
+        however much of those waits."""
         self._own: deque[Send] = deque()
         """What the node has sent to itself; credit bounds it, as on any link."""
         self._unsynced: set[int] = set()
@@ -177,7 +180,7 @@ class NodeLoop:
         self._inform()
         self._brain.start(self._clock.monotonic_us())
         self._perform()
-        if self._own:
+        if self._own_first or self._own:
             self._transport.wake()
 
     def _inform(self) -> None:
@@ -218,7 +221,7 @@ class NodeLoop:
             self._inform()
             self._brain.tick(now_us)
         self._perform()
-        if self._own:
+        if self._own_first or self._own:
             self._transport.wake()
         return self._wake_at_us
 
@@ -237,8 +240,8 @@ class NodeLoop:
 
     def _take_own(self) -> None:
         """Bring the node what it has sent to itself; what that makes it send waits for the next turn."""
-        for _ in range(min(len(self._own), OWN_MAX)):
-            effect = self._own.popleft()
+        for _ in range(min(len(self._own_first) + len(self._own), OWN_MAX)):
+            effect = (self._own_first or self._own).popleft()
             try:
                 self._brain.own(self._clock.monotonic_us(), effect.message, effect.payload)
             except RemoteProtocolError as error:
@@ -414,7 +417,7 @@ class NodeLoop:
     def _send(self, peer: str, effect: Send) -> None:
         message: Message = effect.message
         if peer == self._brain.settings.name:
-            self._own.append(effect)
+            (self._own if way_of(message)[0] else self._own_first).append(effect)
             return
         link = self._link(peer)
         if link is None:
