@@ -13,6 +13,7 @@ the same numbers wherever it comes from.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from medusa.mind.catalog import DEPLOYING, RUNNING, Catalog, Left
 from medusa.mind.hosting import Hosted
 from medusa.mind.saving import Saver
 from medusa.mind.security import Refusal
+from medusa.mind.seeking import Seeking
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Feed, Fragment
 from medusa.wire.link import SenderState
@@ -75,6 +77,7 @@ class Diverting:
 
     Attributes:
         moving: whether a fragment of ours is just being moved away; who moves fragments sets it.
+        seeking: looks for the stream of a sender that is lost.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Diverting:
         self._saver = saver
         self._is_up = is_up
         self._count = count
+        self.seeking = Seeking(fragments, is_up=is_up, follow=self._follow)
         self._request = ASKED + (incarnation << 20)
         self._questions: dict[int, _Question] = {}
         self._heard: dict[tuple[str, str], int] = {}
@@ -351,6 +355,12 @@ class Diverting:
             )
         return True
 
+    def _follow(self, now_us: int, feed: Feed, node: str, epoch: int) -> None:
+        """As if its old owner had said that it moved; where that can't be, it is tried again."""
+        with contextlib.suppress(LinkError):
+            if self._moved(now_us, feed.node, Moved(request=0, stream=feed.stream, node=node, epoch=epoch)):
+                self._saver.save()
+
     # --- the coordinator ------------------------------------------------------------------------------
 
     def _placed(self, peer: str, message: Placed) -> bool:
@@ -411,7 +421,8 @@ class Diverting:
         return left is not None
 
     def tick(self, now_us: int) -> None:
-        """Ask again."""
+        """Ask again; look for who is lost."""
+        self.seeking.tick(now_us)
         for number, question in list(self._questions.items()):
             if question.fragment not in self._catalog.left:
                 del self._questions[number]

@@ -1,0 +1,77 @@
+"""A fragment whose sender is silent looks where the stream is now: its owner may be lost for good. No IO.
+
+Who gives a fragment away tells its readers (``mind.diverting``). If it dies between and never comes back,
+nobody would: then the catalog says who has the stream in a higher epoch. It is asked only after a while: who
+comes back says it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from medusa.mind.directory import Directory
+from medusa.mind.hosting import Hosted
+from medusa.mind.spec import Feed
+
+__all__ = ["SILENT_US", "Seeking"]
+
+LOOK_EVERY_US = 1_000_000
+SILENT_US = 5_000_000
+"""So long a sender is away, or knows nothing of the stream, before its reader looks elsewhere."""
+
+
+class Seeking:
+    """At one node.
+
+    Args:
+        fragments: what runs here, by name.
+        is_up: whether a node is there.
+        follow: have a feed read from another node, in an epoch.
+
+    Attributes:
+        directory: the catalog; None: nobody is looked for.
+    """
+
+    def __init__(
+        self,
+        fragments: Mapping[str, Hosted],
+        *,
+        is_up: Callable[[str], bool],
+        follow: Callable[[int, Feed, str, int], None],
+    ) -> None:
+        self.directory: Directory | None = None
+        self._fragments = fragments
+        self._is_up = is_up
+        self._follow = follow
+        self._silent: dict[tuple[str, str], int] = {}
+        """Fragment and source -> since when nothing comes for it."""
+        self._look_at_us = 0
+
+    def tick(self, now_us: int) -> None:
+        """Look, now and then."""
+        if now_us < self._look_at_us or self.directory is None:
+            return
+        self._look_at_us = now_us + LOOK_EVERY_US
+        before, self._silent = self._silent, {}
+        for hosted in list(self._fragments.values()):
+            for feed in hosted.spec.feeds:
+                if not self._is_silent(hosted, feed):
+                    continue
+                key = hosted.spec.name, feed.source
+                since_us = self._silent[key] = before.get(key, now_us)
+                if now_us - since_us >= SILENT_US:
+                    self._seek(now_us, feed, self.directory)
+
+    def _is_silent(self, hosted: Hosted, feed: Feed) -> bool:
+        if not self._is_up(feed.node):
+            return True
+        input = hosted.inputs.get((feed.source, feed.node))
+        refusal = None if input is None else input.receiver.refusal
+        return refusal is not None and refusal.code == "E_STREAM"
+
+    def _seek(self, now_us: int, feed: Feed, directory: Directory) -> None:
+        entry = directory.find("stream", feed.stream)
+        if entry is None or entry.writer == feed.node or entry.epoch <= feed.epoch:
+            return  # In no higher epoch it is another stream of that name.
+        if self._is_up(entry.writer):
+            self._follow(now_us, feed, entry.writer, entry.epoch)

@@ -1,0 +1,152 @@
+"""What the catalog says of a fragment that moved, after the death of whoever could say it otherwise."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from medusa.mind.seeking import SILENT_US, Seeking
+from medusa.sim.names_check import names_agree
+from medusa.sim.query_trial import difference
+from tests.mind.moved import FRAGMENT, World
+
+
+def said_at(node):
+    """Owner and epoch, as the catalog of a node says."""
+    directory = node.brain.commands.naming.directory
+    return {
+        (entry.kind, entry.name): (entry.writer, entry.epoch)
+        for entry in directory.entries()
+        if entry.kind in ("fragment", "stream") and entry.name in (FRAGMENT, "q.mean")
+    }
+
+
+@pytest.mark.parametrize("unsynced", ["lost", "torn"])
+def test_the_epoch_of_what_moved_outlives_the_restart_of_its_owner(unsynced):
+    world = World()
+    assert world.move("m2")[0].code == ""
+    owner = world.fed.nodes["m2"]
+    world.fed.run(for_us=1_000_000)
+    for _ in range(2):
+        owner.crash(unsynced)
+        world.fed.run(for_us=500_000)
+        owner.restart()
+        world.fed.run(for_us=500_000)
+        assert world.fed.run(lambda: names_agree(world.fed.nodes.values()), for_us=20_000_000)
+        for node in world.fed.nodes.values():
+            assert set(said_at(node).values()) == {("m2", 2)}, node.name
+    world.check()
+
+
+def lost_owner(*, untold):
+    """A move after which the old owner dies for good, before its neighbours have heard of it."""
+    world = World()
+    send, nodes = world.fed.network.send, world.fed.nodes
+
+    def between(source, target, frames):
+        if source == "m1" and target in untold:
+            return  # Nothing that it says reaches them any more.
+        send(source, target, frames)
+
+    world.order("m2")
+    assert world.fed.run(lambda: FRAGMENT in nodes["m2"].brain.catalog.fragments)
+    world.fed.network.send = between
+    assert world.fed.run(lambda: nodes["m2"].brain.saved)
+    nodes["m1"].crash()
+    return world
+
+
+def test_readers_of_an_owner_that_is_lost_find_the_stream_where_the_catalog_says():
+    world = lost_owner(untold=("e", "c"))
+    reader = world.fed.nodes["c"].brain
+    assert [feed.node for hosted in reader.fragments.values() for feed in hosted.spec.feeds] == ["m1"]
+    assert world.fed.run(lambda: "q.out" in world.reader.ended, for_us=60_000_000), world.fed.last()[-3000:]
+    assert [(f.node, f.epoch) for h in reader.fragments.values() for f in h.spec.feeds] == [("m2", 2)]
+    got = pa.Table.from_batches(world.reader.rows["q.out"], world.want.schema)
+    assert difference(got, world.want) is None
+
+
+def test_the_owner_that_comes_back_after_all_is_no_owner_any_more():
+    world = lost_owner(untold=("e", "c"))
+    assert world.fed.run(lambda: "q.out" in world.reader.ended, for_us=60_000_000), world.fed.last()[-3000:]
+    del world.fed.network.send
+    world.fed.nodes["m1"].restart()
+    assert world.fed.run(lambda: world.where == ["m2"], for_us=20_000_000)
+    world.check()
+
+
+# --- one feed -----------------------------------------------------------------------------------------
+
+
+class Entry:
+    def __init__(self, writer, epoch):
+        self.writer, self.epoch = writer, epoch
+
+
+class Played:
+    """A fragment that reads ``s`` of ``old`` in epoch 2, and what the catalog says."""
+
+    def __init__(self, said, *, up=("new",)):
+        self.up, self.said, self.followed = set(up), said, []
+        self.inputs, self.spec = {}, self
+        self.name = "q/x"
+        self.feeds = [self]
+        self.source, self.node, self.stream, self.epoch = "in", "old", "s", 2
+        self.seeking = Seeking({"q/x": self}, is_up=lambda node: node in self.up, follow=self.follow)
+        self.seeking.directory = self
+
+    def find(self, kind, name):
+        assert (kind, name) == ("stream", "s")
+        return self.said
+
+    def follow(self, now_us, feed, node, epoch):
+        self.followed.append((node, epoch))
+
+    def after(self, *seconds):
+        for second in seconds:
+            self.seeking.tick(second * 1_000_000)
+        return self.followed
+
+
+AWAY_S = range(SILENT_US // 1_000_000 + 2)
+
+
+def test_it_waits_a_while():
+    played = Played(Entry("new", 3))
+    assert played.after(*range(SILENT_US // 1_000_000)) == []
+    assert played.after(*AWAY_S)[0] == ("new", 3)
+
+
+def test_a_sender_that_comes_back_is_waited_for_anew():
+    played = Played(Entry("new", 3))
+    played.after(0, 1, 2, 3)
+    played.up.add("old")
+    played.after(4)
+    played.up.discard("old")
+    assert played.after(5, 6, 7, 8, 9) == []
+    assert played.after(10) == [("new", 3)]
+
+
+@pytest.mark.parametrize(
+    ("said", "up"),
+    [
+        (None, ["new"]),
+        (Entry("new", 2), ["new"]),
+        (Entry("new", 1), ["new"]),
+        (Entry("old", 3), ["new"]),
+        (Entry("new", 3), []),
+        (Entry("new", 3), ["new", "old"]),
+    ],
+    ids=["unknown", "same epoch", "older", "itself", "away too", "nobody is silent"],
+)
+def test_who_is_not_followed(said, up):
+    assert Played(said, up=up).after(*range(30)) == []
+
+
+@pytest.mark.parametrize(("code", "follows"), [("E_STREAM", True), ("E_BUSY", False)])
+def test_a_sender_that_knows_nothing_of_the_stream_is_as_one_that_is_away(code, follows):
+    played = Played(Entry("new", 3), up=["new", "old"])
+    played.receiver = played
+    played.refusal = type("Refusal", (), {"code": code})()
+    played.inputs = {("in", "old"): played}
+    assert bool(played.after(*AWAY_S)) is follows
