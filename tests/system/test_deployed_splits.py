@@ -1,0 +1,154 @@
+"""Boxes of a deployed query are split over processes and merged again under a steady stream: all is exact."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import medusa as md
+from medusa.errors import LinkError, QueryError
+from tests.system.nodes import DEADLINE_S, ForkedNodes, until
+
+pytestmark = pytest.mark.system
+
+SCHEMA = {"ts": "int64", "k": "int64", "v": "float64"}
+ROWS = 200
+AHEAD = 10 * ROWS
+"""Rows that are published and not read yet: a stream, not a flood."""
+
+
+def query() -> md.Query:
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="us", slack="40 us")
+    q.sink("out", rows.window("100us").group_by("k").aggregate(n=md.count(), t="sum(v)", name="per_k"))
+    q.sink("all", rows.group_by("k").running(n=md.count(), before=md.lag("v"), name="so_far"))
+    return q
+
+
+def rows(begin: int) -> dict[str, list[float]]:
+    turns = range(begin, begin + ROWS)
+    times = [max(0, n - n * 7 % 30) for n in turns]
+    return {"ts": times, "k": [n * n % 23 for n in turns], "v": [n * 37 % 101 / 100 for n in turns]}
+
+
+class Stream:
+    """A publisher that goes on until it is told to end, and a reader of each sink."""
+
+    def __init__(self, nodes: ForkedNodes) -> None:
+        self.nodes = nodes
+        self.published = 0
+        self.got: dict[str, list[dict[str, object]]] = {"out": [], "all": []}
+        self.failed: list[BaseException] = []
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._publish)]
+        self._threads += [threading.Thread(target=self._read, args=(sink,)) for sink in self.got]
+        for thread in self._threads:
+            thread.start()
+
+    def _publish(self) -> None:
+        try:
+            with md.connect(self.nodes.addresses["a"]) as fed:
+                while not self._over.wait(0.01):
+                    if self.published - len(self.got["all"]) < AHEAD:
+                        fed.publish("q.rows", rows(self.published))
+                        self.published += ROWS
+                fed.finish("q.rows")
+        except BaseException as error:
+            self.failed.append(error)
+
+    def _read(self, sink: str) -> None:
+        try:
+            with md.connect(self.nodes.addresses["b"]) as fed:
+                for train in fed.subscribe(f"q.{sink}", from_="oldest"):
+                    self.got[sink] += train.batch.to_pylist()
+        except BaseException as error:
+            self.failed.append(error)
+
+    def goes_on(self) -> None:
+        """Rows published from now on come out."""
+        before = {sink: len(got) for sink, got in self.got.items()}
+        until(lambda: self.failed or all(len(got) > before[sink] + 20 for sink, got in self.got.items()))
+        assert self.failed == []
+
+    def end(self) -> None:
+        """Everything came, in the order of one program."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+        assert self.failed == []
+        begins = range(0, self.published, ROWS)
+        table = {name: [value for begin in begins for value in rows(begin)[name]] for name in SCHEMA}
+        expected = md.collect(query(), rows=table)
+        for sink, got in self.got.items():
+            assert got == expected[sink].to_pylist()
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    made = ForkedNodes(tmp_path, ["a", "b", "c"])
+    yield made
+    made.close()
+
+
+def fragments(fed: md.Federation) -> dict[str, list[str]]:
+    [known] = fed.queries()
+    return known["fragments"]
+
+
+def test_split_in_three_over_three_nodes_and_merged_again_under_a_stream(nodes):
+    nodes.start()
+    with md.connect(nodes.addresses["a"]) as fed:
+        fed.deploy(query(), at={"a": ["rows"], "c": ["per_k", "so_far"]})
+        stream = Stream(nodes)
+        stream.goes_on()
+        told = fed.split("q/per_k", 3, at=["a", "b", "c"])
+        parts = {"q/per_k-1": "a", "q/per_k-2": "b", "q/per_k-3": "c"}
+        assert (told["parts"], told["node"]) == (parts, "c")
+        assert told["pause_us"] > 0
+        stream.goes_on()
+        until(lambda: {name: [node] for name, node in parts.items()}.items() <= fragments(fed).items())
+        assert fed.split("q/per_k", 3, at=["a", "b", "c"]) == {**told, "pause_us": 0}
+        with pytest.raises(LinkError, match="it is split in 3 already"):
+            fed.split("q/per_k", 2)
+        assert fed.split("q/so_far", 2)["parts"] == {"q/so_far-1": "c", "q/so_far-2": "c"}
+        stream.goes_on()
+        told = fed.merge("q/per_k")
+        assert told["node"] == "c"
+        assert fed.merge("q/so_far")["node"] == "c"
+        until(lambda: len(fragments(fed)) == 2)
+        with pytest.raises(LinkError, match="box 'q/per_k' isn't split"):
+            fed.merge("q/per_k")
+        stream.goes_on()
+        stream.end()
+        fed.undeploy("q")
+        until(lambda: not fed.queries())
+
+
+def test_what_was_split_outlives_its_node_and_what_is_refused_changes_nothing(nodes):
+    nodes.start()
+    with md.connect(nodes.addresses["b"]) as fed:
+        fed.deploy(query(), at={"a": ["rows"], "c": ["per_k", "so_far"]})
+        before = fragments(fed)
+        with pytest.raises(QueryError, match="a source that is named at several nodes is split there"):
+            fed.split("q/rows", 2)
+        with pytest.raises(LinkError, match="has no box 'per_key'") as caught:
+            fed.split("q/per_key", 2)
+        assert "per_k" in caught.value.hint
+        with pytest.raises(LinkError, match="no query 'z' is deployed"):
+            fed.split("z/per_k", 2)
+        with pytest.raises(LinkError, match="is called query/box"):
+            fed.merge("per_k")
+        assert fragments(fed) == before
+        stream = Stream(nodes)
+        stream.goes_on()
+        fed.split("q/per_k", 2)
+        nodes.kill("c")
+        nodes.start("c")
+        stream.goes_on()
+        assert fed.merge("q/per_k")["node"] == "c"
+        nodes.kill("c")
+        nodes.start("c")
+        stream.goes_on()
+        stream.end()
