@@ -30,10 +30,6 @@ __all__ = ["Handing"]
 PIECE_BYTES = 256 << 10
 """A file goes in pieces of this. Too small: the cost per frame; too large: other streams wait behind one."""
 
-NEAR_BYTES = 1 << 20
-"""The owner stops when no more than this is on its way. Too large: so much longer nothing comes out; too
-small: a target that is a little slower than the stream is never near."""
-
 AGAIN_US = 300_000
 """What wasn't acknowledged is sent again after this."""
 
@@ -96,7 +92,7 @@ class Handing:
     @property
     def near(self) -> bool:
         """All but a little has arrived and been fed."""
-        return self.opened and self._tap.nbytes <= NEAR_BYTES
+        return self.opened and self._tap.near
 
     @property
     def token(self) -> int:
@@ -123,14 +119,18 @@ class Handing:
             return
         if message.opened and not self.opened:
             self.opened = True
-            self._tap.bound = NEAR_BYTES  # From here on it is fed no faster than the target feeds.
+            self._tap.opened()
+        full = self._tap.full
         while self._first < message.frames:
             _, _, nbytes, cost = self._going.popleft()
             self._first += 1
             self._bytes -= nbytes
-            self._tap.nbytes -= cost
+            if cost:
+                self._tap.done(cost)
             self._again_us = self._moved_us = now_us
         self._pump(now_us)
+        if full and not (self._tap.full or self.near):  # Near: it stops.
+            self._hosted.tick(now_us)
 
     def hand_over(self, now_us: int) -> None:
         """Nothing more is fed, and that is on disk."""

@@ -452,15 +452,19 @@ class Moves:
         if order.handing.broken:
             self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", order.handing.broken, ""))
         elif order.handing.near and self._step(order, _E.NEAR):
-            self._fragments[order.fragment].freeze()
-            order.stopped_us = now_us
             kept = self._kept.moves[order.fragment]
             self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=True)
             order.token = self._saver.save()
 
     def _handing(self, now_us: int, order: _Order, due: bool) -> None:
         if order.handing is not None and not order.handing.handed:
-            if self._saver.durable >= order.token:
+            order.handing.tick(now_us)
+            if order.handing.broken:
+                self._never(now_us, order, _no("E_BROKEN", order.handing.broken, ""))
+            elif self._saver.durable >= order.token:
+                # It runs until here: nobody has been told, so the write is no part of the pause.
+                self._fragments[order.fragment].freeze()
+                order.stopped_us = now_us
                 order.handing.hand_over(now_us)
             elif why := self._saver.disk_error:
                 self._never(now_us, order, _no("E_DISK", why, ""))

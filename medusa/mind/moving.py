@@ -35,7 +35,7 @@ class OwnerState(Enum):
     RUNNING = "running"  # nobody moves it
     PREPARING = "preparing"  # neighbours and target are asked; on disk: what to undo
     COPYING = "copying"  # runs, and sends the target a checkpoint and what it feeds after that
-    HANDING = "handing"  # feeds and emits nothing; on disk: the target owns it, if it takes it
+    HANDING = "handing"  # on disk: the target owns it, if it takes it; then it feeds nothing
     UNDOING = "undoing"  # runs; neighbours are told to forget the target
     RETIRING = "retiring"  # on disk: it is gone; neighbours are told where
     GONE = "gone"  # who asks is told where

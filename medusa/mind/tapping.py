@@ -21,6 +21,11 @@ BACKLOG_MAX = 64 << 20
 """While the checkpoint is on its way so much may wait behind it; then the fragment is fed nothing more.
 Too small: a large state slows the fragment down while it is copied; too large: memory."""
 
+NEAR_BYTES = 1 << 20
+NEAR_ITEMS = 16
+"""The owner stops when no more than this is on its way. Too large: so much longer nothing comes out; too
+small: the stream is slow before."""
+
 
 @dataclass(slots=True)
 class Tapped:
@@ -44,8 +49,9 @@ class Tap:
         durable: it is on disk.
         broken: why this can't go on; empty: it can.
         queue: what waits to be sent.
-        nbytes: of it, and of what was sent and isn't done; who sends it counts it down.
-        bound: with more the fragment is fed nothing.
+        nbytes: of it, and of what was sent and isn't done; who sends it counts it down, by ``done``.
+        items: how many elements that is.
+        bound, items_bound: with as much the fragment is fed nothing; None: any number.
     """
 
     def __init__(self) -> None:
@@ -53,8 +59,10 @@ class Tap:
         self.durable = False
         self.broken = ""
         self.queue: deque[Tapped] = deque()
-        self.nbytes = 0
+        self.nbytes = self.items = 0
         self.bound = BACKLOG_MAX
+        self.items_bound: int | None = None
+        self._halves = 0
 
     @property
     def begun(self) -> bool:
@@ -63,7 +71,27 @@ class Tap:
 
     @property
     def full(self) -> bool:
-        return self.nbytes >= self.bound
+        return self.nbytes >= self.bound or (self.items_bound is not None and self.items >= self.items_bound)
+
+    @property
+    def near(self) -> bool:
+        """Little is left of it."""
+        return self.nbytes <= NEAR_BYTES and self.items <= NEAR_ITEMS
+
+    def opened(self) -> None:
+        """The target feeds: from here on the fragment is fed more slowly than that, so that it comes near."""
+        self.bound = self.nbytes + NEAR_BYTES
+        self.items_bound = self.items + NEAR_ITEMS
+
+    def done(self, cost: int) -> None:
+        """The target has fed an element. Half as much may come after it: a fragment that is fed nothing until
+        all is done would rest the longer, the larger its state is."""
+        self.nbytes -= cost
+        self.items -= 1
+        if self.items_bound is not None:
+            self._halves += 1
+            self.bound = max(self.bound - cost // 2, NEAR_BYTES)
+            self.items_bound = max(self.items_bound - self._halves % 2, NEAR_ITEMS)
 
     def begins(self, token: int) -> None:
         """A checkpoint is being taken: if it is the first, what is fed from now on comes after it."""
@@ -106,3 +134,4 @@ class Tap:
         cost = ITEM_BYTES + len(note) + (element.batch.nbytes if isinstance(element, Train) else 0)
         self.queue.append(Tapped(kind, number, input, element, next_seq, boundary_us, note, cost))
         self.nbytes += cost
+        self.items += 1

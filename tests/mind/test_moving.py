@@ -330,7 +330,8 @@ def test_what_was_handed_over_to_a_node_that_is_lost_waits_until_it_is_granted()
     assert world.fed.run(lambda: owner.brain.catalog.ownership.moves.get(FRAGMENT, None) is not None)
     assert world.fed.run(lambda: owner.brain.catalog.ownership.moves[FRAGMENT].handing)
     held = owner.brain.fragments[FRAGMENT]
-    assert held.frozen
+    assert not held.frozen  # Not before its disk says so.
+    assert world.fed.run(lambda: held.frozen)
     order = owner.brain.commands.sliding.moves._orders[FRAGMENT]
     assert world.fed.run(lambda: order.token <= owner.brain._saver.durable)
     target.crash()
