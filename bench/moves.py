@@ -6,7 +6,9 @@ Data: 10^3 to 10^6 open groups (a keyed window of an hour: count, sum), publishe
 then 100 rows of random keys each 5 ms. The same fragment has a window of 10 ms, whose rows a reader takes
 from another client. *pause*: the longest gap between two arrivals from the order to move until half a second
 after its answer, less the usual gap (p50 of those while nothing moves). ``longest, resting``: the longest gap
-in 4 s in which nothing was moved: what the machine does by itself, with a checkpoint each second.
+in 4 s in which nothing was moved: what the machine does by itself, with a checkpoint each second. *at the
+switch*: of the pause what lies around the time in which the owner had stopped; before that the state goes
+ahead while the owner runs, and only the processor is shared.
 The peer stops and copies: end the node (its last checkpoint is written), copy its data folder, start a
 process on the copy (forked, so Python's imports don't count); clients reconnect by themselves.
 Exact first: each round counts only if all rows of both outputs come once and are right, at the end.
@@ -41,6 +43,7 @@ SMALL_US = 10_000
 ROW_US = 50
 FILL = 65_536
 SETTLE_S = 0.5
+EDGE_S = 0.05
 ROUNDS = 6
 """Moves, there and back in turns."""
 
@@ -182,8 +185,10 @@ def measure_size(keys: int, rounds: int, stops: int) -> dict[str, Any]:
                 time.sleep(SETTLE_S)
                 stream.going_on()
                 gap = stream.longest(begin, answered + SETTLE_S)
+                switch = stream.longest(answered - answer["pause_us"] / 1e6 - EDGE_S, answered + SETTLE_S)
                 moves.append(
                     {
+                        "switch_s": switch - usual,
                         "pause_s": gap - usual,
                         "owner_s": answer["pause_us"] / 1e6,
                         "took_s": answered - begin,
@@ -230,19 +235,19 @@ def table(found: dict[str, Any]) -> str:
         f"{report.machine_line(found)} {found['rate']:,} rows/s, {found['rounds']} moves and {STOPS} stops "
         f"each. Load while it ran: {found['load']:.1f}.",
         "",
-        "| groups | usual gap p50 | longest, resting | pause of a move p50 | max | owner stopped p50 | max "
-        "| took p50 | MB | stop, copy, start: pause p50 | max | MB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| groups | usual gap p50 | longest, resting | pause of a move p50 | max | at the switch p50 | max "
+        "| owner stopped p50 | max | took p50 | MB | stop, copy, start: pause p50 | max | MB |",
+        f"|{'---|' * 14}",
     ]
     for size, at in found["sizes"].items():
-        pause, owner, took, nbytes = (
-            [each[key] for each in at["moves"]] for key in ("pause_s", "owner_s", "took_s", "bytes")
-        )
+        names = ("pause_s", "switch_s", "owner_s", "took_s", "bytes")
+        pause, switch, owner, took, nbytes = ([each[key] for each in at["moves"]] for key in names)
         stop, copied = ([each[key] for each in at["stops"]] for key in ("pause_s", "bytes"))
         cells = [
             f"{int(size):,}",
             *(f"{each * 1e3:.0f} ms" for each in (at["usual_s"], at["resting_s"])),
             *(f"{each * 1e3:.0f} ms" for each in (np.median(pause), max(pause))),
+            *(f"{each * 1e3:.0f} ms" for each in (np.median(switch), max(switch))),
             *(f"{each * 1e3:.0f} ms" for each in (np.median(owner), max(owner), np.median(took))),
             f"{np.median(nbytes) / 1e6:.1f}",
             *(f"{each * 1e3:,.0f} ms" for each in (np.median(stop), max(stop))),
