@@ -17,7 +17,7 @@ from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.link import PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
-from medusa.wire.outbox import Outbox, Report
+from medusa.wire.outbox import Outbox
 
 __all__ = ["Delivery", "Lost", "Promise", "Receiver", "Rows"]
 
@@ -140,7 +140,7 @@ class Receiver:
         self._frames = 0
         self._received_bytes = 0
         self._epoch_boundary_us: int = START_US
-        self._asked_at_us = 0
+        self._asked_at_us, self._retry_us = 0, self.settings.retry_us
         self._acked: Ack | None = None
         self._ack_at_us: int | None = None
         self._acked_at_us = 0
@@ -234,7 +234,7 @@ class Receiver:
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
         self._was_attached = True
-        self._acked_at_us = now_us
+        self._acked_at_us, self._retry_us = now_us, self.settings.retry_us
         self.refusal = self._missing_since_us = None
         self._missing_told = False
         if self.asking:
@@ -376,9 +376,9 @@ class Receiver:
         )
 
     def _level(self, now_us: int, message: Refuse) -> str:
-        """How loud to say that we were refused: a stream that may still come is no error at first."""
+        """How loud to say that we were refused: a stream that moved, or may come, is no error at first."""
         if self.plain or message.code != "E_STREAM":
-            return "error"
+            return "info" if message.code == "E_MOVED" else "error"
         if self._missing_since_us is None:
             self._missing_since_us = now_us
             return "info"
@@ -404,7 +404,7 @@ class Receiver:
             Refuse(code=error.code, text=text, hint=error.hint, stream=self.stream, epoch=self._epoch),
         )
         about = {"stream": self.stream, "peer": self.peer, "code": error.code, "text": text}
-        self._outbox.append(Report(level="error", what="stream refused", fields=about))
+        self._outbox.report("info" if error.code == "E_MOVED" else "error", "stream refused", **about)
 
     # --- the owner ----------------------------------------------------------------------------
 
@@ -477,13 +477,15 @@ class Receiver:
         """Send what is due: an ``Ack`` that waited, a probe, or the ``Attach`` again."""
         if self.state is ReceiverState.FLOWING and now_us >= self._ack_due_us():
             self._ack(now_us)
-        if self.state is ReceiverState.ATTACHING and now_us - self._asked_at_us >= self.settings.retry_us:
+        if self.state is ReceiverState.ATTACHING and now_us - self._asked_at_us >= self._retry_us:
+            # Each answer brings all that is kept: asked for as often as it can't come, it never would.
+            self._retry_us = min(2 * self._retry_us, 8 * self.settings.retry_us)
             self._again(now_us, LinkEvent.RETRY)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: not before something else happens."""
         if self.state is ReceiverState.ATTACHING:
-            return self._asked_at_us + self.settings.retry_us
+            return self._asked_at_us + self._retry_us
         return self._ack_due_us() if self.state is ReceiverState.FLOWING else None
 
     def _ack_due_us(self) -> int:

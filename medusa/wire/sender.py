@@ -238,7 +238,7 @@ class Sender:
             self._ack(now_us, view, message)
         elif isinstance(message, Refuse):
             self._outbox.report(
-                "error",
+                "info" if message.code == "E_MOVED" else "error",
                 "receiver refused",
                 stream=self.stream,
                 peer=peer,

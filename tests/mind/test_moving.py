@@ -370,3 +370,11 @@ def test_who_comes_while_it_is_handed_on_is_noticed_and_not_let_in():
     assert publisher.silent_since_us is None, "it would not hear where the fragment went"
     hosted.thaw(now_us)
     assert publisher.receiver.state is ReceiverState.ATTACHING
+
+
+def test_that_it_moved_is_no_error_to_whoever_is_told():
+    world = World()
+    assert world.move("m2", at="e", fragment="q/cars")[0].code == ""
+    told = [report for report in world.fed.nodes["e"].reports if report.fields.get("code") == "E_MOVED"]
+    assert {report.what for report in told} >= {"stream refused"}
+    assert {report.level for report in told} == {"info"}
