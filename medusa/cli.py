@@ -20,7 +20,7 @@ from medusa.connectors.explain import explain
 from medusa.connectors.key_options import key_options
 from medusa.connectors.keygen import declare, keygen
 from medusa.connectors.move import grant, move
-from medusa.connectors.naming import define, queries
+from medusa.connectors.naming import define, find, queries
 from medusa.connectors.publish import publish
 from medusa.connectors.query_file import read_placement, read_query
 from medusa.connectors.remote import remote
@@ -156,9 +156,9 @@ def federation(*, as_json: bool, **options: Any) -> None:
     """Watch two owners run one query over five nodes, and change where it runs.
 
     Alice has three nodes on this machine, bob two; bob runs two boxes for her, within what he offers.
-    While rows flow a fragment is moved twice, a node leaves and one joins; a subscriber at bob follows
-    the result by its name. At the end the result is compared, row by row, with the query in one process.
-    Exit code 1: something differs. Ctrl-C at any time stops all nodes.
+    While rows flow a fragment is moved twice, a box is split over two nodes and merged, a node leaves and
+    one joins; a subscriber at bob follows the result by its name. At the end the result is compared, row by
+    row, with the query in one process. Exit code 1: something differs. Ctrl-C at any time stops all nodes.
     """
     from medusa.workloads.federation_demo import Options, run_demo
 
@@ -243,6 +243,7 @@ main.add_command(status)
 main.add_command(define)
 main.add_command(move)
 main.add_command(queries)
+main.add_command(find)
 main.add_command(grant)
 main.add_command(split)
 main.add_command(merge)

@@ -1,4 +1,4 @@
-"""``medusa define`` and ``medusa queries``: streams and queries by name, at any node of a participant."""
+"""``medusa define``, ``medusa queries``, ``medusa find``: streams and queries by name, at any node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from medusa.connectors.key_options import key_options
 from medusa.errors import QueryError
 
-__all__ = ["define", "queries"]
+__all__ = ["define", "find", "queries"]
 
 _NODE = click.option(
     "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
@@ -108,3 +108,27 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
         click.echo(f"{each['name']}  {each['state']}  coordinated by {each['node']}")
         for fragment, nodes in each["fragments"].items():
             click.echo(f"  {fragment}  at {', '.join(nodes)}")
+
+
+@click.command(epilog="\b\nExample:\n  medusa find alice/counts.out --node tcp://127.0.0.1:5555")
+@click.argument("name")
+@_NODE
+@key_options
+@_JSON
+def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
+    """Say where NAME is: a stream, source, query, fragment, node or definition.
+
+    Any node of the participant knows. What another participant publishes is called PARTICIPANT/NAME, and is
+    looked up in the catalog between participants.
+    """
+    from medusa.runtime.client import connect
+
+    with connect(address, **keys) as fed:
+        found = fed.find(name)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    where = f" {found['address']}" if found["address"] else ""
+    click.echo(f"{found['kind']} {name} is at {found['node']}{where}, epoch {found['epoch']}")
+    for column, type in found.get("columns", ()):
+        click.echo(f"  {column}  {type}")

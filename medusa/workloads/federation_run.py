@@ -166,6 +166,7 @@ class Run:
         self._rest()
         self._note("nothing", "calm", began, self._since())
         self._move(alice, bobs, "a2")
+        self._split(alice)
         self._move(alice, bobs, "a1")
         began = self._since()
         code = self._do(lambda: self._nodes.stop("a3"))
@@ -186,6 +187,20 @@ class Run:
         self._look_up(f"move to {to}", bobs, to)
         what = f"totals {self._been[-2]} -> {to}"
         self._done(what, "move", began, took, stopped_us=told["pause_us"], sent_bytes=told["bytes"])
+
+    def _split(self, alice: Federation) -> None:
+        """In two, on two nodes; and one again."""
+        began = self._since()
+        told = self._do(lambda: alice.split("traffic/per_road", 2, at=["a2", "a3"]))
+        took = self._since()
+        parts = ", ".join(f"{name} at {node}" for name, node in told["parts"].items())
+        self._screen.say(f"traffic/per_road runs as {parts}, after {took - began:.2f} s")
+        self._done("per_road in two", "split", began, took, stopped_us=told["pause_us"])
+        began = self._since()
+        told = self._do(lambda: alice.merge("traffic/per_road"))
+        took = self._since()
+        self._screen.say(f"traffic/per_road is one again, at {told['node']}, after {took - began:.2f} s")
+        self._done("per_road in one", "merge", began, took, stopped_us=told["pause_us"])
 
     # --- waiting ----------------------------------------------------------------------------------
 

@@ -42,9 +42,11 @@ def test_five_processes_of_two_owners_give_what_one_gives() -> None:
     assert told["rows"] == told["expected"] > 100
     assert told["lost_rows"] == 0
     kinds = [step["kind"] for step in told["steps"]]
-    assert kinds == ["calm", "move", "move", "leave", "join"]
+    assert kinds == ["calm", "move", "split", "merge", "move", "leave", "join"]
     assert all(step["gap_max_us"] >= step["gap_p50_us"] > 0 for step in told["steps"])
-    assert [step["stopped_us"] is not None for step in told["steps"]] == [kind == "move" for kind in kinds]
+    assert [step["stopped_us"] is not None for step in told["steps"]] == [
+        kind in ("move", "split", "merge") for kind in kinds
+    ]
     assert [each["truth"] for each in told["lookups"]] == ["a3", "a2", "a1", "a1", "a1"]
     assert [each["right"] for each in told["lookups"]] == [2, 2, 2, 2, 3]
     assert told["refused"] == "E_OFFER"
