@@ -48,6 +48,7 @@ ROUNDS = 6
 """Moves, there and back in turns."""
 
 STOPS = 3
+SPLITS = 3
 
 
 def query() -> md.Query:
@@ -213,11 +214,31 @@ def measure_size(keys: int, rounds: int, stops: int) -> dict[str, Any]:
                 stream.going_on()
                 end = time.perf_counter()
                 peers.append({"pause_s": stream.longest(begin, end) - usual, "bytes": nbytes})
+            splits = [split_and_merge(stream, orders, usual) for _ in range(SPLITS)]
             stream.end()
     finally:
         nodes.close()
         shutil.rmtree(folder)
-    return {"usual_s": usual, "resting_s": resting, "moves": moves, "stops": peers}
+    return {"usual_s": usual, "resting_s": resting, "moves": moves, "stops": peers, "splits": splits}
+
+
+def split_and_merge(stream: Stream, orders: md.Federation, usual: float) -> dict[str, float]:
+    """The keyed window in two parts on its node, and one again: pauses in seconds."""
+    found = {}
+    for name, do in (
+        ("split", lambda: orders.split("q/groups", 2)),
+        ("merge", lambda: orders.merge("q/groups")),
+    ):
+        time.sleep(SETTLE_S)
+        stream.going_on()
+        begin = time.perf_counter()
+        answer = do()
+        end = time.perf_counter() + SETTLE_S
+        time.sleep(SETTLE_S)
+        stream.going_on()
+        found[f"{name}_s"] = stream.longest(begin, end) - usual
+        found[f"{name}_owner_s"] = answer["pause_us"] / 1e6
+    return found
 
 
 def measure(sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
@@ -253,6 +274,18 @@ def table(found: dict[str, Any]) -> str:
             *(f"{each * 1e3:,.0f} ms" for each in (np.median(stop), max(stop))),
             f"{np.median(copied) / 1e6:.1f}",
         ]
+        lines.append(f"| {' | '.join(cells)} |")
+    heads = (
+        "groups",
+        *(head for what in ("split", "merge") for head in (f"pause of a {what} p50", "max", "rested p50")),
+    )
+    lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for size, at in found["sizes"].items():
+        cells = [f"{int(size):,}"]
+        for name in ("split", "merge"):
+            pause = [each[f"{name}_s"] for each in at["splits"]]
+            owner = np.median([each[f"{name}_owner_s"] for each in at["splits"]])
+            cells += [f"{each * 1e3:,.0f} ms" for each in (np.median(pause), max(pause), owner)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
