@@ -135,6 +135,8 @@ class Brain(Driven):
             owned=self._owned,
         )
         self.commands.remotes.wall = self.wall
+        if self.guard is not None:
+            self.commands.diverting.whose = self.guard.registry.owner
         self.fragments = self.commands.fragments
         self.lanes = Lanes(self._me, settings, self.fragments)
         self.streams = Streams(

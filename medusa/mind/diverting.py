@@ -78,6 +78,7 @@ class Diverting:
     Attributes:
         moving: whether a fragment of ours is just being moved away; who moves fragments sets it.
         seeking: looks for the stream of a sender that is lost.
+        whose: the participant of a peer; without keys all are ours.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Diverting:
         count: Callable[[str], None],
     ) -> None:
         self.moving: Callable[[str], bool] = lambda fragment: False
+        self.whose: Callable[[str], str | None] = lambda node: settings.participant
         self._settings = settings
         self._catalog = catalog
         self._fragments = fragments
@@ -160,17 +162,12 @@ class Diverting:
     # --- messages -----------------------------------------------------------------------------------
 
     def receive(self, now_us: int, peer: str, message: DivertMessage) -> None:
-        """Take what a node of our participant says; ``Reply`` goes out once it is on disk."""
-        key = _about(message), peer
-        if message.request:
-            if message.request < self._heard.get(key, 0):
+        """Take what a node says; ``Reply`` goes out once it is on disk."""
+        try:
+            self._check_whose(peer, message)
+            if self._is_late(peer, message):
                 self._count("E_STALE")
                 return
-            self._heard.pop(key, None)
-            self._heard[key] = message.request
-            if len(self._heard) > HEARD_MAX:
-                del self._heard[next(iter(self._heard))]
-        try:
             changed = self._take(now_us, peer, message)
         except LinkError as error:
             self._count(error.code)
@@ -180,6 +177,18 @@ class Diverting:
         token = self._saver.save() if changed or message.request else 0
         if message.request:
             self._saver.send(peer, Reply(request=message.request), after=token)
+
+    def _is_late(self, peer: str, message: DivertMessage) -> bool:
+        key = _about(message), peer
+        if not message.request:
+            return False
+        if message.request < self._heard.get(key, 0):
+            return True
+        self._heard.pop(key, None)
+        self._heard[key] = message.request
+        if len(self._heard) > HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
+        return False
 
     def _take(self, now_us: int, peer: str, message: DivertMessage) -> bool:
         """Whether the catalog has changed."""
@@ -386,6 +395,28 @@ class Diverting:
         return before != (deployment.nodes, deployment.streams)
 
     # --- checks -----------------------------------------------------------------------------------------
+
+    def _participant(self, node: str) -> str | None:
+        return self._settings.participant if node == self._settings.name else self.whose(node)
+
+    def _check_whose(self, peer: str, message: DivertMessage) -> None:
+        """Another participant moves only what is next to parts that it has here, among its own nodes."""
+        whose, queries = self._participant(peer), set[str]()
+        if whose == self._settings.participant:
+            return
+        other = ""
+        if isinstance(message, Expect | Unexpect | Release):
+            other, queries = message.reader, {message.query}
+        elif isinstance(message, Follow | Moved):
+            other = message.node
+            reading = (*self._readers_of(message.stream, peer), *self._readers_of(message.stream, other))
+            queries = {hosted.spec.query for hosted, _ in reading}
+        owners = {self._catalog.owners.get(query, self._settings.name) for query in queries}
+        if not owners or {self._participant(node) for node in (*owners, other)} != {whose}:
+            text = (
+                f"node {peer!r} of participant {whose!r} may move only what is next to parts that it has here"
+            )
+            raise LinkError(text, hint="and only to nodes of its own participant", code="E_NO_CONTRACT")
 
     def _check_peer(self, node: str) -> None:
         me = self._settings.name

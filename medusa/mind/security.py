@@ -38,7 +38,7 @@ from medusa.wire.messages import (
     Remove,
     StatusRequest,
 )
-from medusa.wire.messages_divert import DivertMessage
+from medusa.wire.messages_divert import Placed
 from medusa.wire.statement import (
     SKEW_US,
     Certificate,
@@ -139,7 +139,7 @@ def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
     if caller.participant == own:
         return None
     who = f"node {caller.name!r} of participant {caller.participant!r}"
-    if isinstance(message, Install | DivertMessage):
+    if isinstance(message, Install | Placed):  # What else is said of moves: see ``Diverting``.
         text = f"{who} has no contract under which it may run or stop anything here"
         return Refusal(code="E_NO_CONTRACT", text=text, hint="deploy it at nodes of its own participant")
     if isinstance(message, StatusRequest):

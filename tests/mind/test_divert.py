@@ -364,7 +364,7 @@ ALL += [Follow(request=4, query="q", stream="q.f", node="new"), MOVED]
 
 
 @pytest.mark.parametrize("message", ALL, ids=lambda each: type(each).__name__)
-def test_clients_and_nodes_of_other_participants_divert_nothing(message):
+def test_clients_and_nodes_of_other_participants_divert_nothing_of_ours(message):
     node = Keyed()
     for name in ("maker", "near", "core", "nobody"):
         node.hello(name)

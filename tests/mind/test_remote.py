@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -9,14 +11,17 @@ import medusa as md
 from medusa.mind.placement import cut
 from medusa.mind.settings import parse
 from medusa.mind.settings_offers import OfferRules
+from medusa.mind.settings_security import PeerKey
 from medusa.mind.spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Install, Remove, Reply
+from medusa.wire.messages_divert import Expect, Follow, Moved, Placed
 from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
 from medusa.wire.statement import SKEW_US
 from tests.mind.deployed import AT, TARGETS, Town, query
-from tests.mind.keyed import WALL_US, Keyed
+from tests.mind.keyed import SECURITY, WALL_US, Keyed, curve
+from tests.mind.test_security import query as own_query
 
 # --- a town of one participant ----------------------------------------------------------------------
 
@@ -152,9 +157,9 @@ def part(*, window=False, name="r"):
     return found
 
 
-def offering(**rules):
+def offering(*, security=SECURITY, **rules):
     """Node n of alice, who offers bob filters."""
-    node = Keyed()
+    node = Keyed(security)
     offers = {"bob": OfferRules(boxes=("filter",), **rules)} if rules.pop("any", True) else {}
     node.brain.commands.remotes.offers = offers
     for name in ("near", "core", "maker", "reader"):
@@ -286,6 +291,37 @@ def test_clients_define_and_revoke_only_what_they_may_deploy():
     with pytest.raises(md.LinkError):
         node.say("maker", keep(4), fragment_to(part()))
     assert node.state() == before
+
+
+def test_who_has_a_part_here_moves_what_is_next_to_it_among_its_own_nodes():
+    second = PeerKey(participant="bob", key=curve("second"))
+    security = replace(SECURITY, peers={**SECURITY.peers, "second": second})
+    node = offering(security=security)
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    assert node.answer("core", run()) == ""
+    assert node.deploy("maker", own_query()) == ""
+
+    def follow(request, peer="core", to="second", query="r", stream="r.rows"):
+        return node.answer(peer, Follow(request=request, query=query, stream=stream, node=to))
+
+    def expect(request, to="second", query="r", stream="r.kept"):
+        message = Expect(request=request, query=query, stream=stream, like="core", reader=to, epoch=2)
+        return node.answer("core", message)
+
+    before = node.state()
+    for number, to in enumerate(("near", "n", "stranger"), 10):
+        assert follow(number, to=to) == expect(number, to=to) == "E_NO_CONTRACT"
+    assert expect(20, query="q", stream="q.out") == "E_NO_CONTRACT", "that is ours"
+    assert node.state() == before
+    placed = Placed(request=30, query="r", fragment="r/kept", node="second")
+    assert node.answer("core", placed) == "E_NO_CONTRACT"
+    assert follow(31) == ""
+    assert node.state() == before, "asked only"
+    assert expect(32) == ""
+    [hosted] = [each for name, each in node.brain.fragments.items() if name == "r/kept"]
+    assert hosted.spec.readers == {"kept-out": ("core", "second")}
+    assert node.answer("core", Moved(request=33, stream="r.rows", node="second", epoch=2)) == ""
+    assert [feed.node for feed in hosted.spec.feeds] == ["second"]
 
 
 # --- definitions that expire ------------------------------------------------------------------------

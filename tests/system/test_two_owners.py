@@ -13,7 +13,7 @@ from tests.system.nodes import ForkedNodes, until
 
 pytestmark = pytest.mark.system
 
-OWNERS = {"edge": "alice", "core": "bob", "far": "carol"}
+OWNERS = {"edge": "alice", "side": "alice", "core": "bob", "far": "carol"}
 """Node -> whose it is. Core offers alice filters, and carol nothing."""
 
 SCHEMA = {"ts": "int64", "v": "int64"}
@@ -22,12 +22,13 @@ AT = {"edge": ["cars", "counted", "out"], "core": ["fast"]}
 
 
 class Owners(ForkedNodes):
-    """A node for each participant; each participant has a client that may do everything at its own node."""
+    """Nodes and whose they are; each participant has a client that may do everything at its own nodes."""
 
     def __init__(self, folder):
         super().__init__(folder, list(OWNERS), limits='checkpoint_every = "50ms"')
-        for node, owner in OWNERS.items():
+        for node in OWNERS:
             write_key(folder / f"{node}.key", "node", CurveKey.new())
+        for owner in dict.fromkeys(OWNERS.values()):
             write_key(folder / f"{owner}.key", "participant", ParticipantKey.new())
             write_key(folder / f"of-{owner}.key", "client", CurveKey.new())
         for node in OWNERS:
@@ -41,8 +42,9 @@ class Owners(ForkedNodes):
         lines = [f'name = "{node}"', f'listen = "{self.addresses[node]}"', f'data = "{node}.data"']
         lines += ['federation = "fed"', f'participant = "{OWNERS[node]}"', "[keys]", f'node = "{node}.key"']
         lines += ["[limits]", self.limits]
-        for other, owner in OWNERS.items():
+        for owner in dict.fromkeys(OWNERS.values()):
             lines += [f"[participants.{owner}]", f'key = "{self.public(owner)}"']
+        for other, owner in OWNERS.items():
             if other != node:
                 lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
                 lines += [f'participant = "{owner}"', f'key = "{self.public(other)}"']
@@ -176,8 +178,30 @@ def test_a_part_runs_at_another_participants_node_until_either_takes_it_back(own
         until(lambda: owners.state() == before, what="nothing is left of it")
 
 
+def test_what_is_next_to_it_moves_to_another_node_of_who_had_it_kept(owners):
+    owners.start("edge", "side", "core")
+    with owners.connect("edge") as alice:
+        alice.define_remote("fast", query(), AT, node="core")
+        alice.deploy(query(), at=AT)
+        with Flow(alice) as flow:
+            flow.goes_on()
+            for fragment in ("q/counted", "q/cars"):
+                assert alice.move(fragment, to="side", timeout="60s")["node"] == "side"
+                flow.goes_on()
+            assert refused(lambda: alice.move("q/cars", to="core", timeout="60s")) in (
+                "E_ROLE",
+                "E_NO_CONTRACT",
+            )
+            owners.kill("core")
+            owners.start("core")
+            flow.goes_on()
+            flow.end()
+        alice.undeploy("q")
+        assert all(fragments == [] for _, fragments, _ in owners.state().values())
+
+
 def test_what_is_not_offered_is_refused_and_nothing_changes_anywhere(owners):
-    owners.start()
+    owners.start("edge", "core", "far")
     before = owners.state()
     windows_too = {"edge": ["cars", "out"], "core": ["fast", "counted"]}
     with owners.connect("edge") as alice:
