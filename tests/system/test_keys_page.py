@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,19 +15,11 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli import main
 from tests.blocks import blocks
-from tests.system.nodes import DEADLINE_S, RUN, first_line, until
+from tests.system.nodes import DEADLINE_S, RUN, first_line, free_ports, until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
 
 pytestmark = pytest.mark.system
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 class Reader:
