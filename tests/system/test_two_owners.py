@@ -133,6 +133,7 @@ class Flow:
 
     def end(self):
         self._fed.finish("q.cars")
+        self._fed.flush("60s")
         for train in self._trains:
             self._got += train.batch.to_pylist()
         assert self._got == expected(self._published)
