@@ -42,6 +42,12 @@ BEGINS = Install | Instantiate
 ASK_AGAIN_US = 1_000_000
 """An unanswered question is asked again after this."""
 
+NEWS_US = 1_000_000
+"""A query that was just removed elsewhere may be in our catalog for so long."""
+
+LOOK_US = 50_000
+WAITING_MAX = 100
+
 REQUESTS_PER_LIFE = 1 << 20
 """The numbers of our questions begin at this times our incarnation, so that an answer to a question
 of an earlier life answers none of this one."""
@@ -85,6 +91,7 @@ class Coordinator:
 
     Attributes:
         stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
+        elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
     """
 
     def __init__(
@@ -103,6 +110,10 @@ class Coordinator:
         self._outbox = outbox
         self._timeout_us = timeout_us
         self.stale = 0
+        self.elsewhere: Callable[[str], str] = lambda query: ""
+        self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
+        """Who asked for a query that is elsewhere, and its request -> till when we wait for news; what."""
+        self._look_at_us = 0
         self._saver = saver
         self._install = install
         self._way = way
@@ -154,10 +165,38 @@ class Coordinator:
             return
         owner = self._catalog.owners.get(plan.query, self._catalog.node)
         if owner != self._catalog.node:
-            text = f"query {plan.query!r} is there already, from node {owner!r}"
-            hint = "undeploy it first, or give the query another name"
-            self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
+            self._is_there(client, request, plan.query, owner)
             return
+        other = self.elsewhere(plan.query)
+        if other and len(self._waiting) >= WAITING_MAX:
+            self._is_there(client, request, plan.query, other)
+        elif other:
+            self._waiting.setdefault((client, request), (now_us + NEWS_US, plan, defined))
+            self._look_at_us = now_us + LOOK_US
+        else:
+            self._spread(now_us, client, request, plan, defined)
+
+    def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
+        text = f"query {query!r} is there already, from node {owner!r}"
+        hint = "undeploy it first, or give the query another name"
+        self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
+
+    def _look(self, now_us: int) -> None:
+        """Whether what was asked for is still elsewhere."""
+        if not self._waiting or now_us < self._look_at_us:
+            return
+        self._look_at_us = now_us + LOOK_US
+        for (client, request), (until_us, plan, defined) in list(self._waiting.items()):
+            owner = self.elsewhere(plan.query)
+            if owner and now_us < until_us:
+                continue
+            del self._waiting[client, request]
+            if owner:
+                self._is_there(client, request, plan.query, owner)
+            else:
+                self.deploy(now_us, client, request, plan, defined=defined)
+
+    def _spread(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
         streams = tuple(
             (name, fragment.node)
             for fragment in plan.fragments
@@ -347,6 +386,7 @@ class Coordinator:
 
     def tick(self, now_us: int) -> None:
         """Ask again; give up what took too long."""
+        self._look(now_us)
         for query, attempt in list(self._attempts.items()):
             if now_us < attempt.deadline_us:
                 continue
@@ -379,6 +419,7 @@ class Coordinator:
         """When ``tick`` has work."""
         times = [attempt.deadline_us for attempt in self._attempts.values()]
         times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
+        times += [self._look_at_us] if self._waiting else []
         return min(times, default=None)
 
     def _ask(self, question: _Question) -> None:

@@ -156,6 +156,10 @@ class Directory:
         """It isn't any more."""
         self._agreeing.down(peer)
 
+    def is_there(self, node: str) -> bool:
+        """Whether a peer is up."""
+        return node in self._agreeing.peers
+
     def receive(self, now_us: int, peer: str, message: Entries | Digest, payload: Buffer | None) -> None:
         """Take news of a node of the same participant.
 

@@ -77,6 +77,20 @@ class Names:
         found = [self._told(entry) for entry in self._directory.versions("stream", stream)]
         return [told for told in found if told is not None]
 
+    def deployed_at(self, query: str) -> str:
+        """The other node that has deployed or defined this; empty: none that may still be there.
+
+        Where all its nodes are peers of ours and away, it may be gone with them: then it doesn't count.
+        """
+        for kind in ("query", "definition"):
+            for entry in self._directory.holders(kind, query):
+                body = body_from(entry.body, KINDS[kind])
+                nodes = {entry.writer, *getattr(body, "nodes", ())}
+                there = (self._directory.is_there(node) or node not in self._peers for node in nodes)
+                if entry.writer != self._directory.node and any(there):
+                    return entry.writer
+        return ""
+
     def short(self, name: str) -> str:
         """Of a full name of our own participant, what comes after it."""
         return name.removeprefix(f"{self._participant}/")
