@@ -14,7 +14,6 @@ from types import FrameType
 
 from medusa.runtime.assembly import assembled
 from medusa.runtime.loop import NodeLoop
-from medusa.runtime.memory import keep_freed_memory
 from medusa.runtime.node_config import import_functions, load_settings
 from medusa.runtime.reports import Reports
 
@@ -34,7 +33,6 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
         StateError: the data folder can't be used, or the last checkpoint couldn't be written.
         LinkError: it can't listen at its address.
     """
-    keep_freed_memory()
     settings = load_settings(config)
     import_functions(settings)
     reports = Reports(partial(_tell, settings.name))
