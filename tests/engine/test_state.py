@@ -10,6 +10,7 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
+from medusa.engine.delta import as_files
 from medusa.engine.evolve import plan
 from medusa.engine.fragment import Fragment
 from medusa.engine.state import box_sums
@@ -48,6 +49,19 @@ def test_a_round_trip_in_the_middle_changes_nothing(kind: str) -> None:
         assert kinds.answer(fragment) == expected
     finally:
         workers.close()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_that_become_files_later_hold_what_was_there_then(kind: str) -> None:
+    """A node writes them in its disk's thread, while the fragment goes on."""
+    fragment = Fragment(kinds.query(kind).graph)
+    kinds.push(fragment, 0, 45)
+    expected = kinds.state_of(fragment)
+    parts = fragment.parts()
+    kinds.push(fragment, 45, 45)
+    kinds.answer(fragment)
+    assert {name: bytes(data) for name, data in as_files(parts).items()} == expected
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
