@@ -188,7 +188,7 @@ def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str,
         for input in hosted.inputs.values():
             want, stream = input.receiver.next_seq, input.stream
             if input.peer in clients:
-                publication = clients[input.peer].mind.publications.get(stream)
+                publication = clients[input.peer].publication(stream)
                 senders = [publication.sender] if publication is not None else []
             else:
                 up = nodes.get(input.peer)

@@ -47,6 +47,20 @@ class Client:
         self._wake_at_us = -1
         world.after(1, self._settle)
 
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Nodes with which it may speak."""
+        return (self.mind.node,)
+
+    @property
+    def minds(self) -> Sequence[ClientMind]:
+        """One for each node with which it speaks."""
+        return (self.mind,)
+
+    def publication(self, name: str) -> Publication | None:
+        """What it publishes into a source."""
+        return next((mind.publications[name] for mind in self.minds if name in mind.publications), None)
+
     # --- what a program does ------------------------------------------------------------------
 
     def publish(self, name: str, rows: pa.Table | pa.RecordBatch, schema: Schema) -> None:
@@ -93,34 +107,37 @@ class Client:
         return number
 
     def _publication(self, name: str, schema: Schema) -> Publication:
-        known = self.mind.publications.get(name)
-        return known or self.mind.publish(self._world.now_us, name, schema, timed=False)
+        return self.publication(name) or self.mind.publish(self._world.now_us, name, schema, timed=False)
 
     # --- what happens -------------------------------------------------------------------------
 
     def deliver(self, source: str, frames: list[Buffer]) -> None:
         """A message arrived."""
+        mind = next((mind for mind in self.minds if mind.node == source), self.mind)
         try:
-            self.mind.receive(self._world.now_us, *decode_frame(frames, peer=source))
+            mind.receive(self._world.now_us, *decode_frame(frames, peer=source))
         except (RemoteProtocolError, LinkError) as error:
             raise SimulationError(f"rules: {self.name} hears of {source}: {error}") from error
         self._settle()
 
     def _settle(self) -> None:
         now_us = self._world.now_us
-        self.mind.tick(now_us)
-        for name, subscription in self.mind.subscriptions.items():
-            while (delivery := subscription.take(now_us)) is not None:
-                self._take(name, subscription.receiver, delivery)
-        for effect in self.mind.outbox.take():
-            if isinstance(effect, Send):
-                frames: list[Buffer] = [bytes(each) for each in encode_frame(effect.message, effect.payload)]
-                self._network.send(self.name, effect.peer, frames)
-        wake_at_us = self.mind.wake_at_us(now_us) or now_us + 1_000_000
-        wake_at_us = max(wake_at_us, now_us + 1)
+        wake_at_us = min(self._settle_one(now_us, mind) for mind in self.minds)
         if not now_us < self._wake_at_us <= wake_at_us:
             self._wake_at_us = wake_at_us
             self._world.at(wake_at_us, self._settle)
+
+    def _settle_one(self, now_us: int, mind: ClientMind) -> int:
+        """Do what it wants; when it wants something again."""
+        mind.tick(now_us)
+        for name, subscription in mind.subscriptions.items():
+            while (delivery := subscription.take(now_us)) is not None:
+                self._take(name, subscription.receiver, delivery)
+        for effect in mind.outbox.take():
+            if isinstance(effect, Send):
+                frames: list[Buffer] = [bytes(each) for each in encode_frame(effect.message, effect.payload)]
+                self._network.send(self.name, effect.peer, frames)
+        return max(mind.wake_at_us(now_us) or now_us + 1_000_000, now_us + 1)
 
     def _take(self, name: str, receiver: Receiver, delivery: Delivery) -> None:
         """Keep it; numbers follow each other, and no row comes below a promise."""

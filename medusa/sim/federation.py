@@ -121,7 +121,7 @@ class Federation:
             for peer in node.settings.peers
             if name < peer or name not in self.nodes[peer].settings.peers
         ]
-        return [*pairs, *((name, client.mind.node) for name, client in self.clients.items())]
+        return [*pairs, *((name, node) for name, client in self.clients.items() for node in client.nodes)]
 
     def restart(self, name: str) -> None:
         self.nodes[name].restart()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -19,8 +19,10 @@ from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
 from medusa.runtime.host import group_token
 from medusa.sim.checkers import check_node, check_restarted
+from medusa.sim.client import Client
 from medusa.sim.faults import LINKS, MACHINES, WEATHER
 from medusa.sim.federations import OFTEN, ROWS, SCHEMA, options, table
+from medusa.sim.follower import Follower
 from medusa.sim.node import Node
 from medusa.sim.query_trial import QueryOptions, QueryTrial
 from medusa.sim.trial import Scenario
@@ -50,10 +52,23 @@ def unites() -> tuple[Query, dict[str, list[str]]]:
     return q, {"e": ["left", "l"], "a": ["right", "r"], "b": ["both"], "c": ["some"], "z": ["last", "out"]}
 
 
+def parts() -> tuple[Query, dict[str, list[str]]]:
+    """A window that was split: its router and its parts move, and the merge that puts them in order."""
+    whole, at = slides()
+    router, first, second = "per_k-router", "per_k-1", "per_k-2"
+    at = {"e": at["e"], "a": [router], "b": [first], "c": [second], "z": ["per_k", "totals", *at["z"]]}
+    return whole.split("per_k", 2), at
+
+
 NEWS_US = 1_000_000
 """Each node has looked at what it owns, and written it, within this."""
 
-KINDS = {"slides": (slides, ("m/per_k", "m/totals")), "unites": (unites, ("m/both", "m/some"))}
+KINDS = {
+    "slides": (slides, ("m/per_k", "m/totals"), ("m/flows", "m/all")),
+    "parts": (parts, ("m/per_k-router", "m/per_k-1", "m/per_k-2"), ("m/flows", "m/per_k")),
+    "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
+}
+"""The query; fragments that read and are read by nodes; those that clients read or publish into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +81,7 @@ class _Order:
 
 
 class MoveTrial(QueryTrial):
-    """A query over five nodes, and orders to move its middle.
+    """A query over five nodes, and orders to move its fragments. Its clients go after what they use.
 
     Args:
         movable: fragments that move.
@@ -100,6 +115,17 @@ class MoveTrial(QueryTrial):
             for _ in range(moves)
         ]
 
+    def client(self, name: str, node: str) -> Client:
+        """Who publishes and reads finds the streams from any node; who orders is a client of one."""
+        if name.startswith("mover-"):
+            return super().client(name, node)
+        home = self.world.dice(f"home of {name}").choice(list(self.nodes))
+        made = self.clients[name] = Follower(self.world, self.network, name, home, self.nodes)
+        return made
+
+    def _read(self, name: str, sink: str, tries: int = 0) -> None:
+        self.reader.read(f"{name}.{sink}")
+
     def _begin(self) -> None:
         super()._begin()
         for order in self.orders:
@@ -117,13 +143,18 @@ class MoveTrial(QueryTrial):
 
     # --- what must hold -----------------------------------------------------------------------------
 
+    @property
+    def fragments(self) -> Collection[str]:
+        """Names of those that move."""
+        return self._movable
+
     def _watch(self, node: Node) -> None:
         if self._lives.get(node.name) != node.lives:
             self._lives[node.name] = node.lives
             if node.loop is not None and not any(h.frozen for h in node.brain.fragments.values()):
                 check_restarted(node, self.nodes, self.clients)
         check_node(node)
-        for fragment in self._movable:
+        for fragment in self.fragments:
             self._check_owner(fragment)
 
     def _check_owner(self, fragment: str) -> None:
@@ -141,6 +172,13 @@ class MoveTrial(QueryTrial):
                 raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {name}")
         if len(active) > 1:
             raise SimulationError(f"owner: {fragment} runs at {' and at '.join(active)}")
+        self._check_senders(fragment, active)
+
+    def _check_senders(self, fragment: str, active: Collection[str]) -> None:
+        """Who doesn't run it sends nothing of it."""
+        for name, node in self.nodes.items():
+            if name not in active and node.loop is not None and emits(node, fragment):
+                raise SimulationError(f"emits: {fragment} is sent by {name}, it runs at {active}")
 
     def _check_disks(self, fragment: str, owner: str) -> None:
         """Who begins to feed it is its owner by its disk, and nobody else is by theirs."""
@@ -155,9 +193,17 @@ class MoveTrial(QueryTrial):
             return False
         brains = [node.brain for node in self.nodes.values()]
         moving = any(way for brain in brains for way in brain.commands.sliding.status().values())
+        moving = moving or any(keeps_of_moves(brain.catalog) for brain in brains)
         return not moving and all(
-            [fragment in brain.fragments for brain in brains].count(True) == 1 for fragment in self._movable
+            [fragment in brain.fragments for brain in brains].count(True) == 1 for fragment in self.fragments
         )
+
+    def check_end(self) -> None:
+        super().check_end()
+        coordinator = self.nodes[self.reader.mind.node].brain.catalog.deployments[self.q.graph.name]
+        for (fragment, _), name in self._owners.items():
+            if fragment in self.nodes[name].brain.fragments and name not in coordinator.nodes:
+                raise SimulationError(f"placed: {coordinator.nodes} is all that is known of, not {name}")
 
     @property
     def ended(self) -> bool:
@@ -169,6 +215,19 @@ class MoveTrial(QueryTrial):
             self._settled_us = self._names_at_us = self.world.now_us
             self._agreed = False
         return self.world.now_us - self._settled_us >= NEWS_US and super().ended
+
+
+def keeps_of_moves(catalog: Catalog) -> bool:
+    """Whether anything in it is to be undone, or waits for others to hear of it."""
+    untold = any(left.untold for left in catalog.left.values())
+    return bool(catalog.expected or catalog.ownership.moves or catalog.ownership.unplaced or untold)
+
+
+def emits(node: Node, fragment: str) -> bool:
+    """Whether it would send what a fragment makes, be it its own or what it has of another's."""
+    commands = node.brain.commands
+    hosted = node.brain.fragments.get(fragment) or commands.sliding.shadow(fragment)
+    return hosted is not None and any(not output.sender.muted for output in hosted.outputs.values())
 
 
 def claims(node: Node, fragment: str) -> bool:
@@ -197,9 +256,10 @@ def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict
 
 def moves(world: World, rows: int | None, parts: Any) -> QueryTrial:
     dice = world.dice("options")
-    kind = dice.choice(["slides", "slides", "unites"])
-    make, movable = KINDS[kind]
+    kind = dice.choice(["slides", "slides", "parts", "unites"])
+    make, middle, ends = KINDS[kind]
     q, at = make()
+    movable = middle + ends if dice.random() < 0.6 else middle
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
     number = dice.randrange(1, 7)
     return MoveTrial(world, q, tables, options(dice, at), want=want, movable=movable, moves=number)

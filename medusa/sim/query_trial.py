@@ -218,7 +218,7 @@ class QueryTrial(Federation):
 
     def _finish(self, client: Client, stream: str, schema: Schema) -> None:
         """End a source; not before the node knows all its publishers, or it ends without them."""
-        known = [each.mind.publications.get(stream) for each in self.clients.values()]
+        known = [each.publication(stream) for each in self.clients.values()]
         here = [each for each in known if each is not None]
         if all(each.attached for each in here) and len(here) == self._expected(stream):
             client.finish(stream, schema)
@@ -285,8 +285,9 @@ class QueryTrial(Federation):
             for node in self.nodes.values()
         )
         for client in self.clients.values():
-            told = told or any(each.refusal is not None for each in client.mind.publications.values())
-            told = told or any(s.receiver.refusal is not None for s in client.mind.subscriptions.values())
+            for mind in client.minds:
+                told = told or any(each.refusal is not None for each in mind.publications.values())
+                told = told or any(s.receiver.refusal is not None for s in mind.subscriptions.values())
         if self.options.damage and told:
             return
         check_names(self.nodes.values())

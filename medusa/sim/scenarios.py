@@ -10,13 +10,14 @@ from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
 from medusa.sim.move_trial import MOVES
 from medusa.sim.shrink import RUNS_MAX, shrink
+from medusa.sim.split_trial import SPLITS
 from medusa.sim.together import TOGETHER
 from medusa.sim.trial import Outcome, Scenario, run_trial
 from medusa.sim.world import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
 
-SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS, **TOGETHER, **MOVES}
+SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS, **TOGETHER, **MOVES, **SPLITS}
 
 
 def run_scenario(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from medusa.mind.arrivals import Arrivals
+from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
 from medusa.mind.moves import Moves
+from medusa.mind.moves_kept import Ownership
 from medusa.mind.moving import TargetState
 from medusa.mind.shadow import Shadow
 
@@ -27,6 +29,7 @@ def handed_over_before_it_persisted(monkeypatch):
 
     def hasty(self, now_us, order, due):
         if order.handing is not None and not order.handing.handed:
+            self._fragments[order.fragment].freeze()
             order.handing.hand_over(now_us)
         honest(self, now_us, order, due)
 
@@ -57,10 +60,62 @@ def never_while_it_takes(monkeypatch):
     monkeypatch.setattr(Arrivals, "settle", hasty)
 
 
+def what_follows_emits(monkeypatch):
+    """The target's copy answers and sends while the owner does."""
+    honest = Shadow.standing
+
+    def loud(self, now_us, readers):
+        for output in self.outputs.values():
+            output.sender.muted = False
+        honest(self, now_us, readers)
+
+    monkeypatch.setattr(Shadow, "standing", loud)
+
+
+def one_row_too_far(monkeypatch):
+    """The target asks upstream for the row after the one that it wants."""
+    honest = Shadow.own
+
+    def far(self, now_us):
+        for input in self.inputs.values():
+            if input.fed_seq:
+                input.fed_seq += 1
+        honest(self, now_us)
+
+    monkeypatch.setattr(Shadow, "own", far)
+
+
+def readers_are_told_once(monkeypatch):
+    """Who had it tells its readers where it went, and never again."""
+    monkeypatch.setattr(Diverting, "tick", lambda self, now_us: None)
+    monkeypatch.setattr(Diverting, "wake_at_us", lambda self: None)
+
+
+def the_target_stays_expected(monkeypatch):
+    """An attempt that ends leaves upstream with a reader that never comes."""
+    monkeypatch.setattr(Diverting, "_unexpect", lambda self, now_us, peer, message: False)
+
+
+def the_same_epoch(monkeypatch):
+    """Who takes it goes on in the epoch of who had it."""
+    monkeypatch.setattr(Ownership, "epoch", lambda self, fragment: 1)
+
+
+def the_coordinator_is_not_told(monkeypatch):
+    """The node that coordinates the query never learns who has its fragments."""
+    monkeypatch.setattr(Diverting, "_placed", lambda self, peer, message: False)
+
+
 MOVED = {
-    "the target starts before it persisted": (1, starts_before_it_persisted),
-    "handed over before it persisted": (11, handed_over_before_it_persisted),
-    "the owner goes on after it handed over": (1, goes_on_after_it_handed_over),
-    "never, while it takes": (35, never_while_it_takes),
+    "the target starts before it persisted": (0, starts_before_it_persisted),
+    "handed over before it persisted": (1, handed_over_before_it_persisted),
+    "the owner goes on after it handed over": (0, goes_on_after_it_handed_over),
+    "never, while it takes": (1, never_while_it_takes),
+    "what follows emits": (0, what_follows_emits),
+    "one row too far": (3, one_row_too_far),
+    "readers are told once": (5, readers_are_told_once),
+    "the target stays expected": (15, the_target_stays_expected),
+    "the same epoch": (0, the_same_epoch),
+    "the coordinator is not told": (6, the_coordinator_is_not_told),
 }
 """Name: the seed that must notice it, and the mistake."""

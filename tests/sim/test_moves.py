@@ -1,39 +1,56 @@
-"""Fragments move between nodes at random moments under faults; and mistakes in that are noticed."""
+"""Fragments move, boxes are split and merged at random moments under faults; mistakes in that are noticed."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
 from medusa.sim.scenarios import run_scenario
+from tests.sim.conftest import SPENT
 from tests.sim.planted_moves import MOVED
 
-EVER_FAILED = [
-    # The last owner of a stream became its reader too, and what it asked as that counted as its last word:
-    # that the stream had moved on was dropped as late, for ever.
-    286,
-    299,
-]
+SEEDS = {"move": 140, "splits": 60}
+"""200 in all."""
 
-SEEDS = [*range(6), *EVER_FAILED]
+CASES = [(name, seed) for name, count in SEEDS.items() for seed in range(count)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_seed(seed):
-    """Chaos and checks: as ``medusa.sim.move_trial`` says."""
-    outcome = run_scenario("move", seed)
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_seed(name, seed):
+    """Chaos and checks: as ``medusa.sim.move_trial`` and ``split_trial`` say."""
+    passed(name, seed)
+
+
+def passed(name, seed):
+    began = time.process_time()
+    outcome = run_scenario(name, seed)
     assert outcome.ok, str(outcome)
+    SPENT.append((name, outcome.events, time.process_time() - began))
 
 
 @pytest.mark.full
 @pytest.mark.issue(6)
-@pytest.mark.parametrize("first", range(0, 5000, 100))
-def test_seeds(first):
-    outcomes = [run_scenario("move", seed) for seed in range(first, first + 100)]
-    assert [str(outcome) for outcome in outcomes if not outcome.ok] == []
+@pytest.mark.parametrize("block", range(25))
+@pytest.mark.parametrize("name", SEEDS)
+def test_more_seeds(name, block):
+    """5,000 in all."""
+    for seed in range(1000 + SEEDS[name] * block, 1000 + SEEDS[name] * (block + 1)):
+        passed(name, seed)
+
+
+def test_there_are_200_seeds_and_in_them_fragments_do_move():
+    assert sum(SEEDS.values()) == 200
+    outcomes = [run_scenario(name, seed, keep_trace=True) for name in SEEDS for seed in range(4)]
+    trace = "\n".join(line for outcome in outcomes for line in outcome.last)
+    for what in ("fragment taken", "stream moved", "goes after", "box split", "box merged"):
+        assert what in trace
 
 
 @pytest.mark.parametrize("mistake", MOVED)
 def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch):
+    """Or by another of the first ones: whatever nodes say more to each other moves all that follows."""
     seed, plant = MOVED[mistake]
     plant(monkeypatch)
-    assert run_scenario("move", seed).violation.startswith("SimulationError: ")
+    seen = (run_scenario("move", each).violation for each in [seed, *range(16)])
+    assert next(violation for violation in seen if violation).startswith("SimulationError: ")

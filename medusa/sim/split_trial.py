@@ -1,0 +1,148 @@
+"""Boxes of a running query are split and merged, and all fragments move, at random moments under faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+from medusa.mind.hosting import Hosted
+from medusa.mind.spec import Fragment
+from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.federations import OFTEN, ROWS, options
+from medusa.sim.move_trial import MoveTrial, answered, slides
+from medusa.sim.node import Node
+from medusa.sim.query_trial import QueryTrial
+from medusa.sim.trial import Scenario
+from medusa.sim.world import SimulationError, World
+from medusa.wire.messages import Message
+from medusa.wire.messages_move import Move
+from medusa.wire.messages_split import Merge, Split
+
+__all__ = ["SPLITS", "SplitTrial"]
+
+BOXES = ("per_k", "per_k", "most", "totals")
+GATHER_US = 400_000
+"""Parts that are to be merged are ordered to one node so long before."""
+
+
+class SplitTrial(MoveTrial):
+    """Orders to split a box, to bring its parts together and merge them, and to move whatever there is."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        dice = self.world.dice("splits")
+        for _ in range(dice.randrange(2, 9)):
+            what = dice.choice([self._split, self._split, self._merge, self._move])
+            at_us = dice.randrange(1, self.scene.span_us + 500_000)
+            box, by, pick = dice.choice(BOXES), dice.choice(list(self.nodes)), dice.randrange(1 << 20)
+            self.world.after(at_us, partial(what, box, by, pick))
+
+    # --- orders ---------------------------------------------------------------------------------------
+
+    def _specs(self) -> dict[str, Fragment]:
+        """What runs, by name."""
+        living = (node for node in self.nodes.values() if node.alive)
+        return {h.spec.name: h.spec for node in living for h in node.brain.fragments.values()}
+
+    def _with_box(self, box: str) -> Fragment | None:
+        specs = self._specs().values()
+        return next((spec for spec in specs if any(each.id == box for each in spec.graph.boxes)), None)
+
+    def _ask(self, by: str, make: Callable[[int], Message], what: str) -> None:
+        name = f"mover-{by}"
+        client = self.clients.get(name) or self.client(name, by)
+        self.world.trace(name, f"orders {what}")
+        client.do(lambda mind: mind.request(make))
+
+    def _split(self, box: str, by: str, pick: int) -> None:
+        spec = self._with_box(box)
+        if spec is not None and self._with_box(f"{box}-router") is None:
+            parts, name = 2 + pick % 2, spec.name
+            self._ask(
+                by,
+                lambda n: Split(request=n, fragment=name, box=box, parts=parts),
+                f"{box} of {name} in {parts} parts",
+            )
+
+    def _merge(self, box: str, by: str, pick: int) -> None:
+        """Its parts come together first."""
+        router = self._with_box(f"{box}-router")
+        if router is None:
+            return
+        for spec in self._specs().values():
+            of = {each.id for each in spec.graph.boxes} & {box, *(f"{box}-{part}" for part in range(1, 4))}
+            if of and spec.node != router.node:
+                self._ask(by, _move(spec.name, router.node), f"{spec.name} to {router.node}")
+        self.world.after(
+            GATHER_US,
+            lambda: self._ask(
+                by,
+                lambda n: Merge(request=n, fragment=router.name, box=box),
+                f"{box} of {router.name} whole again",
+            ),
+        )
+
+    def _move(self, box: str, by: str, pick: int) -> None:
+        names, nodes = sorted(self._specs()), list(self.nodes)
+        if names:
+            name, to = names[pick % len(names)], nodes[pick // len(names) % len(nodes)]
+            self._ask(by, _move(name, to), f"{name} to {to}")
+
+    # --- what must hold -----------------------------------------------------------------------------
+
+    @property
+    def fragments(self) -> Collection[str]:
+        return self._specs()
+
+    def _check_senders(self, fragment: str, active: Collection[str]) -> None:
+        """What is to be split is fed nothing for a moment, and sends what it has."""
+
+    def _watch(self, node: Node) -> None:
+        """Each stream is sent by one fragment, also while others take its place."""
+        super()._watch(node)
+        senders: dict[str, str] = {}
+        for name, other in self.nodes.items():
+            if other.loop is None:
+                continue
+            for hosted in all_of(other):
+                for output in hosted.outputs.values():
+                    if output.sender.muted:
+                        continue
+                    here = f"{hosted.spec.name} at {name}"
+                    if (there := senders.setdefault(output.stream, here)) != here:
+                        raise SimulationError(f"emits: {output.stream} is sent by {there} and by {here}")
+
+    @property
+    def _settled(self) -> bool:
+        return super()._settled and not any(
+            node.brain.commands.sliding.splits.status() for node in self.nodes.values()
+        )
+
+
+def all_of(node: Node) -> list[Hosted]:
+    """What it runs, and what it has of others'."""
+    arrivals = node.brain.commands.sliding.arrivals
+    shadows = [each for name in arrivals.status() if (each := arrivals.shadow(name)) is not None]
+    return list({id(each): each for each in (*node.brain.fragments.values(), *shadows)}.values())
+
+
+def _move(fragment: str, to: str) -> Callable[[int], Message]:
+    return lambda n: Move(request=n, fragment=fragment, to=to, timeout_ms=2000)
+
+
+def splits(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    dice = world.dice("options")
+    q, at = slides()
+    tables, want = answered("slides", world.seed % 16, ROWS // 2 if rows is None else rows)
+    return SplitTrial(world, q, tables, options(dice, at), want=want, movable=(), moves=0)
+
+
+SPLITS: dict[str, Scenario] = {
+    "splits": Scenario(
+        about="boxes are split and merged while they run, and parts move: one owner each, the same answer",
+        build=splits,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        events_max=600_000,
+    ),
+}
