@@ -366,6 +366,8 @@ class Diverting:
 
     def _follow(self, now_us: int, feed: Feed, node: str, epoch: int) -> None:
         """As if its old owner had said that it moved; where that can't be, it is tried again."""
+        if self._participant(feed.node) != self._settings.participant:
+            return  # Our catalog knows nothing of theirs.
         with contextlib.suppress(LinkError):
             if self._moved(now_us, feed.node, Moved(request=0, stream=feed.stream, node=node, epoch=epoch)):
                 self._saver.save()
@@ -401,17 +403,18 @@ class Diverting:
 
     def _check_whose(self, peer: str, message: DivertMessage) -> None:
         """Another participant moves only what is next to parts that it has here, among its own nodes."""
-        whose, queries = self._participant(peer), set[str]()
+        whose = self._participant(peer)
+        queries: tuple[str, ...] = ()
         if whose == self._settings.participant:
             return
         other = ""
         if isinstance(message, Expect | Unexpect | Release):
-            other, queries = message.reader, {message.query}
+            other, queries = message.reader, (message.query,)
         elif isinstance(message, Follow | Moved):
             other = message.node
             reading = (*self._readers_of(message.stream, peer), *self._readers_of(message.stream, other))
-            queries = {hosted.spec.query for hosted, _ in reading}
-        owners = {self._catalog.owners.get(query, self._settings.name) for query in queries}
+            queries = tuple(hosted.spec.query for hosted, _ in reading)
+        owners = [self._catalog.owners.get(query, self._settings.name) for query in queries]
         if not owners or {self._participant(node) for node in (*owners, other)} != {whose}:
             text = (
                 f"node {peer!r} of participant {whose!r} may move only what is next to parts that it has here"

@@ -85,7 +85,7 @@ class Names:
         for kind in ("query", "definition"):
             for entry in self._directory.holders(kind, query):
                 body = body_from(entry.body, KINDS[kind])
-                nodes = {entry.writer, *getattr(body, "nodes", ())}
+                nodes = entry.writer, *getattr(body, "nodes", ())
                 there = (self._directory.is_there(node) or node not in self._peers for node in nodes)
                 if entry.writer != self._directory.node and any(there):
                     return entry.writer

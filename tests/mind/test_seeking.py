@@ -10,6 +10,7 @@ from medusa.mind.seeking import SILENT_US, Seeking
 from medusa.sim.names_check import names_agree
 from medusa.sim.query_trial import difference
 from tests.mind.moved import FRAGMENT, World
+from tests.mind.test_redirect import downstream
 
 
 def said_at(node):
@@ -150,3 +151,14 @@ def test_a_sender_that_knows_nothing_of_the_stream_is_as_one_that_is_away(code, 
     played.refusal = type("Refusal", (), {"code": code})()
     played.inputs = {("in", "old"): played}
     assert bool(played.after(*AWAY_S)) is follows
+
+
+def test_our_catalog_says_nothing_of_streams_of_other_participants():
+    for whose, node in (("bob", "old"), ("local", "new")):
+        played = downstream()
+        diverting = played.brain.commands.diverting
+        diverting.whose = {"old": whose}.get
+        [feed] = played.hosted.spec.feeds
+        assert feed.node == "old"
+        diverting._follow(0, feed, "new", 7)
+        assert [each.node for each in played.hosted.spec.feeds] == [node]
