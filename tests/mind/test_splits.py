@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from medusa.runtime import loop
 from medusa.wire.messages_move import Move
 from tests.mind.parted import KINDS, Parting
 
@@ -164,4 +165,36 @@ def test_a_node_that_stops_in_the_middle_finds_the_box_whole():
     node.crash()
     node.restart()
     assert world.fragments == before
+    world.check()
+
+
+def test_upstream_lets_nothing_go_before_the_record_is_on_disk():
+    world = Parting()
+    node = world.fed.nodes["m"]
+    splits = node.brain.commands.sliding.splits
+    before = world.fragments
+    world.split()
+    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    node.slowness = 10  # The record takes long enough for words to get to the neighbour.
+    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["switching"])
+    world.fed.run(for_us=3_000)
+    assert [each["state"] for each in splits.status()] == ["switching"]
+    node.crash()
+    node.slowness = 1
+    node.restart()
+    assert world.fragments == before
+    world.check()
+
+
+def test_what_is_on_its_way_between_the_parts_arrives_before_they_are_merged(monkeypatch):
+    world = Parting("passing")
+    assert world.told(world.split())[0].code == ""
+    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    monkeypatch.setattr(loop, "OWN_MAX", 0)  # Nothing that the node sends to itself arrives.
+    world.fed.run(for_us=10_000)
+    number = world.merge()
+    world.fed.run(for_us=30_000)
+    assert [each["state"] for each in splits.status()] == ["draining"]
+    monkeypatch.setattr(loop, "OWN_MAX", 64)
+    assert world.told(number)[0].code == ""
     world.check()
