@@ -58,6 +58,25 @@ def test_any_lost_frame_is_asked_for_again(lost):
     assert pair.receiver.attachments == 2
 
 
+def test_an_answer_that_is_long_in_coming_is_asked_for_less_and_less_often():
+    """Each answer brings all that is kept: on a busy machine a stream never came back, as none of its answers
+    came before the next question made it stale."""
+    pair = Pair()
+    pair.train("ab")
+    pair.receiver.peer_event(0, LinkEvent.PEER_UP)
+    asked = []
+    for turn in range(40):
+        pair.receiver.tick(turn * SMALL.retry_us)
+        asked += [turn for effect, _ in sends(pair.target_box)]
+    assert asked == [0, 1, 3, 7, 15, 23, 31, 39]
+    pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+    pair.up()
+    assert pair.text == "ab"
+    pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+    pair.receiver.peer_event(0, LinkEvent.PEER_UP)
+    assert pair.receiver.wake_at_us() == SMALL.retry_us, "it was answered meanwhile"
+
+
 def test_frames_that_overtake_an_attachment_do_not_end_it():
     """Found by seed 1 of chaos: asking anew at each would cut off every burst by its own next one."""
     pair = Pair()
