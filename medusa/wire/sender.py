@@ -37,7 +37,7 @@ __all__ = ["ReceiverView", "Sender"]
 SenderMessage = Attach | Ack | Detach | Refuse
 
 BURST_FRAMES = 256
-"""Frames for one receiver in one go. Too many: heartbeats wait for them, the peer finds us silent, and asks again."""
+"""Frames for one receiver in one go. Too many: heartbeats wait for them, and the peer finds us silent."""
 
 
 class Sender:
