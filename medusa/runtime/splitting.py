@@ -138,17 +138,20 @@ class SplittingMethods(ABC):
 
     def _split_places(self, query: str, box: str) -> dict[str, Any] | None:
         """Where the parts of a box are, as far as is known; None: it isn't split."""
-        of = re.compile(re.escape(f"{query}.{box}-") + r"(router(?:-left)?|[1-9][0-9]*)")
-        streams = {}
-        for each in self._fragments(query):
+        of = re.compile(re.escape(f"{query}.{box}-") + r"(router(?:-left)?|[1-9][0-9]*)(?:\.[^.]+)?")
+        streams, found = {}, self._fragments(query)
+        for each in found:
             for stream in each["streams"]:
                 if (which := of.fullmatch(stream)) is not None:
                     streams[which[1].removesuffix("-left")] = each
         router = streams.pop("router", None)
+        first = f"{box}-1"
         merges = {
             each["name"]: each["node"]
-            for each in self._fragments(query)
-            if {box, f"{box}-1", f"{box}-2"} <= set(each["boxes"])
+            for each in found
+            if each not in (router, *streams.values())
+            and box in each["boxes"]
+            and any(id == first or id.startswith(f"{first}-") for id in each["boxes"])
         }
         numbers = sorted(map(int, streams))
         if router is None or not merges or not numbers or numbers != [*range(1, numbers[-1] + 1)]:

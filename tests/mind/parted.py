@@ -93,9 +93,10 @@ class Parting:
         kind: of the box.
         kill: ``m`` dies after so many turns since an order, and comes back; 0: it doesn't.
         unsynced: what becomes of its writes under way.
+        every: rows of one train; 0: the test publishes.
     """
 
-    def __init__(self, kind="window", *, kill=0, unsynced="lost", at=None):
+    def __init__(self, kind="window", *, kill=0, unsynced="lost", at=None, every=4):
         self.q, self.schema, self.rows, self.want = known(kind)
         self.turns, self.kill, self.unsynced = 0, kill, unsynced
         self.counting = False
@@ -114,13 +115,14 @@ class Parting:
         self.orderer = self.fed.client("orderer", "c")
         self.fed.run(for_us=600_000)  # Who asked for a stream too early asks again after a while.
         now_us = self.fed.world.now_us
-        for first in range(0, ROWS, 4):
-            self.fed.world.at(now_us + first * EVERY_US, lambda first=first: self.publish(first))
-        self.fed.world.at(now_us + (ROWS + 2) * EVERY_US, self.finish)
+        for first in range(0, ROWS if every else 0, every or 1):
+            self.fed.world.at(now_us + first * EVERY_US, lambda first=first: self.publish(first, every))
+        if every:
+            self.fed.world.at(now_us + (ROWS + 2) * EVERY_US, self.finish)
         self.fed.run(for_us=40_000)
 
-    def publish(self, first):
-        self.publisher.publish("q.rows", self.rows.slice(first, 4), self.schema)
+    def publish(self, first, count):
+        self.publisher.publish("q.rows", self.rows.slice(first, count), self.schema)
 
     def finish(self):
         self.publisher.finish("q.rows", self.schema)

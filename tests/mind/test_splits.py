@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from medusa.runtime import loop
+from medusa.runtime.host import group_token
 from medusa.wire.messages_move import Move
 from tests.mind.parted import KINDS, Parting
 
@@ -29,6 +30,8 @@ def test_split_and_merged_while_rows_flow_it_gives_the_sequence_of_one_program(k
     assert set(PARTS) < set(told["fragments"]) <= set(world.fragments)
     assert not set(before) & set(told["fragments"])
     world.fed.run(for_us=40_000)
+    names = world.fed.nodes["m"].disk.names()
+    assert not any(group_token(fragment, name) for fragment in before for name in names), "its files go"
     reply, told = world.told(world.merge())
     assert reply.code == "", reply
     assert len(told["fragments"]) == 1
@@ -131,8 +134,7 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     disk.fail_next = 1
     refused(world, number, "E_DISK", "failed")
     assert world.fragments == before
-    disk.mend()
-    assert world.told(world.split())[0].code == ""
+    assert not state(world)[0]["q/box"][1], "it goes on"
     world.check()
 
 
@@ -197,4 +199,19 @@ def test_what_is_on_its_way_between_the_parts_arrives_before_they_are_merged(mon
     assert [each["state"] for each in splits.status()] == ["draining"]
     monkeypatch.setattr(loop, "OWN_MAX", 64)
     assert world.told(number)[0].code == ""
+    world.check()
+
+
+def test_what_the_merge_holds_back_leaves_when_it_goes():
+    world = Parting("passing", every=0)
+    world.publish(0, 11)
+    assert world.told(world.split())[0].code == ""
+    world.publish(11, 2)  # Older than what came: they move no boundary, so the merge holds them.
+    world.fed.run(for_us=20_000)
+    got = sum(map(len, world.reader.rows["q.out"]))
+    assert world.told(world.merge())[0].code == ""
+    world.fed.run(for_us=20_000)
+    assert sum(map(len, world.reader.rows["q.out"])) > got
+    world.publish(13, world.rows.num_rows - 13)
+    world.finish()
     world.check()
