@@ -206,7 +206,7 @@ class Directory:
 
     def runs(self) -> tuple[Run, ...]:
         """What we know of others, for ``load`` in the next life."""
-        others = [name for name in self._written.writers if name != self.node]
+        others = [name for name in self._written.all_seen() if name != self.node]
         return tuple(self._written.runs({}, others))
 
     def load(self, now_us: int, runs: Iterable[Run]) -> None:

@@ -109,8 +109,8 @@ class Written:
         return found
 
     def runs(self, seen: Seen, names: Iterable[str]) -> list[Run]:
-        """What somebody lacks, of some nodes, who has seen this."""
-        return [self.run(name, seen.get(name, 0)) for name in names if self.seen(name) > seen.get(name, 0)]
+        """What somebody lacks who has seen this, of nodes of which we have seen more."""
+        return [self.run(name, seen.get(name, 0)) for name in names]
 
     def run(self, name: str, after: int) -> Run:
         """What a node wrote after a version."""

@@ -39,6 +39,8 @@ US, NEWS, ALL = range(3)
 since the last time, of all."""
 
 NodeName = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
+Looked = Annotated[str, Meta(min_length=1, max_length=64)]
+"""Of a node, only compared with names that are known: a thousand of them are read in one message."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
@@ -54,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
 
     kind: Kind
     name: Name
-    writer: NodeName
+    writer: Looked
     epoch: Count
     version: Count
     body: Annotated[bytes, Meta(max_length=limits.BODY_BYTES_MAX)] = b""
@@ -125,7 +127,7 @@ Seen: TypeAlias = dict[str, int]
 """Node -> the version up to which all that it wrote is known."""
 
 _Runs = Annotated[tuple[Run, ...], Meta(max_length=limits.WRITERS_MAX)]
-_Seen = Annotated[tuple[tuple[NodeName, Count], ...], Meta(max_length=limits.WRITERS_MAX)]
+_Seen = Annotated[tuple[tuple[Looked, Count], ...], Meta(max_length=limits.WRITERS_MAX)]
 _encoder = msgspec.msgpack.Encoder()
 _runs: msgspec.msgpack.Decoder[tuple[Run, ...]] = msgspec.msgpack.Decoder(_Runs)
 _seen: msgspec.msgpack.Decoder[tuple[tuple[str, int], ...]] = msgspec.msgpack.Decoder(_Seen)
