@@ -57,7 +57,7 @@ class Streams:
         try:
             fragment, sink = self._catalog.sink(message.stream)
         except LinkError as error:
-            # A client may have missed the word that the stream went elsewhere; nodes are told until then.
+            # A client may have missed the word that it went elsewhere; nodes are told until they answer.
             asks = isinstance(message, Attach) or (isinstance(message, Ack) and peer in self._clients)
             asks = asks and not self._may_come(now_us)
             if asks and (peer in self._clients or not diverting.point(peer, message.stream)):
