@@ -35,6 +35,9 @@ TIMEOUT_S = 60.0
 END_S = 10.0
 """A thread ends in this time, once its connection is closed."""
 
+LATER = ("E_BUSY", "E_TIMEOUT", "E_BROKEN")
+"""Orders that are refused so may be given again in a moment."""
+
 SETTLE_S = 0.5
 """A gap that begins so long after a step still counts as of it."""
 
@@ -181,7 +184,7 @@ class Run:
 
     def _move(self, alice: Federation, bobs: Mapping[str, Federation], to: str) -> None:
         began = self._since()
-        told = self._do(lambda: alice.move("traffic/totals", to=to))
+        told = self._do(lambda: self._ordered(lambda: alice.move("traffic/totals", to=to)))
         took = self._since()
         self._screen.say(f"traffic/totals is at {told['node']}, after {took - began:.2f} s")
         self._look_up(f"move to {to}", bobs, to)
@@ -191,16 +194,29 @@ class Run:
     def _split(self, alice: Federation) -> None:
         """In two, on two nodes; and one again."""
         began = self._since()
-        told = self._do(lambda: alice.split("traffic/per_road", 2, at=["a2", "a3"]))
+        told = self._do(lambda: self._ordered(lambda: alice.split("traffic/per_road", 2, at=["a2", "a3"])))
         took = self._since()
         parts = ", ".join(f"{name} at {node}" for name, node in told["parts"].items())
         self._screen.say(f"traffic/per_road runs as {parts}, after {took - began:.2f} s")
         self._done("per_road in two", "split", began, took, stopped_us=told["pause_us"])
         began = self._since()
-        told = self._do(lambda: alice.merge("traffic/per_road"))
+        told = self._do(lambda: self._ordered(lambda: alice.merge("traffic/per_road")))
         took = self._since()
         self._screen.say(f"traffic/per_road is one again, at {told['node']}, after {took - began:.2f} s")
         self._done("per_road in one", "merge", began, took, stopped_us=told["pause_us"])
+
+    def _ordered(self, order: Callable[[], _T]) -> _T:
+        """What a busy node refuses for now is ordered again; what was done already isn't done twice."""
+        deadline = time.monotonic() + TIMEOUT_S / 2
+        while True:
+            try:
+                return order()
+            except LinkError as error:
+                if error.code not in LATER or time.monotonic() > deadline:
+                    raise
+                self._screen.say(f"{error.code}: {error.message}; once more")
+            if self._over.wait(1.0):
+                raise LinkError("the run is over", code="link.closed")
 
     # --- waiting ----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ __all__ = ["LocalNodes"]
 
 ATTEMPTS = 3
 IN_USE = os.strerror(errno.EADDRINUSE)
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 LOOK_EVERY_S = 0.1
 

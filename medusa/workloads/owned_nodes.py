@@ -82,7 +82,7 @@ class OwnedNodes(LocalNodes):
         whose = owner or self._owner_of[node]
         return connect(
             self.addresses[node],
-            timeout="20s",
+            timeout="30s",
             key=self._keys / f"client-of-{whose}.key",
             server_key=self._public[node],
         )
@@ -98,6 +98,7 @@ class OwnedNodes(LocalNodes):
             f'federation = "{FEDERATION}"',
             f'participant = "{name}"',
             f'\n[keys]\nnode = "{node}.key"',
+            '\n[limits]\ndeploy_timeout = "30s"',
             f'\n[dht]\nkey = "{name}.key"\npublish = {json.dumps(list(owner.publish))}',
         ]
         lines += [f'\n[participants.{other}]\nkey = "{self._public[other]}"' for other in self._owners]

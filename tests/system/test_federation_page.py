@@ -86,8 +86,9 @@ class Newcomer:
 
         def done():
             shown[:] = [CliRunner().invoke(main, words)]
-            # What was just deployed or moved is published to others within some seconds.
-            return shown[0].exit_code == 0 or words[0] != "find" or None
+            # What was just deployed or moved is published to others within some seconds; on a machine that is
+            # busy a node may have no answer of all others in five.
+            return shown[0].exit_code == 0 or words[0] not in ("find", "remote", "deploy")
 
         until(done, what=" ".join(words))
         assert shown[0].exit_code == 0, f"{words}\n{shown[0].output}"
