@@ -206,7 +206,7 @@ class Run:
         self._done("per_road in one", "merge", began, took, stopped_us=told["pause_us"])
 
     def _ordered(self, order: Callable[[], _T]) -> _T:
-        """What a busy node refuses is ordered again a second later; what was done already isn't done twice."""
+        """What a busy node refuses is ordered again in a second; what was done isn't done twice."""
         deadline = time.monotonic() + TIMEOUT_S / 2
         while True:
             try:
