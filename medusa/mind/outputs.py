@@ -17,6 +17,7 @@ from medusa.query.shape import Shape
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link import LinkSettings, SenderState
+from medusa.wire.named import is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.sender import Sender
 
@@ -77,8 +78,11 @@ class Output:
         self.held_bytes = 0
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
+        readers = tuple(readers)
         if record is not None:
-            self.sender.load(entries_from(record, logs or {}, where=stream), record.receivers, record.notes)
+            # One that went elsewhere after the checkpoint isn't waited for.
+            known = {key: at for key, at in record.receivers.items() if is_key(key) or key in readers}
+            self.sender.load(entries_from(record, logs or {}, where=stream), known, record.notes)
             # Boundaries may have merged on the way; trains stand in the same order.
             places = [(e.token, e.offset) for e in record.entries if e.time_us is None]
             log = self.sender.log

@@ -378,3 +378,21 @@ def test_that_it_moved_is_no_error_to_whoever_is_told():
     told = [report for report in world.fed.nodes["e"].reports if report.fields.get("code") == "E_MOVED"]
     assert {report.what for report in told} >= {"stream refused"}
     assert {report.level for report in told} == {"info"}
+
+
+def test_who_went_elsewhere_is_not_waited_for_after_a_restart_from_an_older_checkpoint():
+    """Rows were kept for it for ever, and no later move of that reader was possible."""
+    world = World()
+    assert world.fed.run(lambda: "q.out" in world.reader.ended, for_us=20_000_000)
+    upstream = world.fed.nodes["e"]
+    world.fed.run(for_us=200_000)  # The last checkpoint names m1 as who reads.
+    assert world.move("m2")[0].code == ""
+    world.fed.run(for_us=200_000)
+    upstream.crash("lost")
+    upstream.restart()
+    world.fed.run(for_us=1_000_000)
+    [fragment] = upstream.brain.fragments.values()
+    [output] = fragment.outputs.values()
+    assert set(output.sender.receivers) == {"m2"}
+    assert world.move("m1")[0].code == ""
+    world.check()
