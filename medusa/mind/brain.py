@@ -104,6 +104,7 @@ class Brain(Driven):
         self.clients: dict[str, int] = {}
         """Clients we know -> since when they are silent (0: they are there)."""
         self._stopping = False
+        self._early = {}
         self._forgets = settings.store == "memory"
         self._seal = Seal(note_key)
         self.wall = Wall()
@@ -456,6 +457,7 @@ class Brain(Driven):
     def tick(self, now_us: int) -> None:
         """Do what is due."""
         self._now_us = now_us
+        self._tell_early(now_us)
         for peer, session in list(self.sessions.items()):
             self._spread(now_us, peer, session.tick(now_us))
         for peer, silent_us in list(self.clients.items()):

@@ -13,12 +13,16 @@ from medusa.ports import Buffer
 
 __all__ = ["Driven"]
 
+EARLY_MAX = 100
+
 
 class Driven(ABC):
     """The part of a brain that hears of fragments."""
 
     commands: Commands
     fragments: dict[str, Hosted]
+    _early: dict[str, Mapping[str, Any]]
+    """What was counted in fragments that aren't ours, yet."""
 
     @abstractmethod
     def _wake(self, now_us: int) -> None:
@@ -32,6 +36,16 @@ class Driven(ABC):
         """What the boxes of a fragment count, for status."""
         if fragment in self.fragments:
             self.commands.told(now_us, fragment, stats)
+            return
+        self._early.pop(fragment, None)
+        self._early[fragment] = stats
+        if len(self._early) > EARLY_MAX:
+            del self._early[next(iter(self._early))]
+
+    def _tell_early(self, now_us: int) -> None:
+        """Of fragments that were opened before they were ours: without rows nothing else would be said."""
+        for fragment in [name for name in self._early if name in self.fragments]:
+            self.commands.told(now_us, fragment, self._early.pop(fragment))
 
     def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
         """The engine can't run this fragment any more."""

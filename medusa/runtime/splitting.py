@@ -58,13 +58,14 @@ class SplittingMethods(ABC):
         Raises:
             QueryError: the box can't be split (``query.split``, with the reason), or isn't there.
             LinkError: it is just being moved or split (``E_BUSY``), its node has no disk (``E_STORE``) or no
-                room (``E_MEMORY``): nothing changed. A part can't be moved: the message names it; it and
-                those after it run where the box was.
+                room (``E_MEMORY``), ``at`` names no node (``E_PEER``): nothing changed. A part can't be moved:
+                the message names it; it and those after it run where the box was.
         """
         query, id = _names(box)
         if type(n) is not int or not 2 <= n <= PARTS_MAX:
             raise LinkError(f"split: n is from 2 to {PARTS_MAX}, came {n!r:.40}", code="E_SPLIT")
         nodes = _nodes(at)
+        self._check_there(nodes)
         limit_us = duration_us(timeout, what="split: timeout", minimum_us=1_000, error=LinkError)
         known = self._split_places(query, id)
         found: Mapping[str, Any] = {}
@@ -76,9 +77,7 @@ class SplittingMethods(ABC):
             known = self._soon(lambda: self._split_places(query, id))
         if known is None or len(known["parts"]) != n:
             came = "it isn't split" if known is None else f"it is split in {len(known['parts'])} already"
-            raise LinkError(
-                f"box {box!r} is not in {n} parts: {came}", hint="fed.merge(box) first", code="E_BUSY"
-            )
+            raise LinkError(f"box {box!r} is not in {n} parts: {came}", hint="merge it first", code="E_BUSY")
         places: dict[str, str] = known["parts"]
         for number, name in enumerate(list(places)):
             to = nodes[number % len(nodes)] if nodes else places[name]
@@ -118,6 +117,18 @@ class SplittingMethods(ABC):
         return {"fragment": found["fragments"][0], "node": found["node"], "pause_us": found["pause_us"]}
 
     # --- where things are ---------------------------------------------------------------------------
+
+    def _check_there(self, nodes: Sequence[str]) -> None:
+        """Before anything changes: a slip in a name would leave the box split where it is.
+
+        Raises:
+            LinkError: the catalog has no node of that name (``E_PEER``).
+        """
+        known = {each["name"] for each in self._following.listed("node")} if nodes else set()
+        for node in nodes:
+            if node not in known:
+                hint = did_you_mean(node, known) or f"known: {', '.join(sorted(known))}"
+                raise LinkError(f"split: at names {node!r}, which is no node here", hint=hint, code="E_PEER")
 
     def _fragments(self, query: str) -> list[dict[str, Any]]:
         return [each for each in self._following.listed("fragment") if each["query"] == query]

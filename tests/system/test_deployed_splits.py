@@ -138,6 +138,10 @@ def test_what_was_split_outlives_its_node_and_what_is_refused_changes_nothing(no
         assert "per_k" in caught.value.hint
         with pytest.raises(LinkError, match="no query 'z' is deployed"):
             fed.split("z/per_k", 2)
+        with pytest.raises(LinkError, match="at names 'cc', which is no node here") as caught:
+            fed.split("q/per_k", 2, at=["a", "cc"])
+        assert caught.value.hint == "did you mean 'c'?"
+        assert len(fragments(fed)) == 2
         with pytest.raises(LinkError, match="is called query/box"):
             fed.merge("per_k")
         assert fragments(fed) == before

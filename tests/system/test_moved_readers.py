@@ -81,3 +81,13 @@ def test_what_spilled_for_a_reader_goes_along_and_what_it_acknowledged_does_not_
         # What it acknowledged after the last checkpoint before the kill may come again.
         assert 512 <= rest[0] <= got[-1] + 1
         assert rest == list(range(rest[0], ROWS))
+
+
+def test_what_came_without_rows_shows_its_boxes(nodes):
+    nodes.start()
+    with md.connect(nodes.addresses["a"], timeout="60s") as fed:
+        fed.deploy(query(), at={"a": ["rows"]})
+        fed.move("q/rows", to="b")
+        with md.connect(nodes.addresses["b"], timeout="60s") as there:
+            boxes = until(lambda: there.status()["fragments"][0]["boxes"], what="its boxes")
+        assert list(boxes) == ["rows", "some", "out"]
