@@ -446,6 +446,7 @@ class Brain(Driven):
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
         """A ``Persist`` is durable, or failed."""
         if self._saver.written(now_us, token, ok, why):
+            self.commands.sliding.splits.tick(now_us)  # What is there from now on is listed too.
             self.commands.naming.written(now_us)
             if self.guard is not None:
                 self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -14,7 +15,7 @@ from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages_directory import Run, check_run
 
-__all__ = ["CATALOG", "Catalog", "Deployment", "Left"]
+__all__ = ["CATALOG", "Becoming", "Catalog", "Deployment", "Left"]
 
 CATALOG = "catalog"
 VERSION = 1
@@ -59,6 +60,33 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     untold: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Becoming:
+    """Fragments that take the place of others once the disk says so.
+
+    Attributes:
+        epoch: of all of them.
+    """
+
+    gone: tuple[str, ...]
+    made: tuple[Fragment, ...]
+    epoch: int
+
+    def fragments(self, now: dict[str, Fragment]) -> dict[str, Fragment]:
+        """Those that will be, of those that are."""
+        kept = {name: each for name, each in now.items() if name not in self.gone}
+        return kept | {each.name: each for each in self.made}
+
+    def left(self, now: dict[str, Left]) -> dict[str, Left]:
+        """One that comes back hasn't left."""
+        return {name: left for name, left in now.items() if name not in {each.name for each in self.made}}
+
+    def ownership(self, now: Ownership) -> Ownership:
+        """Who owns what then."""
+        epochs = {name: epoch for name, epoch in now.epochs.items() if name not in self.gone}
+        return msgspec.structs.replace(now, epochs=epochs | {each.name: self.epoch for each in self.made})
+
+
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     node: str
@@ -85,6 +113,7 @@ class Catalog:
         expected: stream -> who will read it when a fragment has moved there -> who reads it now.
         left: where fragments are that were here, by name (``mind.diverting``).
         ownership: of those that go, or came (``mind.moves``).
+        becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
     def __init__(self, node: str) -> None:
@@ -99,6 +128,7 @@ class Catalog:
         self.left: dict[str, Left] = {}
         self.ownership = Ownership()
         self.remote = RemoteKept()
+        self.becoming: list[Becoming] = []
 
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
@@ -183,17 +213,21 @@ class Catalog:
     # --- file ---------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
+        fragments, left, ownership = self.fragments, self.left, self.ownership
+        for each in self.becoming:
+            fragments, left = each.fragments(fragments), each.left(left)
+            ownership = each.ownership(ownership)
         saved = _Saved(
             version=VERSION,
             node=self.node,
-            fragments=tuple(self.fragments.values()),
+            fragments=tuple(fragments.values()),
             owners=dict(self.owners),
             deployments=tuple(self.deployments.values()),
             statements=dict(self.statements),
             runs=self.learned(),
             expected={stream: dict(follows) for stream, follows in self.expected.items()},
-            left=dict(self.left),
-            ownership=self.ownership,
+            left=dict(left),
+            ownership=ownership,
             remote=self.remote,
         )
         return msgspec.msgpack.encode(saved)

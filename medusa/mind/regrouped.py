@@ -71,6 +71,7 @@ class Regrouped(Hosted):
         mine = [input for (source, _), input in self.inputs.items() if source not in self._inner]
         for old in olds:
             self._feeding.waits(work for work in old.waiting() if work.input in mine)
+            self._retry |= {key: at_us for key, at_us in old._retry.items() if self.inputs.get(key) in mine}
 
     def go(self, now_us: int, me: str) -> None:
         """All is on disk: feed and emit."""

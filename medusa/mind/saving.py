@@ -13,7 +13,7 @@ from medusa.mind.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.wire.messages import Install, Message, Remove, Reply
 from medusa.wire.messages_divert import DivertMessage
-from medusa.wire.messages_remote import Instantiate
+from medusa.wire.messages_remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox, Persist, Send
 
 __all__ = ["PAUSE_US", "PAUSE_US_MAX", "Saver"]
@@ -28,7 +28,7 @@ KEPT_MAX = 1000
 """Messages kept while writing fails; who asks more is told so."""
 
 
-Asked: TypeAlias = Reply | Install | Instantiate | Remove | DivertMessage
+Asked: TypeAlias = Reply | Install | Instantiate | KeepRemote | DropRemote | Remove | DivertMessage
 """Questions and answers: they bear a number."""
 
 _Key: TypeAlias = tuple[str, str, int]
@@ -71,6 +71,11 @@ class Saver:
     def disk_error(self) -> str:
         """Why the last write failed; empty: it did not."""
         return self._why if self._pause_us else ""
+
+    @property
+    def resting(self) -> bool:
+        """A write failed, and none is under way: what isn't durable now is nowhere on disk."""
+        return self._retry is not None
 
     def save(self) -> int:
         """Write the catalog as it is, or as it will be when the pause is over; the token."""

@@ -4,7 +4,8 @@
     fragments ──> writing ── their checkpoints are on disk ──> switching ── the catalog is ──> they go on
 
 Until the catalog that names the new fragments is on disk, the old ones are what there is: whatever goes wrong
-before, they go on, and a node that dies finds them. After it there are only the new ones. Their streams to
+before, they go on, and a node that dies finds them. So the names change here when it is, not before: a write
+that fails is as if it had never been tried. After it there are only the new ones. Their streams to
 and from others are those of the old ones, at the same rows, so no neighbour notices (docs/splitting.md).
 """
 
@@ -19,7 +20,7 @@ import msgspec
 
 from medusa.elements import Element
 from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
-from medusa.mind.catalog import Catalog
+from medusa.mind.catalog import Becoming, Catalog
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
 from medusa.mind.regrouped import Regrouped, begins_with
@@ -74,6 +75,7 @@ class _Job:
     olds: list[Hosted] = field(default_factory=list)
     news: dict[str, Regrouped] = field(default_factory=dict)
     writing: set[int] = field(default_factory=set)
+    becoming: Becoming | None = None
 
 
 class Splits:
@@ -230,10 +232,12 @@ class Splits:
                     self._cut(now_us, job)
             case Step.WRITING:
                 if not job.writing:
-                    self._switch(job)
+                    self._switch(now_us, job)
             case Step.SWITCHING:
                 if self._saver.durable >= job.token:
                     self._go(now_us, job)
+                elif self._saver.resting:
+                    self._no_disk(now_us, job)
             case _:
                 pass
 
@@ -319,30 +323,37 @@ class Splits:
                 return True
         return False
 
-    def _switch(self, job: _Job) -> None:
+    def _switch(self, now_us: int, job: _Job) -> None:
         """One record says that the new ones are there, and the old ones are not."""
-        assert job.plan is not None
-        epoch = max(self._kept.epoch(name) for name in job.gone) + 1
-        for name in job.gone:
-            del self._fragments[name]
-            self._catalog.fragments.pop(name, None)
-            self._kept.epochs.pop(name, None)
-        owner = self._catalog.owners[job.plan.made[0].query]
-        for name, hosted in job.news.items():
-            self._diverting.back(name)
-            self._catalog.add(hosted.spec, owner)
-            self._kept.epochs[name] = epoch
-            self._fragments[name] = hosted
-            hosted.take_over(job.olds)
-        job.gone = (*job.gone, *job.news)
+        if self._saver.disk_error:
+            self._no_disk(now_us, job)
+            return
+        job.becoming = Becoming(
+            gone=job.gone,
+            made=tuple(hosted.spec for hosted in job.news.values()),
+            epoch=max(self._kept.epoch(name) for name in job.gone) + 1,
+        )
+        self._catalog.becoming.append(job.becoming)
         job.step, job.token = Step.SWITCHING, self._saver.save()
 
     def _go(self, now_us: int, job: _Job) -> None:
         """It is on disk: the new ones go on, and nothing is left of the old ones."""
         assert job.plan is not None
+        assert job.becoming is not None
         self._jobs.remove(job)
-        for name in job.plan.gone:
+        self._catalog.becoming.remove(job.becoming)
+        for name in job.gone:
+            del self._fragments[name]
+            self._catalog.fragments.pop(name, None)
+            self._kept.epochs.pop(name, None)
             self._outbox.append(CloseFragment(fragment=name))
+        owner = self._catalog.owners[job.plan.made[0].query]
+        for name, hosted in job.news.items():
+            self._diverting.back(name)
+            self._catalog.add(hosted.spec, owner)
+            self._kept.epochs[name] = job.becoming.epoch
+            self._fragments[name] = hosted
+            hosted.take_over(job.olds)
         for hosted in job.news.values():
             hosted.go(now_us, self._me)
         what = "box merged" if job.plan.merges else "box split"
@@ -358,9 +369,18 @@ class Splits:
 
     # --- ends -------------------------------------------------------------------------------------
 
+    def _no_disk(self, now_us: int, job: _Job) -> None:
+        text = f"node {self._me!r} can't write its catalog: {self._saver.disk_error}"
+        self._end(now_us, job, "E_DISK", text, "make room in its data folder, then ask again")
+
+    def _forget(self, job: _Job) -> None:
+        self._jobs.remove(job)
+        if job.becoming is not None:
+            self._catalog.becoming.remove(job.becoming)
+
     def _end(self, now_us: int, job: _Job, code: str, text: str, hint: str = "") -> None:
         """It can't be: the old ones go on as if nothing had been."""
-        self._jobs.remove(job)
+        self._forget(job)
         if job.plan is not None:
             for fragment in job.plan.made:
                 self._outbox.append(CloseFragment(fragment=fragment.name))
@@ -374,7 +394,7 @@ class Splits:
     def removed(self, fragments: Sequence[str]) -> None:
         """A query is no more; these of its fragments were here."""
         for job in [each for each in self._jobs if set(each.gone) & set(fragments)]:
-            self._jobs.remove(job)
+            self._forget(job)
             made = () if job.plan is None else (*job.plan.gone, *(each.name for each in job.plan.made))
             for name in made:
                 if name not in fragments:
@@ -384,8 +404,12 @@ class Splits:
 
     def stop(self, now_us: int) -> None:
         """The node ends: what isn't on its way to the catalog stays as it was."""
-        for job in [each for each in self._jobs if each.step is not Step.SWITCHING]:
-            self._end(now_us, job, "E_BROKEN", f"node {self._me!r} ends")
+        for job in list(self._jobs):
+            if job.step is not Step.SWITCHING:
+                self._end(now_us, job, "E_BROKEN", f"node {self._me!r} ends")
+                continue
+            for hosted in job.news.values():
+                hosted.stop(now_us)
 
     # --- time -------------------------------------------------------------------------------------
 

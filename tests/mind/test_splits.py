@@ -138,6 +138,37 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     world.check()
 
 
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("what", ["split", "merge"])
+def test_a_catalog_that_cannot_be_written_leaves_all_as_it_was(what, dies):
+    """The fragments of neither side went on, for as long as the disk was full."""
+    world = Parting()
+    node = world.fed.nodes["m"]
+    if what == "merge":
+        assert world.told(world.split())[0].code == ""
+    before, epochs = world.fragments, dict(node.brain.catalog.ownership.epochs)
+    number = world.split() if what == "split" else world.merge()
+    splits = node.brain.commands.sliding.splits
+    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["switching"], for_us=100_000)
+    assert world.fragments == before, "the others are there once the disk says so"
+    node.disk.full = True
+    refused(world, number, "E_DISK", "can't write its catalog")
+    assert (world.fragments, node.brain.catalog.ownership.epochs) == (before, epochs)
+    assert not any(hosted.frozen for hosted in node.brain.fragments.values())
+    refused(world, world.split() if what == "split" else world.merge(), "E_DISK", "the disk")
+    world.fed.run(for_us=20_000)
+    if dies:
+        node.crash("kept")
+    node.disk.full = False
+    if dies:
+        node.restart()
+        assert world.fragments == before
+    world.fed.run(lambda: node.brain.saved, for_us=20_000_000)
+    assert world.told(world.split() if what == "split" else world.merge())[0].code == ""
+    assert world.fragments != before
+    world.check()
+
+
 @pytest.mark.parametrize("step", ["asking", "cutting", "writing", "switching"])
 def test_a_query_that_is_removed_meanwhile_leaves_nothing(step):
     world = Parting()
