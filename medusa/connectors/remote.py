@@ -81,6 +81,8 @@ def listed(address: str, as_json: bool, **keys: Any) -> None:
         return
     for name, each in found["defined"].items():
         click.echo(f"{name}  kept at {each['node']}  {each['fragment']}{_end(each)}")
+    for name, node in found["revoking"].items():
+        click.echo(f"{name}  to be forgotten by {node}")
     for name, each in found["kept"].items():
         inputs = ", ".join(each["inputs"])
         click.echo(f"{name}  kept here for {each['for']}  {each['fragment']}  inputs: {inputs}{_end(each)}")

@@ -21,6 +21,7 @@ from medusa.mind.catalog import Catalog
 from medusa.mind.late import Late
 from medusa.mind.placement import Plan
 from medusa.mind.remote_kept import EXPIRES_MAX_US, HeldDefinition, MappedDefinition, said_of, template_of
+from medusa.mind.remote_revoking import Revoking
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy
 from medusa.mind.settings import Settings
@@ -55,7 +56,11 @@ OWN_MAX = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class _Asked:
-    """A question to a node for which a client waits."""
+    """A question to a node for which a client waits.
+
+    Attributes:
+        after: the write that must be durable before it is asked.
+    """
 
     client: str
     request: int
@@ -63,7 +68,8 @@ class _Asked:
     name: str
     message: KeepRemote | DropRemote
     payload: bytes | None
-    mapped: MappedDefinition | None
+    mapped: MappedDefinition
+    after: int
     asked_at_us: int
     deadline_us: int
 
@@ -80,6 +86,7 @@ class Remotes:
     Attributes:
         offers: what other participants may have us keep and run, by participant.
         wall: the time of the node, for definitions that expire.
+        revoking: what other nodes have still to forget.
     """
 
     def __init__(
@@ -108,6 +115,7 @@ class Remotes:
         self._count = count
         self._late = Late()
         self._asked: dict[int, _Asked] = {}
+        self.revoking = Revoking(self._kept, outbox=outbox, number=number)
 
     def receive(
         self,
@@ -177,6 +185,8 @@ class Remotes:
             )
         fragment = found[0]
         template = template_of(fragment)
+        if self._is_asked(client, message, KeepRemote, template):
+            return
         known = self._kept.mapped.get(message.name)
         if known is not None and (known.node, known.template) != (message.node, template):
             raise QueryError(
@@ -184,7 +194,8 @@ class Remotes:
                 hint="revoke it first, or give this another name",
                 code="E_DEFINED",
             )
-        if known is None and len(self._kept.mapped) >= OWN_MAX:
+        self._check_free(message.name)
+        if known is None and len(self._kept.mapped) + len(self._kept.revoking) >= OWN_MAX:
             raise QueryError(f"{OWN_MAX:,} definitions were made here already", code="E_LIMIT")
         expires_us = self._time(now_us) + message.lifetime_us if message.lifetime_us else 0
         if expires_us > EXPIRES_MAX_US:
@@ -198,10 +209,44 @@ class Remotes:
         )
         number = self._number()
         keep = KeepRemote(request=number, name=message.name, expires_us=expires_us)
-        self._ask(now_us, client, message.request, number, keep, fragment_to(fragment), mapped)
+        if known is None:
+            self._kept.revoking[message.name] = mapped  # If we die before it has answered.
+        self._ask(now_us, client, message.request, keep, fragment_to(fragment), mapped)
+
+    def _is_asked(
+        self,
+        client: str,
+        message: DefineRemote | RevokeRemote,
+        kind: type[KeepRemote | DropRemote],
+        template: bytes,
+    ) -> bool:
+        """Whether a client repeats what we are asking for it."""
+        about = client, message.request, message.name, template
+        return any(
+            (each.client, each.request, each.name, each.mapped.template) == about
+            and isinstance(each.message, kind)
+            for each in self._asked.values()
+        )
+
+    def _check_settled(self, name: str) -> None:
+        """One name leads to one keeper, so what is asked of that is settled before more is begun."""
+        asked = next((each for each in self._asked.values() if each.name == name), None)
+        if asked is not None:
+            what = "defined" if isinstance(asked.message, KeepRemote) else "revoked"
+            text = f"{name!r} is being {what} at node {asked.node!r}"
+            raise QueryError(text, hint="try again in a moment", code="E_BUSY")
+
+    def _check_free(self, name: str) -> None:
+        self._check_settled(name)
+        gone = self._kept.revoking.get(name)
+        if gone is not None:
+            text = f"{name!r} was revoked, but node {gone.node!r} keeps it until it hears so"
+            hint = "give this another name, or wait until that node is there"
+            raise QueryError(text, hint=hint, code="E_BUSY")
 
     def _revoke(self, now_us: int, client: str, message: RevokeRemote, caller: Caller | None) -> None:
         held, mapped = self._kept.held.get(message.name), self._kept.mapped.get(message.name)
+        mapped = mapped or self._kept.revoking.get(message.name)
         query = held.fragment.query if held is not None else mapped.query if mapped is not None else ""
         if caller is not None and not caller.may("deploy", query):
             why = no_deploy(caller, query)
@@ -216,30 +261,24 @@ class Remotes:
                 hint=did_you_mean(message.name, [*self._kept.mapped, *self._kept.held]),
                 code="E_NO_DEFINITION",
             )
-        del self._kept.mapped[message.name]  # From now on no deployment of ours uses it.
-        self._saver.save()
-        number = self._number()
-        self._ask(
-            now_us,
-            client,
-            message.request,
-            number,
-            DropRemote(request=number, name=message.name),
-            None,
-            mapped,
-        )
+        if self._is_asked(client, message, DropRemote, mapped.template):
+            return
+        self._check_settled(message.name)
+        self._kept.mapped.pop(message.name, None)  # From now on no deployment of ours uses it.
+        self._kept.revoking[message.name] = mapped
+        self._ask(now_us, client, message.request, self.revoking.word(message.name), None, mapped)
 
     def _ask(
         self,
         now_us: int,
         client: str,
         request: int,
-        number: int,
         message: KeepRemote | DropRemote,
         payload: bytes | None,
         mapped: MappedDefinition,
     ) -> None:
-        self._asked[number] = _Asked(
+        after = self._saver.save()
+        self._asked[message.request] = _Asked(
             client=client,
             request=request,
             node=mapped.node,
@@ -247,22 +286,27 @@ class Remotes:
             message=message,
             payload=payload,
             mapped=mapped,
+            after=after,
             asked_at_us=now_us,
             deadline_us=now_us + self._settings.limits.deploy_timeout_us,
         )
-        self._outbox.send(mapped.node, message, payload)
+        self._saver.send(mapped.node, message, payload, after=after)
 
     def _answered(self, node: str, reply: Reply) -> bool:
         asked = self._asked.get(reply.request)
         if asked is None or asked.node != node:
-            return False
+            if not self.revoking.answered(node, reply):
+                return False
+            self._saver.save()
+            return True
         del self._asked[reply.request]
         told = Reply(request=asked.request, code=reply.code, text=reply.text, hint=reply.hint)
-        if reply.code:
-            self._outbox.send(asked.client, told)
-            return True
-        if isinstance(asked.message, KeepRemote) and asked.mapped is not None:
-            self._kept.mapped[asked.name] = asked.mapped
+        if isinstance(asked.message, KeepRemote):
+            self.revoking.end(asked.name)
+            if not reply.code:
+                self._kept.mapped[asked.name] = asked.mapped
+        elif not reply.code:
+            self.revoking.end(asked.name)
         self._saver.send(asked.client, told, after=self._saver.save())
         return True
 
@@ -391,6 +435,7 @@ class Remotes:
         """``status()["remote"]``."""
         return {
             **said_of(self._kept),
+            "revoking": {name: each.node for name, each in self._kept.revoking.items()},
             "offers": {
                 name: {"boxes": list(each.boxes), "definitions": each.definitions}
                 for name, each in self.offers.items()
@@ -407,11 +452,10 @@ class Remotes:
                 seconds = self._settings.limits.deploy_timeout_us / 1e6
                 text = f"no answer from {asked.node!r} in {seconds:g} s"
                 self._outbox.send(asked.client, Reply(request=asked.request, code="E_TIMEOUT", text=text))
-                if isinstance(asked.message, KeepRemote) and asked.name not in self._kept.mapped:
-                    self._outbox.send(asked.node, DropRemote(request=self._number(), name=asked.name))
             elif now_us - asked.asked_at_us >= ASK_AGAIN_US:
                 asked.asked_at_us = now_us
-                self._outbox.send(asked.node, asked.message, asked.payload)
+                self._saver.send(asked.node, asked.message, asked.payload, after=asked.after)
+        self.revoking.tick(now_us, {each.name for each in self._asked.values()})
         if now_us >= self._look_at_us:
             self._look_at_us = now_us + LOOK_EVERY_US
             self._forget_expired(self.wall.at(now_us))
@@ -427,14 +471,17 @@ class Remotes:
             del held[name]
         for name in gone:
             del mapped[name]
-        if old or gone:
+        if self.revoking.forget_expired(wall_us) or old or gone:
             self._saver.save()
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
         ends = [each.expires_us for each in self._kept.held.values()]
-        ends += [each.expires_us for each in self._kept.mapped.values()]
+        ends += [each.expires_us for each in (*self._kept.mapped.values(), *self._kept.revoking.values())]
         if any(ends):
             times.append(self._look_at_us)
+        again_us = self.revoking.wake_at_us({each.name for each in self._asked.values()})
+        if again_us is not None:
+            times.append(again_us)
         return min(times, default=None)

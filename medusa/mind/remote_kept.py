@@ -38,10 +38,11 @@ class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteKept(msgspec.Struct, kw_only=True):
-    """``held`` by ``participant/name``, ``mapped`` by name."""
+    """``held`` by ``participant/name``; ``mapped`` and ``revoking`` (``mind.remote_revoking``) by name."""
 
     held: dict[str, HeldDefinition] = {}
     mapped: dict[str, MappedDefinition] = {}
+    revoking: dict[str, MappedDefinition] = {}
 
 
 def template_of(fragment: Fragment) -> bytes:

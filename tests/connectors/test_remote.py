@@ -50,6 +50,7 @@ def test_define_list_and_revoke(nodes, tmp_path):
     found = json.loads(call("list", "--node", nodes, "--json")[1])
     assert found == {
         "defined": {"part": {"node": "b", "query": "q", "fragment": "q/kept", "expires_us": None}},
+        "revoking": {},
         "kept": {},
         "offers": {},
     }

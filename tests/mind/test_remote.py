@@ -19,6 +19,7 @@ from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed
 from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
 from medusa.wire.statement import SKEW_US
+from tests.mind import keyed
 from tests.mind.deployed import AT, TARGETS, Town, query
 from tests.mind.keyed import SECURITY, WALL_US, Keyed, curve
 from tests.mind.test_security import query as own_query
@@ -140,6 +141,72 @@ def test_a_node_that_does_not_answer_keeps_nothing_in_the_end():
     assert town.machines["m"].brain.catalog.remote.mapped == {}
 
 
+def begin(town, message, payload=None):
+    """Ask, and go on as far as that goes without time passing."""
+    town.ask(message, payload)
+    town.settle()
+
+
+def kept_of(town, name):
+    return town.machines[name].brain.catalog.remote
+
+
+def test_a_second_definition_of_a_name_waits_for_the_first():
+    """Both would be kept, and only one could be revoked."""
+    town = Town()
+    town.machines["t3"].hangs = True
+    graph = graph_to_msgpack(query().graph)
+    first = DefineRemote(request=1, name="part", node="t3", at=AT)
+    begin(town, first, graph)
+    assert define(town, 2, node="t4") == "E_BUSY"
+    assert asked(town, RevokeRemote(request=3, name="part")) == "E_BUSY"
+    assert 1 not in town.replies
+    begin(town, first, graph)
+    assert 1 not in town.replies, "the same question again is no second definition"
+    town.heal()
+    assert town.replies[1] == ""
+    assert (list(kept_of(town, "t3").held), kept_of(town, "t4").held) == (["local/part"], {})
+    assert asked(town, RevokeRemote(request=4, name="part")) == ""
+    assert kept_of(town, "t3").held == kept_of(town, "m").mapped == kept_of(town, "m").revoking == {}
+
+
+def test_what_is_revoked_while_its_keeper_is_away_goes_when_it_is_back():
+    town = Town()
+    assert define(town, 1) == ""
+    town.machines["t3"].die()
+    assert asked(town, RevokeRemote(request=2, name="part")) == "E_TIMEOUT"
+    assert kept_of(town, "m").mapped == {}
+    assert define(town, 3, node="t4") == "E_BUSY"
+    town.machines["m"].die()
+    town.restart("m")
+    town.settle(until_us=town.now_us + 300_000)
+    assert town.machines["m"].brain.status(0)["remote"]["revoking"] == {"part": "t3"}
+    assert asked(town, RevokeRemote(request=4, name="part")) == "E_TIMEOUT", "still not known"
+    town.heal()
+    assert kept_of(town, "t3").held == kept_of(town, "m").revoking == {}
+    assert asked(town, RevokeRemote(request=5, name="part")) == "E_NO_DEFINITION"
+    assert define(town, 6, node="t4") == ""
+
+
+def test_what_its_node_forgot_to_have_asked_for_is_kept_by_nobody():
+    town = Town()
+    town.machines["t3"].hangs = True
+    begin(town, DefineRemote(request=1, name="part", node="t3", at=AT), graph_to_msgpack(query().graph))
+    town.machines["m"].die()
+    town.asked = None
+    town.restart("m")
+    town.heal()
+    assert kept_of(town, "t3").held == kept_of(town, "m").revoking == kept_of(town, "m").mapped == {}
+
+
+def test_a_keeper_answers_when_it_is_on_its_disk():
+    town = Town()
+    town.machines["t3"].full = True
+    assert define(town, 1) == "E_TIMEOUT"
+    town.heal()
+    assert define(town, 2) == ""
+
+
 # --- another participant ----------------------------------------------------------------------------
 
 
@@ -228,6 +295,18 @@ def test_nobody_runs_or_drops_what_another_had_kept():
     assert node.answer("near", DropRemote(request=9, name="part")) == ""
     assert node.answer("near", DropRemote(request=10, name="bob/part")) == ""
     assert node.state() == before
+
+
+def test_another_node_of_the_participant_drops_nothing_either(monkeypatch):
+    monkeypatch.setattr(keyed, "NODES", (*keyed.NODES, "other"))
+    other = PeerKey(participant="bob", key=curve("other"))
+    node = offering(security=replace(SECURITY, peers={**SECURITY.peers, "other": other}))
+    node.hello("other")
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    before = node.state()
+    assert node.answer("other", DropRemote(request=9, name="part")) == ""
+    assert node.state() == before
+    assert list(node.brain.catalog.remote.held) == ["bob/part"]
 
 
 @pytest.mark.parametrize(
