@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
@@ -173,10 +173,10 @@ class Commands:
         entry = self.naming.directory.find("fragment", fragment)
         return None if entry is None else entry.writer
 
-    def _room_for(self, fragment: Fragment) -> None:
-        if len(self.fragments) >= FRAGMENTS_MAX:
-            raise LinkError(f"{FRAGMENTS_MAX} fragments run here already", code="E_LIMIT")
-        self.check_memory(len(fragment.feeds))
+    def _room_for(self, *fragments: Fragment, gone: Collection[Fragment] = ()) -> None:
+        if len(self.fragments) + len(fragments) - len(gone) > FRAGMENTS_MAX:
+            raise LinkError(f"no more than {FRAGMENTS_MAX} fragments run here", code="E_LIMIT")
+        self.check_memory(sum(len(each.feeds) for each in fragments) - sum(len(each.feeds) for each in gone))
 
     def receive(
         self,

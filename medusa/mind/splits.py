@@ -27,7 +27,6 @@ from medusa.mind.regrouped import Regrouped, begins_with
 from medusa.mind.replanning import Replan, replan_merge, replan_split, set_of
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
-from medusa.mind.spec import Fragment
 from medusa.wire import limits
 from medusa.wire.messages import Reply
 from medusa.wire.messages_divert import Placed
@@ -84,7 +83,7 @@ class Splits:
     Args:
         fragments: what runs here, by name.
         make: makes the mind of a fragment from what it begins with.
-        room: refuses a fragment more with a ``LinkError``.
+        room: refuses these fragments instead of those that are ``gone`` with a ``LinkError``.
         moving: whether a fragment is on its way elsewhere.
     """
 
@@ -99,7 +98,7 @@ class Splits:
         diverting: Diverting,
         next_token: Callable[[], int],
         make: Callable[..., Any],
-        room: Callable[[Fragment], None],
+        room: Callable[..., None],
         moving: Callable[[str], bool],
     ) -> None:
         self._me = settings.name
@@ -183,10 +182,15 @@ class Splits:
                 why = f"output of fragment {name!r} waits on disk for readers that are behind"
             if why:
                 raise LinkError(why, hint="try again in a moment", code="E_BUSY")
-        if not plan.merges:
-            for fragment in plan.made:
-                self._room(fragment)
+        self._check_room(plan)
         return plan.gone
+
+    def _check_room(self, plan: Replan) -> None:
+        """Whether there is room for all of them, and those of other boxes that are just being split."""
+        if not plan.merges:
+            plans = [plan, *(job.plan for job in self._jobs if job.plan is not None and not job.plan.merges)]
+            gone = [self._fragments[name].spec for each in plans for name in each.gone]
+            self._room(*(made for each in plans for made in each.made), gone=gone)
 
     def _plan(self, order: Split | Merge) -> Replan:
         spec, taken = self._fragments[order.fragment].spec, self._fragments.keys()
@@ -265,10 +269,12 @@ class Splits:
 
     def _cut(self, now_us: int, job: _Job) -> None:
         try:
-            plan = job.plan = self._plan(job.order)
-        except QueryError as error:
+            plan = self._plan(job.order)
+            self._check_room(plan)
+        except (QueryError, LinkError) as error:
             self._end(now_us, job, error.code, error.message, error.hint)
             return
+        job.plan = plan
         job.step, job.token = Step.CUTTING, self._next_token()
         effect = Regroup(
             token=job.token,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from medusa.mind import commands
 from medusa.runtime import loop
 from medusa.runtime.host import group_token
 from medusa.wire.messages_move import Move
@@ -103,6 +104,41 @@ def test_what_is_refused_changes_nothing():
     refused(world, world.merge(fragment="q/box"), "query.split", "isn't split")
     assert state(world) == before
     world.check()
+
+
+@pytest.mark.parametrize(("short", "code"), [(1, "E_LIMIT"), (0, "")])
+def test_there_is_room_for_all_new_fragments_together_or_for_none(monkeypatch, short, code):
+    """Each alone had to fit, so that a node took more than it has room for."""
+    world = Parting()
+    monkeypatch.setattr(commands, "FRAGMENTS_MAX", len(world.fragments) + 4 - short)
+    before = state(world)
+    reply, _ = world.told(world.split())
+    assert reply.code == code
+    assert (state(world) == before) == bool(code)
+
+
+@pytest.mark.parametrize(("short", "code"), [(1, "E_MEMORY"), (0, "")])
+def test_there_is_memory_for_the_links_between_all_of_them_or_for_none(short, code):
+    world = Parting()
+    brain = world.fed.nodes["m"].brain
+    limits = brain.settings.limits
+    used = sum(hosted.streams_in for hosted in brain.fragments.values())
+    more = 3 + 3  # The router has the input of the box before; the parts have one each, the merge three.
+    memory = (used + more) * limits.credit_bytes - short
+    object.__setattr__(limits, "memory_bytes", memory)
+    assert world.told(world.split())[0].code == code
+
+
+def test_two_boxes_that_are_split_at_once_have_room_together(monkeypatch):
+    world = Parting("joined", at={"e": ["rows", "all_rows"], "m": ["few", "rest", "box"], "c": ["out"]})
+    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    asked = []
+    monkeypatch.setattr(splits, "_room", lambda *made, gone: asked.append((len(made), len(gone))))
+    world.split()
+    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    [job] = splits._jobs
+    splits._check_room(job.plan)
+    assert asked == [(5, 1), (5, 1), (10, 2)]
 
 
 def test_while_it_is_split_it_is_not_moved_nor_split_again_and_asked_twice_it_is_done_once():
