@@ -68,8 +68,8 @@ BODY_BYTES_MAX = 64 << 10
 ENTRIES_MAX = 1000
 """Entries of one node in one message."""
 
-WRITERS_MAX = 4096
-"""Nodes of one participant."""
+WRITERS_MAX = 12_288
+"""Names that the nodes of one participant have ever had: so many are named in one message, however long."""
 
 RUNS_BYTES_MAX = 1 << 20
 """Of one message with entries of the catalog."""

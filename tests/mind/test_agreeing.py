@@ -8,6 +8,7 @@ import pytest
 
 from medusa.mind.agreeing import NAMED_PER_ROUND, PEERS_PER_ROUND, ROUND_US
 from medusa.mind.directory import Directory
+from medusa.wire import limits
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages_directory import ALL, NEWS, US, Digest, Entries, runs_from, seen_from, seen_to
 from medusa.wire.outbox import Outbox
@@ -197,4 +198,4 @@ def test_who_names_all_gets_what_it_lacks():
         "w2",
         "w4",
     }
-    assert NAMED_PER_ROUND >= 4096  # Whoever may know anything can name it.
+    assert NAMED_PER_ROUND >= limits.WRITERS_MAX  # Whoever may know anything can name it.

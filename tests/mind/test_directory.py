@@ -14,7 +14,7 @@ from medusa.mind.directory import Directory
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Digest, Entries
-from medusa.wire.messages_directory import Entry, Run, runs_to, seen_to
+from medusa.wire.messages_directory import Entry, Run, runs_to, seen_from, seen_to
 from medusa.wire.outbox import Outbox, Send
 
 STEP_US = 100_000
@@ -300,6 +300,20 @@ def test_a_node_twice_in_a_digest_is_refused():
     data = msgspec.msgpack.encode((("a", 1), ("a", 2)))
     with pytest.raises(RemoteProtocolError, match="twice"):
         one().directory.receive(0, "a", Digest(digest=bytes(16)), data)
+
+
+def test_as_many_nodes_as_there_may_be_are_named_in_one_message():
+    seen = {f"{number:064}": limits.SEQ_MAX for number in range(limits.WRITERS_MAX)}
+    assert seen_from(seen_to(seen)) == seen
+
+
+def test_a_participant_has_a_bounded_number_of_names(monkeypatch):
+    monkeypatch.setattr(limits, "WRITERS_MAX", 3)
+    site = one(peers=("b",))
+    for writer in ("c", "d", "e"):
+        give(site, "b", run(entry(writer=writer), writer=writer))
+    assert {each.writer for each in site.directory.holders("stream", "s")} == {"c", "d"}
+    assert site.refused == ["E_LIMIT"]
 
 
 def test_nobody_writes_for_a_node_that_is_there():
