@@ -237,7 +237,8 @@ class Written:
         return not code
 
     def _is_too_much(self, writer: Writer, entry: Entry) -> bool:
-        known = (entry.kind, entry.name) in writer.entries
-        if not known and len(writer.entries) >= ENTRIES_PER_WRITER:
+        known = writer.entries.get((entry.kind, entry.name))
+        if known is None and len(writer.entries) >= ENTRIES_PER_WRITER:
             return True
-        return self._nbytes + len(entry.body) > BYTES_MAX
+        more = len(entry.body) - (0 if known is None else len(known.body))
+        return more > 0 and self._nbytes + more > BYTES_MAX

@@ -365,6 +365,43 @@ def test_one_writer_fills_no_memory(monkeypatch):
     assert site.refused == ["E_LIMIT"] * 6
 
 
+def test_what_is_replaced_makes_room_for_what_replaces_it(monkeypatch):
+    monkeypatch.setattr(written, "BYTES_MAX", 100)
+    site = one()
+    give(site, "a", run(entry(body=b"x" * 100), upto=5))
+    give(site, "a", run(entry(body=b"y" * 100, version=6), after=5, upto=6))
+    assert site.directory.find("stream", "s").body == b"y" * 100
+    assert site.refused == []
+    give(site, "a", run(entry(body=b"z" * 101, version=7), after=6, upto=7))
+    assert site.directory.find("stream", "s") is None, "what stood there stands no more"
+    assert site.refused == ["E_LIMIT"]
+
+
+def test_what_a_node_wrote_in_an_earlier_life_comes_no_more():
+    site = one(peers=("b",))
+    give(site, "b", run(entry(version=105), since=101, after=100, upto=105))
+    before = site.directory.digest()
+    give(site, "b", run(entry(name="old", version=109), upto=109))
+    assert (site.directory.find("stream", "old"), site.directory.digest()) == (None, before)
+    mixed = run(
+        entry(name="old", version=108), entry(name="new", version=205), since=201, after=105, upto=205
+    )
+    give(site, "b", mixed)
+    assert [each.name for each in site.directory.entries("stream")] == ["new"]
+
+
+def test_the_digest_tells_lives_apart_and_forgets_what_is_forgotten():
+    sites = [one(peers=("b",)) for _ in range(3)]
+    bare = sites[2].directory.digest()
+    for site, since in zip(sites, (1, 2), strict=False):
+        give(site, "b", run(entry(), since=since))
+    assert len({site.directory.digest() for site in sites}) == 3
+    sites[0].directory.peer_up(0, "a")
+    for at_us in (0, agreeing.ROUND_US):
+        sites[0].directory.receive(at_us, "a", Digest(digest=bytes(16)), seen_to({"a": 0}))
+    assert sites[0].directory.digest() == bare
+
+
 def test_a_run_beyond_a_gap_is_asked_for_again():
     site = one()
     give(site, "a", run(entry(), after=4))
