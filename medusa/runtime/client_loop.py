@@ -50,6 +50,9 @@ def now_us() -> int:
 class ClientLoop:
     """One client's mind, its connection, and those who wait for either.
 
+    Args:
+        begun: called with it before the node is waited for; whoever has it then can close it.
+
     Attributes:
         name: made up, unique; the node knows us by it.
         node: what the node calls itself; empty until it has answered.
@@ -59,7 +62,12 @@ class ClientLoop:
     """
 
     def __init__(
-        self, address: str, timeout_us: int, keys: ClientKeys | None = None, name: str | None = None
+        self,
+        address: str,
+        timeout_us: int,
+        keys: ClientKeys | None = None,
+        name: str | None = None,
+        begun: Callable[[ClientLoop], None] = lambda loop: None,
     ) -> None:
         self.name = name or f"client-{secrets.token_hex(8)}"
         if keys is not None and name is None:
@@ -85,6 +93,7 @@ class ClientLoop:
         self._said_hello_us = 0
         try:
             threading.Thread(target=self._drive, name="medusa-client", daemon=True).start()
+            begun(self)
             self.wait(lambda: self._mind is not None and self._mind.up, f"node at {address}", timeout_us)
         except BaseException:
             self.close()

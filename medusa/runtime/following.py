@@ -77,6 +77,9 @@ class Following:
         self._home = home
         self._keys = keys
         self._loops: dict[str, ClientLoop] = {home.node: home}
+        self._dials: dict[str, threading.Lock] = {}
+        """One per node. Two dials at once would be one client twice, for that node."""
+        self._dialled: set[ClientLoop] = set()
         self._streams: list[Followed] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -148,33 +151,58 @@ class Following:
         """A connection to the node that has it.
 
         Args:
-            timeout_us: wait so long for a node with which we haven't spoken yet.
+            timeout_us: wait so long for a node with which we haven't spoken yet; who dials it already is
+                waited for besides.
 
         Raises:
             LinkError: it can't be reached, or has no key where we have one.
         """
         node, address = place["node"], place["address"]
         keys = self._keys_for(place)
+        if (loop := self._known(node, address, keys)) is not None:
+            return loop
+        if not address:
+            raise LinkError(f"nobody knows where node {node!r} is", code="link.address")
+        with self._lock:
+            dial = self._dials.setdefault(node, threading.Lock())
+        with dial:  # Nothing else waits for a node that doesn't answer.
+            return self._known(node, address, keys) or self._dial(node, address, keys, timeout_us)
+
+    def _known(self, node: str, address: str, keys: ClientKeys | None) -> ClientLoop | None:
+        """The connection that there is, called at this address if it is down."""
         with self._lock:
             loop = self._loops.get(node)
-            if loop is not None:
-                if loop.down_us() > AWAY_US and address and loop.address != address:
-                    loop.call_at(address, keys)
-                return loop
-            if not address:
-                raise LinkError(f"nobody knows where node {node!r} is", code="link.address")
-            usual_us = self._home.timeout_us
-            loop = ClientLoop(address, min(timeout_us or usual_us, usual_us), keys, self._home.name)
+            if loop is not None and loop.down_us() > AWAY_US and address and loop.address != address:
+                loop.call_at(address, keys)
+            return loop
+
+    def _dial(self, node: str, address: str, keys: ClientKeys | None, timeout_us: int | None) -> ClientLoop:
+        usual_us = self._home.timeout_us
+        begun: list[ClientLoop] = []
+
+        def note(loop: ClientLoop) -> None:
+            begun.append(loop)
+            with self._lock:
+                self._dialled.add(loop)
+                if self._over:
+                    raise LinkError("the connection is closed", code="link.closed")
+
+        try:
+            loop = ClientLoop(address, min(timeout_us or usual_us, usual_us), keys, self._home.name, note)
             try:
                 loop.timeout_us = usual_us
                 if loop.node != node:
                     raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
                 loop.moved = self._end_rest
-                self._loops[node] = loop
+                with self._lock:
+                    self._loops[node] = loop
             except BaseException:
                 loop.close()
                 raise
             return loop
+        finally:
+            with self._lock:
+                self._dialled.difference_update(begun)
 
     def _keys_for(self, place: Place) -> ClientKeys | None:
         if self._keys is None:
@@ -266,7 +294,7 @@ class Following:
         self._over = True
         self._end_rest()
         with self._lock:
-            others = [loop for loop in self._loops.values() if loop is not self._home]
+            others = [loop for loop in {*self._loops.values(), *self._dialled} if loop is not self._home]
         for loop in others:
             loop.close()
 

@@ -8,6 +8,8 @@ import pytest
 
 from medusa.errors import LinkError
 from medusa.runtime import following
+from medusa.runtime.client_keys import ClientKeys
+from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.followed import Followed
 from medusa.runtime.following import LOOK_AGAIN_S, Following
 from medusa.wire.messages import Refuse
@@ -147,3 +149,130 @@ def test_who_hears_that_a_stream_moved_looks_at_once_and_soon_again(monkeypatch)
     client.close()
     client.join()
     assert rests[:5] == [1e6, 1e6, LOOK_AGAIN_S, 2 * LOOK_AGAIN_S, 1e6]
+
+
+# --- connections to other nodes -----------------------------------------------------------------------
+
+
+def at(node, address="tcp://there", server_key=""):
+    return {"node": node, "address": address, "server_key": server_key}
+
+
+@pytest.fixture
+def dials(monkeypatch):
+    """Connections that are made where the test says so, and the node that answers there."""
+
+    class Dialled:
+        def __init__(self, address, timeout_us, keys, name, begun):
+            self.address, self.closed = address, threading.Event()
+            self.made.append(self)
+            begun(self)
+            if address in self.waiting:
+                began, goes_on = self.waiting[address]
+                began.set()
+                assert goes_on.wait(60)
+                if self.closed.is_set():
+                    raise LinkError("the connection was closed", code="link.closed")
+            self.node = self.answers[address]
+
+        def down_us(self):
+            return 0
+
+        def close(self):
+            self.closed.set()
+            for _, goes_on in self.waiting.values():
+                goes_on.set()
+
+    Dialled.made, Dialled.answers, Dialled.waiting = [], {"tcp://there": "b", "tcp://dead": "c"}, {}
+    monkeypatch.setattr(following, "ClientLoop", Dialled)
+    return Dialled
+
+
+def client_of(node, keys=None):
+    home = Loop(node)
+    home.name, home.timeout_us = "client-1", 1_000_000
+    return Following(home, keys)
+
+
+def test_another_node_at_the_address_is_not_the_one_that_was_sought(dials):
+    client = client_of("a")
+    with pytest.raises(LinkError, match="at tcp://there is node 'b', not 'x'") as caught:
+        client.loop_at(at("x"))
+    assert caught.value.code == "E_IDENTITY"
+    assert [each.closed.is_set() for each in dials.made] == [True]
+    assert client.loop_at(at("b")) is client.loop_at(at("b")) is dials.made[1]
+    assert not dials.made[1].closed.is_set()
+
+
+def test_a_client_with_keys_speaks_with_no_node_whose_key_it_does_not_know(dials):
+    with pytest.raises(LinkError, match="node 'b' has no key in the catalog") as caught:
+        client_of("a", ClientKeys(own=None, server=b"")).loop_at(at("b"))
+    assert caught.value.code == "link.keys"
+    assert dials.made == []
+
+
+def test_a_connection_that_is_being_made_can_be_closed():
+    """By whoever has it before its node has answered; here nobody listens."""
+    began, codes = threading.Event(), []
+    loops = []
+
+    def note(loop):
+        loops.append(loop)
+        began.set()
+
+    def dial():
+        try:
+            ClientLoop("inproc://nobody", 600_000_000, begun=note)
+        except LinkError as error:
+            codes.append(error.code)
+
+    thread = threading.Thread(target=dial)
+    thread.start()
+    assert began.wait(60)
+    while not loops[0]._bells._ringers:
+        pass
+    loops[0].close()
+    thread.join(30)
+    assert (thread.is_alive(), codes) == (False, ["link.closed"])
+
+
+def test_nobody_else_waits_for_a_node_that_does_not_answer(dials):
+    began, _ = dials.waiting["tcp://dead"] = threading.Event(), threading.Event()
+    client = client_of("a")
+    failed = []
+
+    def dial():
+        try:
+            client.loop_at(at("c", "tcp://dead"))
+        except LinkError as error:
+            failed.append(error.code)
+
+    threads = [threading.Thread(target=dial) for _ in range(2)]
+    for each in threads:
+        each.start()
+    assert began.wait(60)
+    assert client.loop_at(at("b")).node == "b"  # While that goes on.
+    assert client.loop_at(at("a")) is client._home
+    client.close()  # Nor does this wait; and who dials hears of it.
+    for each in threads:
+        each.join(60)
+    assert not any(each.is_alive() for each in threads)
+    assert failed == ["link.closed"] * 2
+    assert all(each.closed.is_set() for each in dials.made if each.address == "tcp://there")
+    assert client._dialled == set()
+
+
+def test_who_dials_the_same_node_at_once_gets_the_same_connection(dials):
+    """The node would take two for one client that came back."""
+    began, goes_on = dials.waiting["tcp://there"] = threading.Event(), threading.Event()
+    client = client_of("a")
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(client.loop_at(at("b")))) for _ in range(3)]
+    for each in threads:
+        each.start()
+    assert began.wait(60)
+    goes_on.set()
+    for each in threads:
+        each.join(60)
+    assert found == dials.made * 3
+    assert len(dials.made) == 1
