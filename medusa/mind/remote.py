@@ -54,6 +54,10 @@ OWN_MAX = 1_000
 """Definitions kept for nodes of our own participant, and by others for us."""
 
 
+ASKED_MAX = 64
+"""Questions under way at once: each definition holds its spec."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Asked:
     """A question to a node for which a client waits.
@@ -230,6 +234,9 @@ class Remotes:
 
     def _check_settled(self, name: str) -> None:
         """One name leads to one keeper, so what is asked of that is settled before more is begun."""
+        if len(self._asked) >= ASKED_MAX:
+            text, hint = f"{ASKED_MAX} definitions are being made or revoked already", "try again in a moment"
+            raise QueryError(text, hint=hint, code="E_LIMIT")
         asked = next((each for each in self._asked.values() if each.name == name), None)
         if asked is not None:
             what = "defined" if isinstance(asked.message, KeepRemote) else "revoked"

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import medusa as md
+from medusa.mind import remote
 from medusa.mind.placement import cut
 from medusa.mind.settings import parse
 from medusa.mind.settings_offers import OfferRules
@@ -168,6 +169,22 @@ def test_a_second_definition_of_a_name_waits_for_the_first():
     assert (list(kept_of(town, "t3").held), kept_of(town, "t4").held) == (["local/part"], {})
     assert asked(town, RevokeRemote(request=4, name="part")) == ""
     assert kept_of(town, "t3").held == kept_of(town, "m").mapped == kept_of(town, "m").revoking == {}
+
+
+def test_not_too_many_are_asked_for_at_once(monkeypatch):
+    monkeypatch.setattr(remote, "ASKED_MAX", 2)
+    town = Town()
+    assert define(town, 1, "first") == ""
+    town.machines["t3"].hangs = True
+    graph = graph_to_msgpack(query().graph)
+    for number in (2, 3):
+        begin(town, DefineRemote(request=number, name=f"part-{number}", node="t3", at=AT), graph)
+    assert define(town, 4, "part-4", node="t4") == "E_LIMIT"
+    assert asked(town, RevokeRemote(request=5, name="first")) == "E_LIMIT"
+    assert list(kept_of(town, "m").mapped) == ["first"]
+    town.heal()
+    assert town.replies[2] == town.replies[3] == ""
+    assert define(town, 6, "part-4", node="t4") == ""
 
 
 def test_what_is_revoked_while_its_keeper_is_away_goes_when_it_is_back():
