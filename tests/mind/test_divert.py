@@ -101,6 +101,19 @@ def test_rows_are_kept_for_the_target_from_where_the_owner_holds_them():
     assert kept(node)[0] == 20
 
 
+def test_nobody_follows_a_reader_that_forgets():
+    """Its rows are kept as far as its note says, which is its alone."""
+    node = upstream()
+    reads(node, "old", epoch=1)
+    publishes(node, 5)
+    view = node.hosted.outputs[only(node)].sender.receivers["old"]
+    told = {"frames": view.frames, "received": view.sent_seq, "durable": 3, "granted": CREDIT}
+    assert node.says("old", Ack(stream="q.f", epoch=1, note=b"seen", **told)) is None
+    assert view.note == b"seen"
+    assert node.says("old", EXPECT) == "E_READER"
+    assert kept(node)[1] == ["old"]
+
+
 def test_it_is_on_disk_before_it_is_answered_and_a_restart_changes_nothing():
     node = upstream()
     reads(node, "old", epoch=1)
