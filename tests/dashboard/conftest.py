@@ -7,7 +7,7 @@ import pytest
 import medusa as md
 
 
-@pytest.fixture(scope="package")  # Tests of other folders look for threads left over.
+@pytest.fixture(scope="module")  # Tests of other folders look for threads left over.
 def node(tmp_path_factory: pytest.TempPathFactory):
     """The address of a node ``here`` that runs ``cars``."""
     folder = tmp_path_factory.mktemp("node")
