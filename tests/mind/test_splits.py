@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from medusa.mind import commands
+from medusa.mind import splits as splits_
 from medusa.runtime import loop
 from medusa.runtime.host import group_token
 from medusa.wire.messages_move import Move
@@ -171,6 +174,79 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     refused(world, number, "E_DISK", "failed")
     assert world.fragments == before
     assert not state(world)[0]["q/box"][1], "it goes on"
+    world.fed.run(for_us=20_000)
+    node = world.fed.nodes["m"]
+    assert {name for name in node.loop._host._running if name} == set(before), (
+        "nothing new is left to the engine"
+    )
+    names = disk.names()
+    assert not any(group_token(f"q/box-{part}", name) for part in (1, 2, 3, "router") for name in names)
+    for output in node.brain.fragments["q/box"].outputs.values():
+        assert output.sender.missing == output.spilling._missing, "who reads from disk asks who is there"
+    world.check()
+
+
+def test_what_does_not_arrive_is_waited_for_only_so_long(monkeypatch):
+    world = Parting("passing")
+    assert world.told(world.split())[0].code == ""
+    before = world.fragments
+    monkeypatch.setattr(splits_, "DRAIN_US", 100_000)
+    monkeypatch.setattr(loop, "OWN_MAX", 0)  # Nothing that the node sends to itself arrives.
+    world.fed.run(for_us=10_000)
+    number = world.merge()
+    assert world.fed.run(lambda: number in world.orderer.mind.replies, for_us=500_000)
+    refused(world, number, "E_TIMEOUT", "rows on their way did not arrive")
+    monkeypatch.setattr(loop, "OWN_MAX", 64)
+    assert world.fragments == before
+    assert not any(hosted.frozen for hosted in world.fed.nodes["m"].brain.fragments.values())
+    assert world.told(world.merge())[0].code == ""
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("fed", "sent", "all_of_it"),
+    [((3, 7), (3, 7), True), ((3, 7), (4, 7), False), ((3, 7), (3, 8), False)],
+)
+def test_what_was_sent_has_arrived_when_its_rows_have_and_its_boundary(fed, sent, all_of_it):
+    splits = Parting().fed.nodes["m"].brain.commands.sliding.splits
+    log = SimpleNamespace(next_seq=sent[0], boundary_us=sent[1])
+    sends = SimpleNamespace(
+        outputs={"a": SimpleNamespace(stream="q.a", sender=SimpleNamespace(log=log))}, inputs={}
+    )
+    reads = SimpleNamespace(peer="m", stream="q.a", fed_seq=fed[0], fed_us=fed[1])
+    elsewhere = SimpleNamespace(peer="e", stream="q.a", fed_seq=0, fed_us=0)
+    hosted = SimpleNamespace(inputs={"reads": reads, "elsewhere": elsewhere}, outputs={})
+    assert splits._has_all(hosted, [hosted, sends]) == all_of_it
+
+
+def test_the_new_fragments_begin_where_the_old_one_stood():
+    world = Parting(at={"e": ["rows", "all_rows", "box"], "c": ["last", "out"]})
+    brain = world.fed.nodes["e"].brain
+    [old] = brain.fragments.values()
+    old._entries.fed_us["rows"] = 5  # As if the publisher had promised something.
+    splits = brain.commands.sliding.splits
+    number = world.split(fragment=old.spec.name)
+    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    [job] = splits._jobs
+    assert [dict(each.fed_us) for each in job.news.values() if each.fed_us] == [dict(old.fed_us)]
+    stand = {o.stream: o.sender.log.boundary_us for each in job.news.values() for o in each.outputs.values()}
+    read = {i.stream: i.fed_us for each in job.news.values() for i in each.inputs.values() if i.judged}
+    assert len(read) == 6
+    assert read == {stream: stand[stream] for stream in read}
+    assert min(read.values()) > 0
+    assert world.told(number)[0].code == ""
+    world.check()
+
+
+def test_each_split_and_merge_raises_the_epoch():
+    world = Parting()
+    kept = world.fed.nodes["m"].brain.catalog.ownership
+    for epoch, order in enumerate([world.split, world.merge, world.split], start=2):
+        _, told = world.told(order())
+        assert {kept.epoch(name) for name in told["fragments"]} == {epoch}
+        assert set(kept.epochs) == set(told["fragments"])
+    feeds = [feed for h in world.fed.nodes["m"].brain.fragments.values() for feed in h.spec.feeds]
+    assert {feed.epoch for feed in feeds if feed.node == "m"} == {4}
     world.check()
 
 
@@ -188,6 +264,7 @@ def test_a_catalog_that_cannot_be_written_leaves_all_as_it_was(what, dies):
     assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["switching"], for_us=100_000)
     assert world.fragments == before, "the others are there once the disk says so"
     node.disk.full = True
+    assert world.fed.run(lambda: number in world.orderer.mind.replies, for_us=500_000)
     refused(world, number, "E_DISK", "can't write its catalog")
     assert (world.fragments, node.brain.catalog.ownership.epochs) == (before, epochs)
     assert not any(hosted.frozen for hosted in node.brain.fragments.values())
