@@ -17,6 +17,7 @@ from medusa.mind.record import FragmentRecord
 from medusa.mind.tapping import PASSED
 from medusa.ports import Buffer
 from medusa.wire.link import LinkEvent
+from medusa.wire.message_base import Count, Note
 from medusa.wire.messages import Data
 from medusa.wire.messages_move import Fed
 from medusa.wire.outbox import RunFragment
@@ -33,9 +34,9 @@ class Reader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         note: what it left with the owner.
     """
 
-    durable: int
+    durable: Count
     plain: bool = False
-    note: bytes = b""
+    note: Note = b""
 
 
 def saved_from(record: FragmentRecord, logs: Mapping[int, Buffer]) -> Saved:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.engine.checkpoint import crc32c
 from medusa.errors import RemoteProtocolError
+from medusa.mind.decisions import LOST
+from medusa.mind.inputs import Work
 from medusa.mind.moving import OWNER, TARGET, MoveEvent, OwnerState, TargetState
+from medusa.mind.shadow import Reader
+from medusa.mind.taking import Taking
+from medusa.mind.tapping import PASSED, Tap
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.host import group_name
 from medusa.sim.federation import Federation
 from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent, ReceiverState
 from medusa.wire.messages import Reply
-from medusa.wire.messages_move import Fed, Handover, Move, Piece, Receive, Standing, Whole
+from medusa.wire.messages_move import Fed, Got, Handover, Move, Piece, Receive, Standing, Whole
+from medusa.wire.outbox import CloseFragment, Outbox
 from tests.mind.moved import FRAGMENT, NODES, SCHEMA, World
 
 # --- the automaton --------------------------------------------------------------------------------
@@ -396,3 +405,87 @@ def test_who_went_elsewhere_is_not_waited_for_after_a_restart_from_an_older_chec
     assert set(output.sender.receivers) == {"m2"}
     assert world.move("m1")[0].code == ""
     world.check()
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def test_the_target_cannot_acknowledge_what_was_not_sent():
+    world = World()
+    world.order("m2")
+    brain = world.fed.nodes["m1"].brain
+    orders = brain.commands.sliding.moves._orders
+    assert world.fed.run(lambda: FRAGMENT in orders and orders[FRAGMENT].handing is not None)
+    order = orders[FRAGMENT]
+    handing, ticket = order.handing, order.handing._about["ticket"]
+    for frames in (handing._frame + 1, 1 << 40):
+        got = Got(fragment=FRAGMENT, attempt=order.attempt, ticket=ticket, frames=frames, opened=True)
+        handing.got(world.fed.world.now_us, got)
+        assert not handing.opened
+    assert world.fed.run(lambda: world.where == ["m2"])
+    world.check()
+
+
+def test_what_the_owner_says_of_readers_is_bounded_and_its_notes_come_along():
+    world = World()
+    world.order("m2")
+    arrivals = world.fed.nodes["m2"].brain.commands.sliding.arrivals
+    assert world.fed.run(lambda: arrivals.shadow(FRAGMENT) is not None)
+    shadow = arrivals.shadow(FRAGMENT)
+    [(sink, output)] = shadow.outputs.items()
+    shadow.standing(0, {sink: {"c": Reader(1 << 60, False, b"note")}, "nothing": {"c": Reader(0)}})
+    view = output.sender.receivers["c"]
+    assert (view.durable, view.note) == (output.sender.log.next_seq, b"note")
+
+
+def test_files_stay_until_the_disk_says_that_another_has_the_fragment():
+    world = World()
+    brain = world.fed.nodes["m1"].brain
+    moves = brain.commands.sliding.moves
+    moves._closing.append((brain._saver.durable + 1, "q/gone"))
+    for token, closed in [(brain._saver.durable, []), (brain._saver.durable + 1, ["q/gone"])]:
+        brain._saver._durable = token
+        brain.outbox.take()
+        moves.tick(world.fed.world.now_us)
+        assert [each.fragment for each in brain.outbox.take() if isinstance(each, CloseFragment)] == closed
+
+
+def test_rows_that_are_lost_are_a_decision_of_their_own_and_a_position_is_none():
+    tap = Tap()
+    tap.begins(1)
+    for number in (3, -1):
+        input = SimpleNamespace(receiver=SimpleNamespace(note=b""))
+        work = Work(input, None, next_seq=5, boundary_us=0, cost=0)
+        work.number = number
+        tap.fed(work)
+    assert [(each.kind, each.number) for each in tap.queue] == [(LOST, 3), (PASSED, -1)]
+
+
+def filled():
+    return Taking(
+        SimpleNamespace(name=FRAGMENT),
+        owner="m1",
+        attempt=1,
+        epoch=2,
+        coordinator="e",
+        ticket=7,
+        make=None,
+        outbox=Outbox(),
+    )
+
+
+@pytest.mark.parametrize("reader", [[-1, False, b""], [1 << 63, False, b""], [0, False, bytes(20_000)]])
+def test_readers_that_cannot_be_end_the_attempt(reader):
+    data = msgspec.msgpack.encode({"out": {"c": reader}})
+    with pytest.raises(RemoteProtocolError, match="no readers"):
+        filled().receive(0, Standing(fragment=FRAGMENT, attempt=1, ticket=7, frame=0), data)
+
+
+def test_a_file_is_not_longer_than_was_said():
+    taking = filled()
+    about = {"fragment": FRAGMENT, "attempt": 1, "ticket": 7, "file": "rows", "nbytes": 4}
+    for frame, data in enumerate([b"abc", b"d"]):
+        piece = Piece(frame=frame, offset=3 * frame, crc=crc32c(data), **about)
+        taking.receive(0, piece, data)
+    with pytest.raises(RemoteProtocolError, match="longer than was said"):
+        taking.receive(0, Piece(frame=2, offset=4, crc=crc32c(b"e"), **about), b"e")
