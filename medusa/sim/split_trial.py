@@ -10,7 +10,7 @@ from medusa.mind.hosting import Hosted
 from medusa.mind.spec import Fragment
 from medusa.sim.faults import LINKS, MACHINES, WEATHER
 from medusa.sim.federations import OFTEN, ROWS, options
-from medusa.sim.move_trial import MoveTrial, answered, slides
+from medusa.sim.move_trial import MoveTrial, answered, emits, slides
 from medusa.sim.node import Node
 from medusa.sim.query_trial import QueryTrial
 from medusa.sim.trial import Scenario
@@ -96,7 +96,12 @@ class SplitTrial(MoveTrial):
         return self._specs()
 
     def _check_senders(self, fragment: str, active: Collection[str]) -> None:
-        """What is to be split is fed nothing for a moment, and sends what it has."""
+        """Who doesn't run it sends nothing of it, but what is to be split does while it comes to rest."""
+        for name, node in self.nodes.items():
+            if name in active or node.loop is None or not emits(node, fragment):
+                continue
+            if not node.brain.commands.sliding.splits.busy(fragment):
+                raise SimulationError(f"emits: {fragment} is sent by {name}, it runs at {active}")
 
     def _watch(self, node: Node) -> None:
         """Each stream is sent by one fragment, also while others take its place."""

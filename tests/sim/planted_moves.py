@@ -1,4 +1,4 @@
-"""Mistakes in how fragments move, each with a seed of the scenario ``move`` that notices it."""
+"""Mistakes in how fragments move and boxes are split, each with a seed of its scenario that notices it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from medusa.mind.hosting import Hosted
 from medusa.mind.moves import Moves
 from medusa.mind.moves_kept import Ownership
 from medusa.mind.moving import TargetState
+from medusa.mind.regrouped import Regrouped
 from medusa.mind.shadow import Shadow
+from medusa.mind.splits import Splits
 
 
 def starts_before_it_persisted(monkeypatch):
@@ -119,3 +121,31 @@ MOVED = {
     "the coordinator is not told": (6, the_coordinator_is_not_told),
 }
 """Name: the seed that must notice it, and the mistake."""
+
+
+def new_ones_go_before_it_persisted(monkeypatch):
+    """The parts of a box feed and emit before the disk says that they are there."""
+    honest = Splits._switch
+
+    def hasty(self, now_us, job):
+        honest(self, now_us, job)
+        if job in self._jobs:
+            self._go(now_us, job)
+
+    monkeypatch.setattr(Splits, "_switch", hasty)
+
+
+def what_waited_is_forgotten(monkeypatch):
+    """Rows that came while a box was split are fed to nobody."""
+
+    def forgetful(self, olds):
+        self.linked = True
+
+    monkeypatch.setattr(Regrouped, "take_over", forgetful)
+
+
+SPLIT = {
+    "the new ones go before it persisted": (0, new_ones_go_before_it_persisted),
+    "what waited is forgotten": (8, what_waited_is_forgotten),
+}
+"""As ``MOVED``, of the scenario ``splits``."""

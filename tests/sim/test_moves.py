@@ -8,7 +8,7 @@ import pytest
 
 from medusa.sim.scenarios import run_scenario
 from tests.sim.conftest import SPENT
-from tests.sim.planted_moves import MOVED
+from tests.sim.planted_moves import MOVED, SPLIT
 
 SEEDS = {"move": 140, "splits": 60}
 """200 in all."""
@@ -47,10 +47,11 @@ def test_there_are_200_seeds_and_in_them_fragments_do_move():
         assert what in trace
 
 
-@pytest.mark.parametrize("mistake", MOVED)
+@pytest.mark.parametrize("mistake", [*MOVED, *SPLIT])
 def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch):
     """Or by another of the first ones: whatever nodes say more to each other moves all that follows."""
-    seed, plant = MOVED[mistake]
+    name = "move" if mistake in MOVED else "splits"
+    seed, plant = (MOVED | SPLIT)[mistake]
     plant(monkeypatch)
-    seen = (run_scenario("move", each).violation for each in [seed, *range(16)])
+    seen = (run_scenario(name, each).violation for each in [seed, *range(16)])
     assert next(violation for violation in seen if violation).startswith("SimulationError: ")
