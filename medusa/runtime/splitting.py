@@ -58,8 +58,8 @@ class SplittingMethods(ABC):
         Raises:
             QueryError: the box can't be split (``query.split``, with the reason), or isn't there.
             LinkError: it is just being moved or split (``E_BUSY``), its node has no disk (``E_STORE``) or no
-                room (``E_MEMORY``), ``at`` names no node (``E_PEER``): nothing changed. A part can't be moved:
-                the message names it; it and those after it run where the box was.
+                room (``E_MEMORY``), ``at`` names no node (``E_PEER``): nothing changed. A part can't be
+                moved: the message names it; it and those after it run where the box was.
         """
         query, id = _names(box)
         if type(n) is not int or not 2 <= n <= PARTS_MAX:
