@@ -373,6 +373,7 @@ class ClientMind:
             if publication is not None:
                 publication.rows_refused(message)
             return
+        self._early.pop(message.stream, None)  # What it asked for before counts no more.
         if (subscription := self.subscriptions.get(message.stream)) is not None:
             subscription.receiver.receive(now_us, message)
         if publication is not None and message.code == "E_DETACHED":

@@ -291,3 +291,18 @@ def test_what_a_node_asked_for_before_the_stream_came_there_is_answered_at_once(
     there.lost(0)
     new.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
     assert there._early == {}
+
+
+def test_what_a_node_asked_for_and_then_refused_is_not_answered():
+    """It has moved on before we came: who was answered would believe to be attached."""
+    client, _ = connected()
+    publication = client.publish(0, "in", SCHEMA, timed=True)
+    there, new = ClientMind("c", "n", link=SMALL), Node(life=2, taken=0)
+    there.tick(0)
+    settle(there, new)
+    new.receiver.peer_event(0, LinkEvent.PEER_UP)
+    settle(there, new)
+    assert list(there._early) == ["in"]
+    there.receive(0, Refuse(code="E_MOVED", text="it is at another node", stream="in", epoch=1))
+    there.take_publication(0, publication)
+    assert not publication.attached
