@@ -40,8 +40,10 @@ PREPARE_US = 5_000_000
 REST_US = 200_000
 """So long after an attempt that broke the next one begins."""
 
-FINAL = {"E_PEER", "E_STORE", "E_ROLE", "E_SPEC", "E_LIMIT", "E_MEMORY", "E_REMOVED", "E_DEPLOYED", "E_MOVE"}
-FINAL |= {"E_NO_CONTRACT"}
+FINAL = (
+    *("E_PEER", "E_STORE", "E_ROLE", "E_SPEC", "E_LIMIT", "E_MEMORY"),
+    *("E_REMOVED", "E_DEPLOYED", "E_MOVE", "E_NO_CONTRACT"),
+)
 """After these refusals another attempt would end in the same way."""
 
 NO_TIME = Refusal(code="E_TIMEOUT", text="there was no time for an attempt", hint="")

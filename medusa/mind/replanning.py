@@ -18,7 +18,7 @@ from medusa.mind.placement import grouped
 from medusa.mind.spec import Feed, Fragment, check_fragment
 from medusa.mind.spec_limits import check_limits
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
-from medusa.query.split import find_split, merge, split
+from medusa.query.split import find_split, in_order, merge, split
 
 __all__ = ["Arcs", "Replan", "replan_merge", "replan_split", "set_of"]
 
@@ -108,7 +108,7 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
             if each.id not in arcs[spec.name]:
                 inputs = tuple(instead.get(arc, arc) for arc in each.inputs)
                 boxes.append(each if inputs == each.inputs else msgspec.structs.replace(each, inputs=inputs))
-    whole = Graph(name=specs[0].query, boxes=tuple(_in_order(boxes)))
+    whole = Graph(name=specs[0].query, boxes=tuple(in_order(boxes)))
     graph = merge(whole, box)
     ids = {each.id for each in graph.boxes}
     ends = {each.id for each in graph.boxes if isinstance(each, Sink) or getattr(each, "judged", False)}
@@ -287,16 +287,3 @@ def _own_arcs(spec: Fragment, inner: Mapping[str, Input]) -> dict[str, Input]:
                 )
             found[sink] = inner[stream]
     return found
-
-
-def _in_order(boxes: Sequence[Box]) -> list[Box]:
-    """With inputs first, sinks last among equals."""
-    made: list[Box] = []
-    known: set[str] = set()
-    waiting = list(boxes)
-    while waiting:
-        ready = next(each for each in waiting if all(arc.box in known for arc in each.inputs))
-        waiting.remove(ready)
-        made.append(ready)
-        known.add(ready.id)
-    return made

@@ -45,7 +45,7 @@ from medusa.query.key_ranges import even_cuts
 from medusa.query.shape_splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["BLOCK_ROWS", "Split", "find_split", "merge", "split"]
+__all__ = ["BLOCK_ROWS", "Split", "find_split", "in_order", "merge", "split"]
 
 BLOCK_ROWS = 1_024
 """Rows without a key that go the same way."""
@@ -146,7 +146,7 @@ def merge(graph: Graph, box: str) -> Graph:
             boxes.append(found.whole)
         elif each.id not in gone:
             boxes.append(_reads(each, {Input(id): arc for id, arc in ports.items() if id in gone}))
-    after = msgspec.structs.replace(graph, boxes=tuple(_in_order(boxes)))
+    after = msgspec.structs.replace(graph, boxes=tuple(in_order(boxes)))
     check_graph(after)
     return after
 
@@ -382,7 +382,7 @@ def _reads(box: Box, instead: Mapping[Input, Input]) -> Box:
     return box if inputs == box.inputs else msgspec.structs.replace(box, inputs=inputs)
 
 
-def _in_order(boxes: Sequence[Box]) -> list[Box]:
+def in_order(boxes: Sequence[Box]) -> list[Box]:
     """Boxes with inputs first, else as they were: readers of another port may stand before the last merge."""
     made: list[Box] = []
     waiting = list(boxes)

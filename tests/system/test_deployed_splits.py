@@ -9,27 +9,12 @@ import pytest
 import medusa as md
 from medusa.errors import LinkError, QueryError
 from tests.system.nodes import DEADLINE_S, ForkedNodes, until
+from tests.system.test_splits import ROWS, SCHEMA, query, rows
 
 pytestmark = pytest.mark.system
 
-SCHEMA = {"ts": "int64", "k": "int64", "v": "float64"}
-ROWS = 200
 AHEAD = 10 * ROWS
 """Rows that are published and not read yet: a stream, not a flood."""
-
-
-def query() -> md.Query:
-    q = md.Query("q")
-    rows = q.source("rows", SCHEMA, time="ts", unit="us", slack="40 us")
-    q.sink("out", rows.window("100us").group_by("k").aggregate(n=md.count(), t="sum(v)", name="per_k"))
-    q.sink("all", rows.group_by("k").running(n=md.count(), before=md.lag("v"), name="so_far"))
-    return q
-
-
-def rows(begin: int) -> dict[str, list[float]]:
-    turns = range(begin, begin + ROWS)
-    times = [max(0, n - n * 7 % 30) for n in turns]
-    return {"ts": times, "k": [n * n % 23 for n in turns], "v": [n * 37 % 101 / 100 for n in turns]}
 
 
 class Stream:
