@@ -388,8 +388,8 @@ class Moves:
         if order.handing is not None:
             order.nbytes += order.handing.nbytes
             order.handing.stop()
-        self._kept.moves.pop(name, None)
-        self._kept.epochs.pop(name, None)
+        for known in (self._kept.moves, self._kept.epochs, self._kept.unplaced):
+            known.pop(name, None)  # Who has it now tells its coordinator.
         token = self._diverting.left(now_us, hosted, order.to, order.epoch)
         self._closing.append((token, name))
         del self._orders[name]
