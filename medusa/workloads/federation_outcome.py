@@ -111,15 +111,32 @@ class Comparison:
 
 
 def compare(rows: pa.Table, expected: pa.Table) -> Comparison:
-    """Row by row, in order, bit for bit: one instance owned each key, whatever moved or was split."""
+    """Row by row, in order, bit for bit (-0.0 is not 0.0, a NaN equals the same NaN): one instance owned each
+    key, whatever moved or was split."""
     example = ""
+    found, wanted = _bits(rows), _bits(expected)
     if not rows.schema.equals(expected.schema):
         example = f"columns {rows.schema.names}, expected {expected.schema.names}"
-    elif not rows.equals(expected):
-        pairs = zip_longest(rows.to_pylist(), expected.to_pylist())
-        number, (found, wanted) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
-        example = f"row {number:,}: {_row(found)}, expected {_row(wanted)}"
+    elif not found.equals(wanted):
+        pairs = enumerate(zip_longest(found.to_pylist(), wanted.to_pylist()))
+        number = next(n for n, (one, other) in pairs if one != other)
+        one, other = (
+            _row(next(iter(table.slice(number, 1).to_pylist()), None)) for table in (rows, expected)
+        )
+        example = f"row {number:,}: {one}, expected {other}"
     return Comparison(rows=len(rows), expected=len(expected), example=example)
+
+
+def _bits(table: pa.Table) -> pa.Table:
+    """With the bits of floats as integers."""
+    import pyarrow as pa
+
+    integers = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+    columns = []
+    for column in table.columns:
+        kind = integers.get(column.type, column.type)
+        columns.append(pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind))
+    return pa.table(columns, names=table.column_names)
 
 
 def _row(row: dict[str, Any] | None) -> str:

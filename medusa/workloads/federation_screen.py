@@ -41,7 +41,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     rows = f"{compared.rows:,} results, {outcome.lost_rows} lost"
     say(f"{outcome.cars:,} cars in {outcome.seconds:.1f} s: {rows}")
     say(f"a box that bob doesn't offer: {outcome.refused or 'NOT REFUSED'}")
-    verdict = "equal, row by row" if compared.equal else f"not equal: {compared.example}"
+    verdict = "equal, row by row and bit for bit" if compared.equal else f"not equal: {compared.example}"
     say(f"beside the query in one process, {compared.expected:,} rows: {verdict}")
 
 

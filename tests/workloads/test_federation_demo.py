@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -76,7 +77,7 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.exit_code == 0, shown.output
     [step] = [line for line in shown.output.splitlines() if STEP.what in line]
     assert [word for word in step.split() if word.isdecimal()] == ["51", "70", "0"]
-    assert "beside the query in one process, 3 rows: equal, row by row" in shown.output
+    assert "beside the query in one process, 3 rows: equal, row by row and bit for bit" in shown.output
     assert "E_OFFER" in shown.output
 
 
@@ -92,6 +93,17 @@ def test_the_first_row_that_differs_is_named() -> None:
         found = compare(rows, wanted)
         assert not found.equal
         assert found.example == says
+
+
+def test_floats_are_compared_bit_for_bit() -> None:
+    other_nan = pa.array([0x7FF8000000000001]).view(pa.float64())[0].as_py()
+    wanted = pa.table({"x": [1.0, 0.0, None, math.nan, other_nan]})
+    cut = pa.concat_tables([wanted.slice(0, 2), wanted.slice(2)])
+    assert compare(cut, wanted).equal
+    for at, value, says in ((1, -0.0, "row 1: x=-0.0, expected x=0.0"), (3, other_nan, "row 3: x=nan, ")):
+        column = wanted["x"].to_pylist()
+        column[at] = value
+        assert compare(pa.table({"x": column}), wanted).example.startswith(says)
 
 
 def test_gaps_that_have_a_part_in_a_step_count_for_it() -> None:
