@@ -15,7 +15,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
-from medusa.wire.link import PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.link import ORDINARY, PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
 from medusa.wire.outbox import Outbox
 
@@ -378,7 +378,7 @@ class Receiver:
     def _level(self, now_us: int, message: Refuse) -> str:
         """How loud to say that we were refused: a stream that moved, or may come, is no error at first."""
         if self.plain or message.code != "E_STREAM":
-            return "info" if message.code == "E_MOVED" else "error"
+            return "info" if message.code in ORDINARY else "error"
         if self._missing_since_us is None:
             self._missing_since_us = now_us
             return "info"
@@ -404,7 +404,7 @@ class Receiver:
             Refuse(code=error.code, text=text, hint=error.hint, stream=self.stream, epoch=self._epoch),
         )
         about = {"stream": self.stream, "peer": self.peer, "code": error.code, "text": text}
-        self._outbox.report("info" if error.code == "E_MOVED" else "error", "stream refused", **about)
+        self._outbox.report("info" if error.code in ORDINARY else "error", "stream refused", **about)
 
     # --- the owner ----------------------------------------------------------------------------
 

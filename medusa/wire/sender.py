@@ -15,7 +15,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.claims import check_attach
-from medusa.wire.link import PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
+from medusa.wire.link import ORDINARY, PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
 from medusa.wire.log import Entry, OutputLog
 from medusa.wire.messages import (
     OLDEST,
@@ -238,7 +238,7 @@ class Sender:
             self._ack(now_us, view, message)
         elif isinstance(message, Refuse):
             self._outbox.report(
-                "info" if message.code == "E_MOVED" else "error",
+                "info" if message.code in ORDINARY else "error",
                 "receiver refused",
                 stream=self.stream,
                 peer=peer,

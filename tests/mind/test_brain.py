@@ -240,6 +240,18 @@ def test_undeploying_frees_everything_also_on_disk():
         assert kinds == {"life", "node"}, kinds
 
 
+def test_undeploying_while_rows_flow_is_no_error_in_any_log():
+    run = Run(6)
+    run.publish_over(2_000_000)
+    run.federation.run(for_us=1_000_000)
+    reply, _ = run.federation.answer(run.reader, run.reader.undeploy("q"))
+    assert reply.code == ""
+    run.federation.run(for_us=1_000_000)
+    told = [report for node in run.federation.nodes.values() for report in node.reports]
+    assert "E_REMOVED" in {report.fields.get("code") for report in told}
+    assert not [report for report in told if report.level == "error"]
+
+
 def test_a_lost_disk_is_told_and_nothing_is_invented():
     run = Run(7)
     run.publish_over(2_000_000)

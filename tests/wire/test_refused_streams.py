@@ -29,4 +29,5 @@ def test_a_stream_that_may_still_come_is_an_error_only_after_some_seconds():
     assert pair.receiver.state is ReceiverState.FLOWING
     assert levels(pair, "E_STREAM", [time + 9_000_000 for time in times[:2]]) == ["info", "debug"]
     assert levels(Pair().up(), "E_SCHEMA", times[:1]) == ["error"]
+    assert levels(Pair().up(), "E_REMOVED", times[:1]) == ["info"], "somebody undeployed the query"
     assert levels(Pair(plain=True, next_seq=-1).up(), "E_STREAM", times[:1]) == ["error"], "nobody asks again"
