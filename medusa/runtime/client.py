@@ -226,7 +226,10 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
         """Publishing, wherever its source is."""
         place = self._following.place(name, "source")
         if place is None:
-            return Publisher(self._loop, source_from(name, self.status()))
+            try:
+                return Publisher(self._loop, source_from(name, self.status()))
+            except LinkError as error:
+                raise self._following.hinted(error, name, "source") from None
         for each in self._publishers.values():
             if each.name == place["name"]:
                 return each  # Known by another of its names.
@@ -354,7 +357,10 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
             wait_us = duration_us(timeout, what="subscribe: timeout", minimum_us=1, error=LinkError)
         place = self._following.place(name, "stream")
         if place is None:
-            return Subscription(self._loop, name, start, wait_us, durable)
+            try:
+                return Subscription(self._loop, name, start, wait_us, durable)
+            except LinkError as error:
+                raise self._following.hinted(error, name, "stream") from None
         made = Subscription(self._following.loop_at(place), place["name"], start, wait_us, durable)
         made.participant = place.get("participant", "")
         self._following.add(made, place["epoch"])

@@ -143,6 +143,21 @@ class Following:
                 return None
             time.sleep(LOOK_EVERY_S / 4)
 
+    def hinted(self, error: LinkError, name: str, kind: str) -> LinkError:
+        """What a node says that has no such stream or source; the nearest name is of all nodes, not of that
+        one alone."""
+        if error.code == "E_STREAM":
+            with contextlib.suppress(LinkError):
+                try:
+                    self.lookup(name, kind)
+                except LinkError as nowhere:
+                    if nowhere.code != "E_STREAM":
+                        raise
+                    if "/" in name:
+                        return nowhere
+                    return LinkError(error.message, hint=nowhere.hint, code=error.code)
+        return error
+
     def _is_one(self, place: Place) -> bool:
         """Whether it is clear which is meant: one, or the one of our own node."""
         return len(place["holders"]) == 1 or place["node"] == self._home.node

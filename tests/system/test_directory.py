@@ -71,6 +71,10 @@ def test_streams_are_found_and_followed_by_name_alone(nodes):
         with pytest.raises(md.LinkError, match=r"is called 't\.otu'") as caught:
             fed.find("t.otu")
         assert "t.out" in caught.value.hint
+        with pytest.raises(md.LinkError, match=r"no stream 't\.otu' .did you mean 't\.out'"):
+            fed.subscribe("t.otu")
+        with pytest.raises(md.LinkError, match=r"no source 't\.car' .did you mean 't\.cars'"):
+            fed.publish("t.car", {"v": [1]})
 
 
 def test_a_defined_stream_is_published_and_read_by_its_name(nodes):
