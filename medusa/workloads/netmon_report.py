@@ -12,6 +12,7 @@ from medusa.workloads.netmon import CITATION
 from medusa.workloads.netmon_check import COLUMNS
 from medusa.workloads.netmon_outcome import Outcome
 from medusa.workloads.netmon_screen import clock
+from medusa.workloads.plots import quietly
 
 if TYPE_CHECKING:
     from medusa.query import Query
@@ -99,9 +100,11 @@ def _plots(outcome: Outcome) -> str:
         ("Rows that came into each node.", _rows),
         ("Bytes waiting in each node.", _queues),
     ]
-    return "\n".join(
-        f"<figure>{_draw(draw, outcome)}<figcaption>{text}</figcaption></figure>" for text, draw in drawings
-    )
+    with quietly():
+        return "\n".join(
+            f"<figure>{_draw(draw, outcome)}<figcaption>{text}</figcaption></figure>"
+            for text, draw in drawings
+        )
 
 
 def _draw(draw: Callable[[Any, Outcome], None], outcome: Outcome) -> str:

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from medusa.errors import QueryError
+from medusa.workloads.plots import quietly
 from medusa.workloads.shed_demo import COSTS_US, LOADS, RULES, Outcome, ran
 
 __all__ = ["run_demo"]
@@ -33,7 +34,8 @@ def run_demo(*, plot: Path | None = None, seed: int = 0, as_json: bool = False) 
     Raises:
         QueryError: it can't be drawn.
     """
-    figure = None if plot is None else _figure(plot)
+    with quietly():
+        figure = None if plot is None else _figure(plot)
     found = []
     for load in LOADS:
         outcomes = [ran(load, rule, seed=seed) for rule in RULES]
@@ -43,7 +45,8 @@ def run_demo(*, plot: Path | None = None, seed: int = 0, as_json: bool = False) 
     if as_json:
         click.echo(json.dumps([_plain(each) for each in found]))
     if plot is not None and figure is not None:
-        _draw(figure, found, plot)
+        with quietly():
+            _draw(figure, found, plot)
         click.echo(f"drawn: {plot}", err=as_json)
     return all(each.adds_up for each in found)
 

@@ -88,6 +88,15 @@ def test_the_report_stands_alone(outcome: Outcome) -> None:
     assert '<b class="good">equal</b>' in page
 
 
+def test_fonts_that_this_machine_lacks_are_no_matter_of_ours(
+    outcome: Outcome, caplog: pytest.LogCaptureFixture
+) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    with matplotlib.rc_context({"font.family": "No Such Font", "font.sans-serif": []}):
+        assert netmon_report.html_report(outcome, netmon.query()).count("<svg") == 5
+    assert not caplog.records
+
+
 @pytest.fixture
 def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netmon_report.importlib.util, "find_spec", lambda name: None)
