@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,14 +62,21 @@ def move(fragment: str, to: str, timeout: str, address: str, as_json: bool, **ke
 
 
 def _tell(fed: Federation, fragment: str, over: threading.Event) -> None:
-    """Say how far it is, where the node that we are connected to has it."""
+    """Say how far it is, where the node that we are connected to has it: what was said already only once."""
+    said: object = None
     while not over.wait(LOOK_EVERY_S):
         try:
             found = fed.status()["moves"]["going"].get(fragment)
         except (LinkError, KeyError):
             return
-        if found is not None:
-            click.echo(f"{fragment} to {found['to']}: {found['state']}, {found['bytes']:,} bytes", err=True)
+        if found is not None and said != (said := (found["state"], found["bytes"], found.get("silent"))):
+            click.echo(progress(fragment, found), err=True)
+
+
+def progress(fragment: str, found: Mapping[str, Any]) -> str:
+    """One line about a fragment on its way."""
+    waits = f"; {found['waits_for']}" if found.get("waits_for") else ""
+    return f"{fragment} to {found['to']}: {found['state']}, {found['bytes']:,} bytes{waits}"
 
 
 @click.command(

@@ -86,7 +86,8 @@ def _of_node(status: Status) -> Iterator[str]:
         if of["state"] != "running":
             yield f"query {query} is {of['state']}"
     for fragment, of in status["moves"]["going"].items():
-        yield f"{fragment} is being moved to {of['to']}: {of['state']}, {size_text(of['bytes'])} sent"
+        waits = f"; {of['waits_for']}" if of.get("waits_for") else ""
+        yield f"{fragment} is being moved to {of['to']}: {of['state']}, {size_text(of['bytes'])} sent{waits}"
     for fragment, of in status["moves"]["coming"].items():
         yield f"{fragment} is coming from {of['from']}: {of['state']}"
     counts = {name: status[name] for name in ("late", "dead", "lost_rows", "shed_rows") if status[name]}

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from medusa.mind.away import Away
 from medusa.mind.catalog import Catalog
 from medusa.mind.diverting import Diverting
 from medusa.mind.handing import Handing
 from medusa.mind.hosting import Hosted
 from medusa.mind.moves_kept import Moving
+from medusa.mind.moves_order import Order, no
 from medusa.mind.moving import OWNER, MoveEvent, OwnerState
 from medusa.mind.saving import Saver
 from medusa.mind.security import Refusal
@@ -46,34 +47,7 @@ FINAL = (
 )
 """After these refusals another attempt would end in the same way."""
 
-NO_TIME = Refusal(code="E_TIMEOUT", text="there was no time for an attempt", hint="")
-
 _O, _E = OwnerState, MoveEvent
-
-
-@dataclass(slots=True, kw_only=True)
-class _Order:
-    """One fragment that is being moved, through all attempts."""
-
-    fragment: str
-    to: str
-    until_us: int
-    state: OwnerState = OwnerState.RUNNING
-    attempt: int = 0
-    epoch: int = 0
-    tries: int = 0
-    begun_us: int = 0
-    asked_us: int = 0
-    again_us: int | None = None
-    answers: list[tuple[str, int]] = field(default_factory=list)
-    questions: dict[int, tuple[str, Any]] = field(default_factory=dict)
-    handing: Handing | None = None
-    token: int = 0
-    """Of the write that the next step waits for; 0: none."""
-    stopped_us: int = 0
-    nbytes: int = 0
-    why: Refusal = NO_TIME
-    final: bool = False
 
 
 class Moves:
@@ -105,14 +79,15 @@ class Moves:
         self._saver = saver
         self._diverting = diverting
         self._next_token = next_token
-        self._orders: dict[str, _Order] = {}
+        self._away = Away(settings.peers)
+        self._orders: dict[str, Order] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
 
     def start(self, now_us: int) -> None:
         """After a start: what hadn't been handed over is undone, what had is settled."""
         for name, kept in list(self._kept.moves.items()):
-            order = _Order(fragment=name, to=kept.to, until_us=now_us, attempt=kept.attempt, epoch=kept.epoch)
+            order = Order(fragment=name, to=kept.to, until_us=now_us, attempt=kept.attempt, epoch=kept.epoch)
             self._orders[name] = order
             if kept.handing:
                 order.state = _O.HANDING
@@ -126,17 +101,9 @@ class Moves:
 
     def status(self) -> dict[str, Any]:
         """What is being moved, as plain data."""
-        return {
-            order.fragment: {
-                "to": order.to,
-                "state": order.state.value,
-                "attempts": order.tries,
-                "bytes": order.nbytes + (order.handing.nbytes if order.handing is not None else 0),
-            }
-            for order in self._orders.values()
-        }
+        return {order.fragment: order.status() for order in self._orders.values()}
 
-    def _step(self, order: _Order, event: MoveEvent) -> bool:
+    def _step(self, order: Order, event: MoveEvent) -> bool:
         target = OWNER[order.state].get(event)
         if target is None:
             return False
@@ -158,7 +125,7 @@ class Moves:
             # That it is ours may be on its way to disk.
             self._saver.send(peer, Reply(request=request), _figures(to, 0, 0, 0), after=self._saver.save())
         else:
-            order = _Order(fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)])
+            order = Order(fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)])
             self._orders[fragment] = order
             self._begin(now_us, order)
 
@@ -166,22 +133,18 @@ class Moves:
         hosted, me = self._fragments[fragment], self._me
         if fragment in self._orders:
             where = self._orders[fragment].to
-            return _no(
-                "E_BUSY", f"fragment {fragment!r} is being moved to {where!r}", "try again in a moment"
-            )
+            return no("E_BUSY", f"fragment {fragment!r} is being moved to {where!r}", "try again in a moment")
         if to == me:
             return None
         if to not in self._settings.peers:
-            return _no("E_PEER", f"node {to!r} is no peer of {me!r}", f"add {to} to [peers] of {me}")
+            return no("E_PEER", f"node {to!r} is no peer of {me!r}", f"add {to} to [peers] of {me}")
         if self._settings.store == "memory":
             hint = "deploy it at a node with a disk"
-            return _no(
-                "E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint
-            )
+            return no("E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint)
         if hosted.failed:
-            return _no("E_FAILED", f"fragment {fragment!r} has failed: {hosted.failed}", "")
+            return no("E_FAILED", f"fragment {fragment!r} has failed: {hosted.failed}", "")
         if why := self._diverting.busy(hosted.spec):
-            return _no("E_BUSY", why, "try again in a moment")
+            return no("E_BUSY", why, "try again in a moment")
         return None
 
     def _answer(self, peer: str, request: int, why: Refusal) -> None:
@@ -189,7 +152,7 @@ class Moves:
         text, hint = why.text[:most], why.hint[:most]
         self._outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
 
-    def _begin(self, now_us: int, order: _Order) -> None:
+    def _begin(self, now_us: int, order: Order) -> None:
         """A new attempt; on disk before anybody hears of it."""
         spec = self._fragments[order.fragment].spec
         self._step(order, _E.MOVE)
@@ -218,14 +181,14 @@ class Moves:
         order.token = self._saver.save()
         self._ask(order)
 
-    def _question(self, order: _Order, node: str, message: Any) -> None:
+    def _question(self, order: Order, node: str, message: Any) -> None:
         order.questions[message.request] = node, message
 
-    def _ask(self, order: _Order) -> None:
+    def _ask(self, order: Order) -> None:
         for node, message in order.questions.values():
             self._saver.send(node, message, after=order.token)
 
-    def _target_asked(self, order: _Order) -> None:
+    def _target_asked(self, order: Order) -> None:
         """The neighbours are ready: is the target?"""
         spec = self._fragments[order.fragment].spec
         message = Receive(
@@ -246,14 +209,14 @@ class Moves:
                 continue
             if order.state is _O.PREPARING and reply.code:
                 text = f"node {peer!r}: {reply.text}"
-                self._end(now_us, order, _E.REFUSED, _no(reply.code, text, reply.hint))
+                self._end(now_us, order, _E.REFUSED, no(reply.code, text, reply.hint))
             elif order.state is not _O.UNDOING or reply.code not in ("E_BUSY",):
                 del order.questions[reply.request]
                 self._asked_all(now_us, order)
             return True
         return False
 
-    def _asked_all(self, now_us: int, order: _Order) -> None:
+    def _asked_all(self, now_us: int, order: Order) -> None:
         if order.questions:
             return
         if order.state is _O.PREPARING:
@@ -281,7 +244,7 @@ class Moves:
                     order.handing.got(now_us, message)
             case GiveUp():
                 text = f"node {peer!r}: {message.text}"
-                self._end(now_us, order, _E.REFUSED, _no(message.code or "E_BROKEN", text, message.hint))
+                self._end(now_us, order, _E.REFUSED, no(message.code or "E_BROKEN", text, message.hint))
             case Settled(taken=True):
                 self._taken(now_us, order)
             case Settled():
@@ -290,11 +253,10 @@ class Moves:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted: attempts with it are over."""
-        if event is LinkEvent.PEER_UP:
-            return
-        for order in list(self._orders.values()):
+        self._away.peer_event(now_us, peer, event)
+        for order in list(self._orders.values()) if event is not LinkEvent.PEER_UP else ():
             if order.to == peer:
-                self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", f"node {peer!r} went away", ""))
+                self._end(now_us, order, _E.BROKEN, no("E_BROKEN", f"node {peer!r} went away", ""))
 
     def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
         """A checkpoint was read to be sent."""
@@ -307,7 +269,7 @@ class Moves:
         """The node ends: what isn't handed over stays here."""
         for order in list(self._orders.values()):
             order.until_us = now_us
-            self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", f"node {self._me!r} ends", ""))
+            self._end(now_us, order, _E.BROKEN, no("E_BROKEN", f"node {self._me!r} ends", ""))
 
     def removed(self, fragment: str) -> None:
         """The query is no more."""
@@ -315,13 +277,13 @@ class Moves:
         self._kept.forget(fragment)
         if order is not None:
             self._outbox.send(order.to, GiveUp(fragment=fragment, attempt=order.attempt))
-            why = _no("E_REMOVED", f"fragment {fragment!r} was removed", "")
+            why = no("E_REMOVED", f"fragment {fragment!r} was removed", "")
             for peer, request in order.answers:
                 self._answer(peer, request, why)
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _end(self, now_us: int, order: _Order, event: MoveEvent, why: Refusal) -> None:
+    def _end(self, now_us: int, order: Order, event: MoveEvent, why: Refusal) -> None:
         """This attempt is over, unless it was handed over."""
         if order.state is _O.HANDING and not self._said(order):
             self._never(now_us, order, why)  # Nobody can have it: nobody was told.
@@ -332,11 +294,11 @@ class Moves:
         self._outbox.send(order.to, GiveUp(fragment=order.fragment, attempt=order.attempt))
         self._undo(now_us, order)
 
-    def _said(self, order: _Order) -> bool:
+    def _said(self, order: Order) -> bool:
         """Whether the target may have been told that the fragment is its own."""
         return order.handing is None or order.handing.handed
 
-    def _undo(self, now_us: int, order: _Order) -> None:
+    def _undo(self, now_us: int, order: Order) -> None:
         """The neighbours forget the target."""
         order.state = _O.UNDOING
         if order.handing is not None:
@@ -354,7 +316,7 @@ class Moves:
         if (hosted := self._fragments.get(order.fragment)) is not None and not hosted.frozen:
             hosted.changed(now_us, False)
 
-    def _undone(self, now_us: int, order: _Order) -> None:
+    def _undone(self, now_us: int, order: Order) -> None:
         if self._fragments[order.fragment].frozen:
             return  # Not before the disk says that it is ours again.
         self._step(order, _E.TOLD)
@@ -368,18 +330,18 @@ class Moves:
             self._answer(peer, request, order.why)
 
     def _never(
-        self, now_us: int, order: _Order, why: Refusal | None = None, event: MoveEvent = _E.NEVER
+        self, now_us: int, order: Order, why: Refusal | None = None, event: MoveEvent = _E.NEVER
     ) -> None:
         """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had."""
         if not self._step(order, event):
             return
-        order.why = why or _no("E_BROKEN", f"node {order.to!r} did not take fragment {order.fragment!r}", "")
+        order.why = why or no("E_BROKEN", f"node {order.to!r} did not take fragment {order.fragment!r}", "")
         kept = self._kept.moves[order.fragment]
         self._kept.epochs[order.fragment] = kept.epoch + 1
         self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=False)
         self._undo(now_us, order)
 
-    def _taken(self, now_us: int, order: _Order) -> None:
+    def _taken(self, now_us: int, order: Order) -> None:
         """It is the target's: who asks is told so, and nothing is left here."""
         if not self._step(order, _E.TAKEN):
             return
@@ -404,7 +366,7 @@ class Moves:
         order = self._orders.get(fragment)
         if order is None or order.state is not _O.HANDING:
             text = f"fragment {fragment!r} waits for nobody"
-            return _no("E_GRANT", text, "only one that was handed over and not taken can be granted")
+            return no("E_GRANT", text, "only one that was handed over and not taken can be granted")
         order.until_us = now_us
         self._never(now_us, order, event=_E.GRANT)
         return None
@@ -420,19 +382,22 @@ class Moves:
         for order in list(self._orders.values()):
             self._tick(now_us, order)
 
-    def _tick(self, now_us: int, order: _Order) -> None:
+    def _tick(self, now_us: int, order: Order) -> None:
         due = now_us - order.asked_us >= ASK_AGAIN_US
         if due:
             order.asked_us = now_us
+            order.silent = self._away.among(order.waited_for())
+            order.waits_for = self._away.told(now_us, order.silent)
         match order.state:
             case OwnerState.RUNNING:
                 if order.again_us is not None and now_us >= order.again_us:
                     self._begin(now_us, order)
             case OwnerState.PREPARING:
                 if now_us - order.begun_us >= PREPARE_US:
-                    silent = dict.fromkeys(node for node, _ in order.questions.values()) or [order.to]
-                    text = f"no answer from {', '.join(map(repr, silent))} in {PREPARE_US // 1_000_000} s"
-                    self._end(now_us, order, _E.BROKEN, _no("E_TIMEOUT", text, ""))
+                    nodes = order.waited_for()
+                    silent = f"no answer from {', '.join(map(repr, nodes))} in {PREPARE_US // 1_000_000} s"
+                    text = self._away.told(now_us, nodes) or silent
+                    self._end(now_us, order, _E.BROKEN, no("E_TIMEOUT", text, ""))
                 elif due and order.questions:
                     self._ask(order)
                 elif due:
@@ -449,28 +414,28 @@ class Moves:
                 elif due:
                     self._ask(order)
 
-    def _copying(self, now_us: int, order: _Order) -> None:
+    def _copying(self, now_us: int, order: Order) -> None:
         assert order.handing is not None
         order.handing.tick(now_us)
         if order.handing.broken:
-            self._end(now_us, order, _E.BROKEN, _no("E_BROKEN", order.handing.broken, ""))
+            self._end(now_us, order, _E.BROKEN, no("E_BROKEN", order.handing.broken, ""))
         elif order.handing.near and self._step(order, _E.NEAR):
             kept = self._kept.moves[order.fragment]
             self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=True)
             order.token = self._saver.save()
 
-    def _handing(self, now_us: int, order: _Order, due: bool) -> None:
+    def _handing(self, now_us: int, order: Order, due: bool) -> None:
         if order.handing is not None and not order.handing.handed:
             order.handing.tick(now_us)
             if order.handing.broken:
-                self._never(now_us, order, _no("E_BROKEN", order.handing.broken, ""))
+                self._never(now_us, order, no("E_BROKEN", order.handing.broken, ""))
             elif self._saver.durable >= order.token:
                 # It runs until here: nobody has been told, so the write is no part of the pause.
                 self._fragments[order.fragment].freeze()
                 order.stopped_us = now_us
                 order.handing.hand_over(now_us)
             elif why := self._saver.disk_error:
-                self._never(now_us, order, _no("E_DISK", why, ""))
+                self._never(now_us, order, no("E_DISK", why, ""))
             return
         if order.handing is not None:
             order.handing.tick(now_us)
@@ -485,10 +450,6 @@ class Moves:
         times += [order.again_us for order in self._orders.values() if order.again_us is not None]
         times += [o.handing.wake_at_us(now_us) for o in self._orders.values() if o.handing is not None]
         return min(times, default=None)
-
-
-def _no(code: str, text: str, hint: str) -> Refusal:
-    return Refusal(code=code, text=text, hint=hint)
 
 
 def _figures(node: str, nbytes: int, pause_us: int, attempts: int) -> bytes:

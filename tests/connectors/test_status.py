@@ -86,10 +86,10 @@ def test_what_is_wrong_stands_with_its_node() -> None:
     status["fragments"][0]["failed"] = "\x1b[2J"
     cause = {"fragment": "q/meet", "box": "meet", "busy_share": 0.93}
     status["load"] |= {"overloaded": ["cpu"], "overloaded_us": 12_300_000, "causes": [cause]}
-    going = {"q/meet": {"to": "e1", "state": "copying", "attempts": 1, "bytes": 2048}}
+    going = {"q/meet": {"to": "e1", "state": "copying", "attempts": 1, "bytes": 2048, "waits_for": "e1 is"}}
     status["moves"] = {"going": going, "coming": {"q/other": {"from": "e1", "state": "filling"}}}
     text = printed([status])
-    assert "q/meet is being moved to e1: copying, 2 KiB sent" in text
+    assert "q/meet is being moved to e1: copying, 2 KiB sent; e1 is" in text
     assert "q/other is coming from e1: filling" in text
     assert "OVERLOADED (cpu) for 12s: q/meet meet 93%" in text
     assert "SILENT: e2" in text

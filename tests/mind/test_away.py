@@ -1,0 +1,36 @@
+"""What an owner says of nodes that it waits for."""
+
+from __future__ import annotations
+
+from medusa.mind.away import Away
+from medusa.wire.link import LinkEvent
+from tests.mind.moved import World
+
+
+def test_a_move_to_a_node_that_is_away_says_so_and_since_when():
+    world = World()
+    world.fed.nodes["m2"].crash()
+    world.fed.run(for_us=3_000_000)
+    status, said = world.fed.nodes["m1"].brain.commands.sliding.moves.status, []
+    request = world.order("m2", timeout_ms=1000)
+    while request not in world.client("m1").mind.replies:
+        world.fed.run(for_us=100_000)
+        said += [(each["silent"], each["waits_for"]) for each in status().values()]
+    assert said[0] == ([], "")
+    assert (["m2"], "node 'm2' doesn't answer, seen 3 s ago") in said
+    reply, _ = world.fed.answer(world.client("m1"), request)
+    assert (reply.code, reply.text) == ("E_TIMEOUT", "node 'm2' doesn't answer, seen 7 s ago")
+    world.fed.nodes["m2"].restart()
+    world.check()
+
+
+def test_who_is_away_and_since_when():
+    away = Away(["a", "b"])
+    away.peer_event(1_000_000, "b", LinkEvent.PEER_UP)
+    assert away.among(["b", "a", "c", "a"]) == ["a"]
+    assert away.told(5_000_000, ["a", "b"]) == "node 'a' doesn't answer, never seen since our start"
+    away.peer_event(2_000_000, "b", LinkEvent.PEER_DOWN)
+    assert away.told(5_500_000, ["b", "c"]) == "node 'b' doesn't answer, seen 3 s ago"
+    for event in (LinkEvent.PEER_UP, LinkEvent.PEER_RESTARTED):
+        away.peer_event(6_000_000, "b", event)
+        assert away.told(7_000_000, ["b"]) == ""
