@@ -26,12 +26,26 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 @click.argument("box")
 @click.option("-n", "parts", required=True, type=click.IntRange(min=2), help="how many parts")
 @click.option("--at", multiple=True, metavar="NODE", help="where a part goes: the first, the second, ...")
+@click.option(
+    "--ranges",
+    default="even",
+    show_default=True,
+    metavar="even|weight|CUT,...",
+    help="of the key's hash: as long as each other; such that parts share what the box holds; where they end",
+)
 @_TIMEOUT
 @_NODE
 @key_options
 @_JSON
 def split(
-    box: str, parts: int, at: tuple[str, ...], timeout: str, address: str, as_json: bool, **keys: Any
+    box: str,
+    parts: int,
+    at: tuple[str, ...],
+    ranges: str,
+    timeout: str,
+    address: str,
+    as_json: bool,
+    **keys: Any,
 ) -> None:
     """Run a box (QUERY/BOX) of a deployed query as parts, each over a range of its keys.
 
@@ -40,13 +54,16 @@ def split(
     """
     from medusa.runtime.client import connect
 
+    numbers = ranges.split(",")
+    cuts = [int(each) for each in numbers] if all(each.strip().isdecimal() for each in numbers) else ranges
     with connect(address, **keys) as fed:
-        found = fed.split(box, parts, at=list(at) or None, timeout=timeout)
+        found = fed.split(box, parts, at=list(at) or None, timeout=timeout, ranges=cuts)
     if as_json:
         click.echo(json.dumps({"split": box, **found}))
         return
-    for name, node in found["parts"].items():
-        click.echo(f"{name} is at {node}")
+    shares = found["shares"] or [None] * len(found["parts"])
+    for (name, node), share in zip(found["parts"].items(), shares, strict=True):
+        click.echo(f"{name} is at {node}" + ("" if share is None else f", {share:.1%} of what the box held"))
     click.echo(f"router and merge are at {found['node']}; {found['pause_us'] / 1000:.1f} ms pause")
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from medusa.engine.boxes.base import BoxState
+from medusa.engine.held import Ints
 from medusa.engine.partition_groups import (
     cut_rows,
     cut_running,
@@ -36,6 +38,7 @@ from medusa.errors import StateError
 from medusa.query.boxes import (
     Aggregate,
     AsofJoin,
+    Box,
     Distinct,
     Join,
     RowWindow,
@@ -46,7 +49,7 @@ from medusa.query.boxes import (
 from medusa.query.shape import Shape
 from medusa.query.split import Split
 
-__all__ = ["combine_states", "partition_state", "weights_of"]
+__all__ = ["combine_states", "partition_state", "rows_of", "weights_of"]
 
 COUNTS = 4
 LEFT_OUT = ("dropped", "shed")
@@ -121,18 +124,27 @@ def combine_states(
     return state
 
 
-def weights_of(made: Split, inputs: Sequence[Shape], state: BoxState) -> dict[int, int]:
-    """Rows seen of each key, by its hash, as the state of a box tells: what ranges are cut by.
+def weights_of(made: Split, inputs: Sequence[Shape], state: BoxState) -> tuple[list[int], list[int]]:
+    """The hashes of the keys that a box holds, ascending, and how many rows of each it has seen: what ranges
+    are cut by.
 
     Windows count the rows of each open group; other boxes hold rows of their keys, or the keys. So
     observing costs nothing while the box runs, and takes no memory of its own.
     """
     cut = Cut(made, inputs, state, [])
-    found: dict[int, int] = {}
-    for keys, rows in _weighed(cut):
-        for hash, count in zip(cut.hashes(keys), rows, strict=True):
-            found[hash] = found.get(hash, 0) + count
-    return found
+    seen = [(cut.hashes(keys), rows) for keys, rows in _weighed(cut)]
+    if not seen:
+        return [], []
+    hashes, which = np.unique(np.concatenate([each for each, _ in seen]), return_inverse=True)
+    rows = np.zeros(len(hashes), np.int64)
+    np.add.at(rows, which, np.concatenate([each for _, each in seen]))
+    held = rows > 0
+    return hashes[held].tolist(), rows[held].tolist()
+
+
+def rows_of(whole: Box, state: BoxState) -> int:
+    """How many rows ``weights_of`` counts in this state of the box, or of a part of it."""
+    return sum(int(rows.sum()) for rows in _rows(whole, state.tables))
 
 
 def _at(inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any]) -> BoxState:
@@ -171,20 +183,33 @@ JOINED: Mapping[type, Callable[[Joined], tuple[Tables, dict[str, Any]]]] = {
 }
 
 
-def _weighed(cut: Cut) -> list[tuple[list[pa.Array], list[int]]]:
+def _weighed(cut: Cut) -> list[tuple[list[pa.Array], Ints]]:
     """Keys, and how many rows each stands for."""
     whole, tables = cut.made.whole, cut.state.tables
+    rows = _rows(whole, tables)
     if isinstance(whole, Join | WindowJoin | AsofJoin):
-        return [(side_keys(cut, side), [1] * tables[SIDES[side]].num_rows) for side in (0, 1)]
-    if isinstance(whole, Aggregate) and whole.keys:
-        groups = tables["groups"]
-        return [(cut.keys(groups, whole.keys), ints(groups, "rows").tolist())]
+        return [(side_keys(cut, side), rows[side]) for side in (0, 1)]
+    if not isinstance(whole, Aggregate | Session | Running | RowWindow | Distinct):
+        return []
+    return [(cut.keys(tables[_holder(whole)], whole.keys), each) for each in rows]
+
+
+def _holder(whole: Box) -> str:
+    """The table that has the keys."""
+    return {Aggregate: "groups", Session: "sessions"}.get(type(whole), "keys")
+
+
+def _rows(whole: Box, tables: Tables) -> list[Ints]:
+    """For each table with keys, how many rows each of its rows stands for."""
+    if isinstance(whole, Join | WindowJoin | AsofJoin):
+        return [np.ones(tables[side].num_rows, np.int64) for side in SIDES]
+    if isinstance(whole, Aggregate):
+        return [ints(tables["groups"], "rows")] if whole.keys else []
+    if isinstance(whole, Session | Running) and "groups" in tables:
+        slots, rows = ints(tables["groups"], "slot"), ints(tables["groups"], "rows")
+        of = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
+        of[slots] = rows
+        return [of[ints(tables[_holder(whole)], "slot")]]
     if isinstance(whole, Session | Running | RowWindow | Distinct):
-        held = tables["sessions" if isinstance(whole, Session) else "keys"]
-        rows = [1] * held.num_rows
-        if isinstance(whole, Session | Running) and "groups" in tables:
-            groups = tables["groups"]
-            of = dict(zip(ints(groups, "slot").tolist(), ints(groups, "rows").tolist(), strict=True))
-            rows = [of[slot] for slot in ints(held, "slot").tolist()]
-        return [(cut.keys(held, whole.keys), rows)]
+        return [np.ones(tables[_holder(whole)].num_rows, np.int64)]
     return []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from medusa._native import hash_partition
 from medusa.engine.boxes.base import BoxState
@@ -46,10 +47,10 @@ class Cut:
             found.append(column if column.type == to_arrow(type) else narrow(column, type))
         return found
 
-    def hashes(self, keys: list[pa.Array]) -> list[int]:
+    def hashes(self, keys: list[pa.Array]) -> NDArray[np.uint64]:
         names = [str(place) for place in range(len(keys))]
         batch = pa.RecordBatch.from_arrays(keys, names)
-        return pa.array(hash_partition(batch)).to_pylist()  # type: ignore[no-any-return]
+        return np.asarray(pa.array(hash_partition(batch)).to_numpy(), np.uint64)
 
     def owners(self, keys: list[pa.Array], input: int = 0) -> Ints:
         return part_of(keys, self.made.routers[input].cuts)

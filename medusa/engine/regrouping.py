@@ -17,7 +17,7 @@ from medusa.engine.boxes.source import SourceBox
 from medusa.engine.change import carry
 from medusa.engine.evolve import promise_of
 from medusa.engine.fragment import Fragment
-from medusa.engine.partition import combine_states, partition_state
+from medusa.engine.partition import combine_states, partition_state, rows_of
 from medusa.errors import StateError
 from medusa.ports import Clock
 from medusa.query.boxes import Graph, Input
@@ -38,11 +38,13 @@ class Regrouped:
         made: by name.
         reached_us: fragment -> its ends that are new -> the boundary that stands there.
         outputs: (sink, element) that the merge had held back.
+        rows: of each part, how many rows of its keys it holds.
     """
 
     made: dict[str, Fragment]
     reached_us: dict[str, dict[str, int]] = field(default_factory=dict)
     outputs: list[tuple[str, Element]] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
 
 
 def split_fragment(
@@ -76,7 +78,7 @@ def split_fragment(
         for id, reached_us in reached[name].items():
             _begin_at(one.boxes[id], reached_us)
         one.connections.open()
-    return Regrouped(made, reached)
+    return Regrouped(made, reached, rows=[rows_of(parts.whole, states[part.id]) for part in parts.parts])
 
 
 def merge_fragments(

@@ -16,10 +16,10 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.partition import combine_states, partition_state, weights_of
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph, Input
-from medusa.query.key_ranges import ranges_by_weight
+from medusa.query.key_ranges import ranges_of_seen
 from medusa.query.split import find_split, merge, split
 
-__all__ = ["Repartition", "merge_running", "split_running"]
+__all__ = ["Repartition", "merge_running", "split_running", "weighing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,7 @@ def split_running(
     inputs = [fragment.checked.shapes[arc] for arc in _inputs(fragment, box)]
     cuts: Sequence[int] | None = None
     if ranges == "weight":
-        trial = find_split(split(fragment.graph, box, n), box)
-        weights = weights_of(trial, inputs, fragment.boxes[box].save())
-        if not weights:
-            raise QueryError(
-                f"split of {box!r}: it holds no keys yet by which ranges could be weighed",
-                hint='ranges="even", or split it when rows have come',
-                code="query.split",
-            )
-        cuts = ranges_by_weight(weights, len(trial.parts))
+        cuts = weighing(fragment, box, n)()
     elif isinstance(ranges, str):
         if ranges != "even":
             raise QueryError(
@@ -78,6 +70,29 @@ def split_running(
         return partition_state(made, inputs, fragment.boxes[box].save(), fresh)
 
     return Repartition(graph, tuple(part.id for part in made.parts), given)
+
+
+def weighing(fragment: Fragment, box: str, n: int | None) -> Callable[[], tuple[int, ...]]:
+    """What finds where ranges of a box end that share what it holds now, for any thread to call.
+
+    Raises:
+        QueryError: the box can't be split; when called: it holds no keys.
+    """
+    trial = find_split(split(fragment.graph, box, n), box)
+    inputs = [fragment.checked.shapes[arc] for arc in _inputs(fragment, box)]
+    state = fragment.boxes[box].save()
+
+    def cuts() -> tuple[int, ...]:
+        hashes, rows = weights_of(trial, inputs, state)
+        if not hashes:
+            raise QueryError(
+                f"split of {box!r}: it holds no keys yet by which ranges could be weighed",
+                hint='ranges="even", or split it when rows have come',
+                code="query.split",
+            )
+        return ranges_of_seen(hashes, rows, len(trial.parts))
+
+    return cuts
 
 
 def merge_running(fragment: Fragment, box: str) -> Repartition:

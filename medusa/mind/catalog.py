@@ -84,7 +84,9 @@ class Becoming:
     def ownership(self, now: Ownership) -> Ownership:
         """Who owns what then."""
         epochs = {name: epoch for name, epoch in now.epochs.items() if name not in self.gone}
-        return msgspec.structs.replace(now, epochs=epochs | {each.name: self.epoch for each in self.made})
+        made = [each.name for each in self.made]
+        epochs |= dict.fromkeys(made, self.epoch)
+        return msgspec.structs.replace(now, epochs=epochs, replaced=now.replaced_by(self.gone, made))
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):

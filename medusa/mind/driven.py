@@ -78,8 +78,14 @@ class Driven(ABC):
         token: int,
         reached_us: Mapping[str, Mapping[str, int]],
         outputs: Sequence[tuple[str, Element]],
+        rows: Sequence[int],
         why: str,
     ) -> None:
         """A ``Regroup`` was done, or could not be: ``why`` says so."""
-        self.commands.sliding.splits.remade(now_us, token, reached_us, outputs, why)
+        self.commands.sliding.splits.remade(now_us, token, reached_us, outputs, rows, why)
+        self._wake(now_us)
+
+    def weighed(self, now_us: int, token: int, cuts: tuple[int, ...], why: str) -> None:
+        """A ``Weigh`` was done, or could not be: ``why`` says so."""
+        self.commands.sliding.splits.weighed(now_us, token, cuts, why)
         self._wake(now_us)

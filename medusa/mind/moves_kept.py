@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 __all__ = ["FIRST_EPOCH", "Moving", "Ownership"]
+
+REPLACED_MAX = 1000
+"""Who took whose place is remembered of so many: for clients that ask again, since the answer was lost."""
 
 FIRST_EPOCH = 1
 """Of a fragment where it was deployed."""
@@ -34,12 +39,14 @@ class Ownership(msgspec.Struct, kw_only=True):
         epochs: of our fragments that have moved, by name.
         taken: fragment -> from whom we took it -> by which attempt; also where it has gone since.
         unplaced: those that we took -> their coordinator, which hasn't said yet that it knows.
+        replaced: fragment of which a box was split or merged -> that with its router, or with all of it, now.
     """
 
     moves: dict[str, Moving] = {}
     epochs: dict[str, int] = {}
     taken: dict[str, dict[str, int]] = {}
     unplaced: dict[str, str] = {}
+    replaced: dict[str, str] = {}
 
     def epoch(self, fragment: str) -> int:
         """Of a fragment of ours."""
@@ -49,3 +56,11 @@ class Ownership(msgspec.Struct, kw_only=True):
         """Its query is no more."""
         for known in (self.moves, self.epochs, self.taken, self.unplaced):
             known.pop(fragment, None)
+        query, _, _ = fragment.partition("/")
+        for name in [each for each in self.replaced if each.partition("/")[0] == query]:
+            del self.replaced[name]
+
+    def replaced_by(self, gone: Sequence[str], made: Sequence[str]) -> dict[str, str]:
+        """What ``replaced`` is once these have taken the place of those, the first of them foremost."""
+        known = {name: by for name, by in self.replaced.items() if name not in made}
+        return dict([*known.items(), *((name, made[0]) for name in gone)][-REPLACED_MAX:])

@@ -50,11 +50,19 @@ class Replan:
 
 
 def replan_split(
-    spec: Fragment, box: str, parts: int, *, node: str, epoch: int, taken: Collection[str]
+    spec: Fragment,
+    box: str,
+    parts: int,
+    *,
+    cuts: Sequence[int] | None = None,
+    node: str,
+    epoch: int,
+    taken: Collection[str],
 ) -> Replan:
     """Split a box of a fragment.
 
     Args:
+        cuts: where ranges of its keys end, but the last; None: even ones.
         node: where it runs, and all of it will.
         epoch: of the new fragments.
         taken: names of fragments that can't be used.
@@ -67,7 +75,7 @@ def replan_split(
             f"fragment {spec.name!r} has a connection point, whose history stays where it is",
             code="query.split",
         )
-    whole = split(spec.graph, box, parts)
+    whole = split(spec.graph, box, parts, cuts=cuts)
     made = find_split(whole, box)
     below = _below(whole, {each.id for each in made.merges})
     groups: dict[str, list[str]] = {ABOVE: []}

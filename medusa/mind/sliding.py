@@ -209,7 +209,9 @@ class Sliding:
         if caller is not None and not caller.may("deploy", query):
             why = no_deploy(caller, query)
             self._refuse(peer, message.request, why.code, why.text, why.hint)
-        elif isinstance(message, Split | Merge) and self.splits.known(peer, message.request):
+        elif isinstance(message, Split | Merge) and (
+            self.splits.known(peer, message.request) or self.splits.already(peer, message)
+        ):
             pass
         elif name not in self._catalog.fragments:
             self._pass_on(now_us, peer, message)

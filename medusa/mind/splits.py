@@ -3,6 +3,7 @@
     asking ── the coordinator agrees ──> draining ── all is at rest ──> cutting ── the engine has made the new
     fragments ──> writing ── their checkpoints are on disk ──> switching ── the catalog is ──> they go on
 
+Where ranges go by weight the engine finds them before draining (weighing), while rows flow on.
 Until the catalog that names the new fragments is on disk, the old ones are what there is: whatever goes wrong
 before, they go on, and a node that dies finds them. So the names change here when it is, not before: a write
 that fails is as if it had never been tried. After it there are only the new ones. Their streams to
@@ -20,6 +21,7 @@ import msgspec
 
 from medusa.elements import Element
 from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
+from medusa.mind.already import already
 from medusa.mind.catalog import Becoming, Catalog
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
@@ -27,11 +29,13 @@ from medusa.mind.regrouped import Regrouped, begins_with
 from medusa.mind.replanning import Replan, replan_merge, replan_split, set_of
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
+from medusa.query.key_ranges import even_cuts
+from medusa.query.split import cuts_of
 from medusa.wire import limits
 from medusa.wire.messages import Reply
 from medusa.wire.messages_divert import Placed
 from medusa.wire.messages_split import Merge, Split
-from medusa.wire.outbox import CloseFragment, Outbox, Regroup
+from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh
 
 __all__ = ["Splits", "Step"]
 
@@ -52,6 +56,7 @@ class Step(Enum):
     """How far a split or merge is."""
 
     ASKING = "asking"
+    WEIGHING = "weighing"
     DRAINING = "draining"
     CUTTING = "cutting"
     WRITING = "writing"
@@ -70,6 +75,9 @@ class _Job:
     stopped_us: int = 0
     token: int = 0
     """Of what the next step waits for."""
+    cuts: Sequence[int] | None = None
+    """Where ranges end; None: they are even."""
+    shares: list[float] = field(default_factory=list)
     plan: Replan | None = None
     olds: list[Hosted] = field(default_factory=list)
     news: dict[str, Regrouped] = field(default_factory=dict)
@@ -141,6 +149,18 @@ class Splits:
             self._saver.send(peer, Reply(request=request), done[1], after=done[0])
         return done is not None or any((peer, request) in job.answers for job in self._jobs)
 
+    def already(self, peer: str, order: Split | Merge) -> bool:
+        """Whether all is as ordered, since it was done and who ordered it didn't hear so; then it does."""
+        specs = {name: hosted.spec for name, hosted in self._fragments.items() if not self.busy(name)}
+        try:
+            told = already(order, specs, self._kept.replaced, self._me)
+        except LinkError as error:
+            self._refuse(peer, order.request, error.code, error.message, error.hint)
+            return True
+        if told is not None:
+            self._outbox.send(peer, Reply(request=order.request), msgspec.json.encode(told))
+        return told is not None
+
     def order(self, now_us: int, peer: str, order: Split | Merge) -> None:
         """Somebody wants a box of a fragment of ours split or merged; hears when it is done, or why not."""
         try:
@@ -168,7 +188,7 @@ class Splits:
                 hint="deploy the query split",
                 code="E_STORE",
             )
-        plan = self._plan(order)
+        plan = self._plan(order, _cuts(order))
         for name in plan.gone:
             hosted = self._fragments[name]
             if hosted.failed:
@@ -192,11 +212,13 @@ class Splits:
             gone = [self._fragments[name].spec for each in plans for name in each.gone]
             self._room(*(made for each in plans for made in each.made), gone=gone)
 
-    def _plan(self, order: Split | Merge) -> Replan:
+    def _plan(self, order: Split | Merge, cuts: Sequence[int] | None) -> Replan:
         spec, taken = self._fragments[order.fragment].spec, self._fragments.keys()
         if isinstance(order, Split):
             epoch = self._kept.epoch(order.fragment) + 1
-            return replan_split(spec, order.box, order.parts, node=self._me, epoch=epoch, taken=taken)
+            return replan_split(
+                spec, order.box, order.parts, cuts=cuts, node=self._me, epoch=epoch, taken=taken
+            )
         specs = set_of((each.spec for each in self._fragments.values()), spec, order.box, self._me)
         return replan_merge(specs, order.box, node=self._me, taken=taken)
 
@@ -215,9 +237,27 @@ class Splits:
                 self._end(now_us, job, reply.code, f"node {peer!r}: {reply.text}", reply.hint)
             elif job.step is Step.ASKING:
                 job.question = None
-                self._drain(now_us, job)
+                self._weigh(now_us, job)
             return True
         return False
+
+    def _weigh(self, now_us: int, job: _Job) -> None:
+        """Where its ranges end, if that goes by what the box holds now."""
+        order, job.cuts = job.order, _cuts(job.order)
+        if not isinstance(order, Split) or order.ranges != "weight":
+            self._drain(now_us, job)
+            return
+        job.step, job.token = Step.WEIGHING, self._next_token()
+        self._outbox.append(Weigh(token=job.token, fragment=order.fragment, box=order.box, parts=order.parts))
+
+    def weighed(self, now_us: int, token: int, cuts: tuple[int, ...], why: str) -> None:
+        """The engine has found where ranges end, or there are none: ``why``."""
+        for job in [each for each in self._jobs if (each.step, each.token) == (Step.WEIGHING, token)]:
+            if why:
+                self._end(now_us, job, "query.split", why)
+            else:
+                job.cuts = cuts
+                self._drain(now_us, job)
 
     def _drain(self, now_us: int, job: _Job) -> None:
         """No more rows from outside; those that are on their way between the fragments arrive."""
@@ -269,7 +309,7 @@ class Splits:
 
     def _cut(self, now_us: int, job: _Job) -> None:
         try:
-            plan = self._plan(job.order)
+            plan = self._plan(job.order, job.cuts)
             self._check_room(plan)
         except (QueryError, LinkError) as error:
             self._end(now_us, job, error.code, error.message, error.hint)
@@ -293,6 +333,7 @@ class Splits:
         token: int,
         reached_us: Mapping[str, Mapping[str, int]],
         outputs: Sequence[tuple[str, Element]],
+        rows: Sequence[int],
         why: str,
     ) -> None:
         """The engine has the new fragments, or can't have them: ``why``."""
@@ -303,6 +344,7 @@ class Splits:
             self._end(now_us, job, "query.split", why)
             return
         plan, arcs = job.plan, job.plan.arcs
+        job.shares = [each / sum(rows) for each in rows] if any(rows) else []
         try:
             for spec in plan.made:
                 inner = reached_us.get(spec.name, {})
@@ -348,6 +390,7 @@ class Splits:
         assert job.becoming is not None
         self._jobs.remove(job)
         self._catalog.becoming.remove(job.becoming)
+        self._kept.replaced = self._kept.replaced_by(job.gone, [*job.news])
         for name in job.gone:
             del self._fragments[name]
             self._catalog.fragments.pop(name, None)
@@ -364,9 +407,10 @@ class Splits:
             hosted.go(now_us, self._me)
         what = "box merged" if job.plan.merges else "box split"
         self._outbox.report("info", what, box=job.plan.box, fragments=", ".join(job.news))
-        content = msgspec.json.encode(
-            {"node": self._me, "fragments": list(job.news), "pause_us": now_us - job.stopped_us}
-        )
+        told = {"node": self._me, "fragments": list(job.news), "pause_us": now_us - job.stopped_us}
+        if not job.plan.merges:
+            told |= {"ranges": cuts_of(job.plan.whole, job.plan.box), "shares": job.shares}
+        content = msgspec.json.encode(told)
         for peer, request in job.answers:
             self._done[peer, request] = job.token, content
             self._saver.send(peer, Reply(request=request), content, after=job.token)
@@ -439,6 +483,13 @@ class Splits:
         times = [job.asked_us + ASK_AGAIN_US for job in self._jobs if job.question is not None]
         times += [job.begun_us + DRAIN_US for job in self._jobs if job.step is Step.DRAINING]
         return min(times, default=None)
+
+
+def _cuts(order: Split | Merge) -> Sequence[int] | None:
+    """Where ranges are to end; None: even ones. Those by weight aren't known yet, and stand for any."""
+    if isinstance(order, Merge) or order.ranges == "even":
+        return None
+    return even_cuts(order.parts) if isinstance(order.ranges, str) else order.ranges
 
 
 def _rest(now_us: int, hosted: Hosted) -> None:

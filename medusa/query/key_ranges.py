@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 
 from medusa.errors import QueryError
 
-__all__ = ["HASHES", "even_cuts", "ranges_by_weight", "shares"]
+__all__ = ["HASHES", "even_cuts", "ranges_by_weight", "ranges_of_seen", "shares"]
 
 HASHES = 1 << 64
 """How many hashes there are: they are below."""
@@ -43,8 +43,16 @@ def ranges_by_weight(weights: Mapping[int, float], n: int) -> tuple[int, ...]:
         raise QueryError(
             "ranges: hashes are from 0 to 2^64 - 1, weights finite and not negative", code="query.split"
         )
-    hashes, loads = [hash for hash, _ in seen], [weight for _, weight in seen]
-    firsts = _firsts(loads, n, _least_bottleneck(loads, n))
+    return ranges_of_seen([hash for hash, _ in seen], [weight for _, weight in seen], n)
+
+
+def ranges_of_seen(hashes: Sequence[int], loads: Sequence[float], n: int) -> tuple[int, ...]:
+    """``ranges_by_weight`` of hashes in ascending order, each once, with weights that were checked.
+
+    It takes a few binary searches for each range, so a million of keys cost little more than their sum.
+    """
+    sums = [0.0, *accumulate(map(float, loads))]
+    firsts = _firsts(sums, n, _least_bottleneck(sums, n, max(loads, default=0.0)))
     cuts = [(hashes[first - 1] + hashes[first] + 1) // 2 for first in firsts]
     return tuple(sorted({*cuts, *_spare(cuts, n - 1 - len(cuts))}))
 
@@ -57,54 +65,55 @@ def shares(weights: Mapping[int, float], cuts: tuple[int, ...]) -> list[float]:
     return found
 
 
-def _least_bottleneck(loads: list[float], n: int) -> float:
-    """The least weight of the heaviest of n ranges, to the last bit but one or two."""
-    low, high = max(loads, default=0.0), sum(loads) * (1 + 1e-12)
+def _least_bottleneck(sums: list[float], n: int, heaviest: float) -> float:
+    """The least weight of the heaviest of n ranges, to the last bit but one or two.
+
+    Args:
+        sums: of the weights before each key; of all, last.
+    """
+    low, high = heaviest, sums[-1] * (1 + 1e-12)
     for _ in range(100):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        if _ranges_of(loads, middle) <= n:
+        if _suffices(sums, n, middle):
             high = middle
         else:
             low = middle
-    return low if _ranges_of(loads, low) <= n else high
+    return low if _suffices(sums, n, low) else high
 
 
-def _ranges_of(loads: list[float], most: float) -> int:
-    """How many ranges it takes that weigh at most ``most``."""
-    count, held = 1, 0.0
-    for load in loads:
-        if held + load > most:
-            count, held = count + 1, 0.0
-        held += load
-    return count
+def _suffices(sums: list[float], n: int, most: float) -> bool:
+    """Whether n ranges that weigh at most ``most`` take all: each is filled from where the last one ends."""
+    first = 0
+    for _ in range(n):
+        first = _filled(sums, first, most)
+    return first == len(sums) - 1
 
 
-def _firsts(loads: list[float], n: int, most: float) -> list[int]:
-    """Which loads begin a range, but the first: each takes its even share of what is left, if that fits.
+def _filled(sums: list[float], first: int, most: float) -> int:
+    """Where a range must end that begins there; one key it has anyway."""
+    return min(max(bisect_right(sums, sums[first] + most) - 1, first + 1), len(sums) - 1)
+
+
+def _firsts(sums: list[float], n: int, most: float) -> list[int]:
+    """Which keys begin a range, but the first: each takes its even share of what is left, if that fits.
 
     A range may end early as long as the rest fits into the ranges that are left.
     """
-    needed = [0] * (len(loads) + 1)  # ranges for the loads from there on
-    reach = len(loads)
-    held = 0.0
-    for first in range(len(loads) - 1, -1, -1):
-        held += loads[first]
-        while held > most and reach - 1 > first:
-            reach -= 1
-            held -= loads[reach]
-        needed[first] = needed[reach] + 1
+    count = len(sums) - 1
+    fits = [count]  # From which key on all fits into 0, 1, 2 ... ranges.
+    for _ in range(n - 1):
+        fits.append(min(bisect_left(sums, sums[fits[-1]] - most), fits[-1]))
     firsts: list[int] = []
-    held, rest, left = 0.0, sum(loads), n
-    for place, load in enumerate(loads):
-        ends = held > 0 and (
-            held + load > most or (held + load / 2 > rest / left and needed[place] <= left - 1)
-        )
-        if ends and left > 1:
-            firsts.append(place)
-            rest, held, left = rest - held, 0.0, left - 1
-        held += load
+    first = 0
+    for left in range(n, 1, -1):
+        share = sums[first] + (sums[-1] - sums[first]) / left
+        even = bisect_right(range(count), 2 * share, key=lambda place: sums[place] + sums[place + 1])
+        first = min(_filled(sums, first, most), max(even, fits[left - 1], first + 1))
+        if first >= count:
+            break
+        firsts.append(first)
     return firsts
 
 

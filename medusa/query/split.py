@@ -45,7 +45,7 @@ from medusa.query.key_ranges import even_cuts
 from medusa.query.shape_splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["BLOCK_ROWS", "Split", "find_split", "in_order", "merge", "split"]
+__all__ = ["BLOCK_ROWS", "Split", "cuts_of", "find_split", "in_order", "merge", "split"]
 
 BLOCK_ROWS = 1_024
 """Rows without a key that go the same way."""
@@ -177,6 +177,15 @@ def find_split(graph: Graph, box: str) -> Split:
         merges=(*more, last),
         whole=_without(first, hidden, id=box, inputs=inputs),
     )
+
+
+def cuts_of(graph: Graph, box: str) -> tuple[int, ...]:
+    """Where the ranges of a box that was split end, but the last; without a key there are none.
+
+    Raises:
+        QueryError: no such box, or it isn't split.
+    """
+    return find_split(graph, box).routers[0].cuts
 
 
 def _box_of(boxes: Mapping[str, Box], id: str, query: str) -> Box:

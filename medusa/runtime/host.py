@@ -1,8 +1,8 @@
 """Runs fragments and writes checkpoints beside the loop, so that heartbeats go on meanwhile.
 
-One thread runs the engine, one writes to disk. Both take their work in the order in which it was
-given; what came of it is fetched with ``finished``. A fragment so has one owner at a time, and its
-state in a checkpoint is that between two elements.
+One thread runs the engine, one writes to disk, and one does what would hold these up. Each takes its work in
+the order in which it was given; what came of it is fetched with ``finished``. A fragment so has one owner at
+a time, and its state in a checkpoint is that between two elements.
 """
 
 from __future__ import annotations
@@ -11,34 +11,39 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from medusa.elements import Element, Silent
+from medusa.elements import Silent
 from medusa.engine.checkpoint import seal
 from medusa.engine.delta import Part, as_files
 from medusa.engine.fragment import Fragment
-from medusa.engine.holding import NOTHING, Held, Holding
+from medusa.engine.holding import NOTHING, Holding
+from medusa.engine.splitting import weighing
 from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Buffer, Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.copying import read_copy
+from medusa.runtime.done import (
+    Copied,
+    Done,
+    Failed,
+    Fetched,
+    Logged,
+    Persisted,
+    Ran,
+    Remade,
+    Stats,
+    Weighed,
+)
 from medusa.runtime.remaking import remade
 from medusa.runtime.segments import read_segment, write_segment
 from medusa.runtime.worker_thread import WorkerThread
-from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill
+from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill, Weigh
 
 __all__ = [
-    "Copied",
-    "Failed",
-    "Fetched",
     "FragmentHost",
-    "Logged",
-    "Persisted",
-    "Ran",
-    "Remade",
-    "Stats",
     "Worker",
     "group_name",
     "group_token",
@@ -48,90 +53,6 @@ __all__ = [
 STATS_EVERY_US = 200_000
 NODE_GROUP = "node"
 SEGMENT = "log"
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """An element was fed; (sink, element) came out. Or ``Silent`` was asked; (source, boundary) says it.
-
-    Attributes:
-        refused: why nothing of it was taken.
-        dying: what would die with the fragment, where that is counted.
-    """
-
-    fragment: str
-    outputs: list[tuple[str, Element]]
-    refused: str = ""
-    dying: Held = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What the boxes of a fragment have counted."""
-
-    fragment: str
-    counts: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A fragment can't go on."""
-
-    fragment: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Persisted:
-    """A group is on disk, or not."""
-
-    token: int
-    ok: bool
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """What a ``Log`` brought is on disk, or not."""
-
-    fragment: str
-    ok: bool
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Output was read from a segment, or not: ``why``."""
-
-    fragment: str
-    token: int
-    payloads: tuple[bytes, ...]
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """A checkpoint was read to be sent, or not: ``why``."""
-
-    fragment: str
-    token: int
-    files: dict[str, Buffer]
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Remade:
-    """New fragments took the state of others, or could not: ``why``.
-
-    Attributes:
-        reached_us: fragment -> its ends that are new -> the boundary that stands there.
-        outputs: (sink, element) that came out on the way.
-    """
-
-    token: int
-    reached_us: Mapping[str, Mapping[str, int]]
-    outputs: list[tuple[str, Element]]
-    why: str = ""
 
 
 class Worker(Protocol):
@@ -149,9 +70,6 @@ class Worker(Protocol):
 
     def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
-
-
-Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade
 
 
 @dataclass(slots=True)
@@ -215,9 +133,9 @@ class FragmentHost:
         self._running: dict[str, _Running] = {"": _Running(None, 0)}
         self._lives: dict[str, int] = {}
         self._done: deque[tuple[str, int, Done]] = deque()
-        make = worker or WorkerThread
-        self._engine: Worker = make("medusa-engine")
-        self._disk: Worker = make("medusa-disk")
+        self._make_worker: Callable[[str], Worker] = worker or WorkerThread
+        self._engine = self._make_worker("medusa-engine")
+        self._disk = self._make_worker("medusa-disk")
 
     # --- the loop's side ------------------------------------------------------------------------
 
@@ -244,6 +162,10 @@ class FragmentHost:
         """Make fragments of others; those stay, and rest."""
         lives = {name: self._new_life(name) for name in effect.opened}
         self._engine.give(lambda: self._regroup(effect, lives))
+
+    def weigh(self, effect: Weigh) -> None:
+        """Say where ranges end that share what a box holds now."""
+        self._engine.give(lambda: self._weigh(effect))
 
     def run(self, effect: RunFragment) -> None:
         self._engine.give(lambda: self._run(effect))
@@ -300,7 +222,14 @@ class FragmentHost:
             whether both have ended.
         """
         ended = self._engine.stop(timeout_s)
+        if "_beside" in vars(self):
+            ended = self._beside.stop(timeout_s) and ended
         return self._disk.stop(timeout_s, last=last) and ended
+
+    @cached_property
+    def _beside(self) -> Worker:
+        """For what takes long and nobody else should wait for; most nodes never need it."""
+        return self._make_worker("medusa-beside")
 
     # --- the engine's thread ----------------------------------------------------------------------
 
@@ -321,22 +250,40 @@ class FragmentHost:
             self._running[name] = _Running(fragment, life, holding=holding)
             self._tell(name, life, Stats(name, _counts(fragment)))
         except Exception as error:
-            why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
             self._running[name] = _Running(None, life, failed=True)
-            self._tell(name, life, Failed(name, why))
+            self._tell(name, life, Failed(name, _why(error)))
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
         try:
             found = remade(effect, {name: self._running[name].fragment for name in effect.gone}, self._clock)
         except Exception as error:
-            why = str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
-            self._tell("", self._running[""].life, Remade(effect.token, {}, [], why))
+            self._tell("", self._running[""].life, Remade(effect.token, {}, [], _why(error)))
             return
         for name, fragment in found.made.items():
             self._disk.give(partial(self._sweep, name, set()))
             self._running[name] = _Running(fragment, lives[name])
             self._tell(name, lives[name], Stats(name, _counts(fragment)))
-        self._tell("", self._running[""].life, Remade(effect.token, found.reached_us, found.outputs))
+        answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
+        self._tell("", self._running[""].life, answer)
+
+    def _weigh(self, effect: Weigh) -> None:
+        """The state is taken here, as for a checkpoint, and looked at beside: a million keys take a while."""
+        life = self._running[""].life
+        try:
+            running = self._running.get(effect.fragment)
+            if running is None or running.failed or running.fragment is None:
+                raise StateError("the fragment has failed", code="state.failed")
+            cuts = weighing(running.fragment, effect.box, effect.parts)
+        except Exception as error:
+            self._tell("", life, Weighed(effect.token, (), _why(error)))
+            return
+        self._beside.give(lambda: self._weighed(effect.token, life, cuts))
+
+    def _weighed(self, token: int, life: int, cuts: Callable[[], tuple[int, ...]]) -> None:
+        try:
+            self._tell("", life, Weighed(token, cuts()))
+        except Exception as error:
+            self._tell("", life, Weighed(token, (), _why(error)))
 
     def _run(self, effect: RunFragment) -> None:
         name = effect.fragment
@@ -473,6 +420,10 @@ class FragmentHost:
                     self._store.delete(name)
         except StateError:
             return
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
 
 
 def _counts(fragment: Fragment) -> dict[str, Any]:

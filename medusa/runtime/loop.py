@@ -19,7 +19,18 @@ from medusa.mind.loads import LOOK_US, Usage
 from medusa.mind.settings import Settings
 from medusa.mind.settings_streams import stream_settings
 from medusa.ports import Buffer, Clock
-from medusa.runtime.host import Copied, Failed, Fetched, FragmentHost, Logged, Persisted, Ran, Remade, Stats
+from medusa.runtime.done import (
+    Copied,
+    Failed,
+    Fetched,
+    Logged,
+    Persisted,
+    Ran,
+    Remade,
+    Stats,
+    Weighed,
+)
+from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.lanes import way_of
@@ -41,6 +52,7 @@ from medusa.wire.outbox import (
     Spill,
     Trust,
     WakeAt,
+    Weigh,
 )
 
 __all__ = ["NodeLoop"]
@@ -357,7 +369,9 @@ class NodeLoop:
             case Copied():
                 self._brain.copied(now_us, done.fragment, done.token, done.files, done.why)
             case Remade():
-                self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.why)
+                self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.rows, done.why)
+            case Weighed():
+                self._brain.weighed(now_us, done.token, done.cuts, done.why)
             case Logged():
                 self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
@@ -400,6 +414,8 @@ class NodeLoop:
                 self._host.copy(effect)
             case Regroup():
                 self._host.regroup(effect)
+            case Weigh():
+                self._host.weigh(effect)
             case CloseFragment():
                 self._host.close(effect.fragment)
             case Cut():

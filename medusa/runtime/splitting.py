@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from medusa.errors import LinkError
+from medusa.errors import LinkError, QueryError
+from medusa.query.key_ranges import HASHES
 from medusa.query.shape_splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.following import Following, ask
 from medusa.units import Duration, duration_us
 from medusa.wire.messages import Message
-from medusa.wire.messages_split import Merge, Split
+from medusa.wire.messages_split import Merge, Ranges, Split
 
 __all__ = ["SplittingMethods"]
 
@@ -36,7 +38,13 @@ class SplittingMethods(ABC):
         """Move a fragment to another node."""
 
     def split(
-        self, box: str, n: int, at: Sequence[str] | None = None, timeout: Duration = "60s"
+        self,
+        box: str,
+        n: int,
+        at: Sequence[str] | None = None,
+        timeout: Duration = "60s",
+        *,
+        ranges: str | Sequence[int] = "even",
     ) -> dict[str, Any]:
         """Run a box of a deployed query as ``n`` parts, each over a range of its keys, while rows flow.
 
@@ -50,13 +58,18 @@ class SplittingMethods(ABC):
             at: nodes, for the first part, the second ...; after the last one from the first again. None: the
                 parts stay where the box is.
             timeout: how long attempts to move that break are begun anew, for each part.
+            ranges: ``"even"``; ``"weight"``: such that the rows of the keys that the box holds now are shared
+                evenly; or where ranges of ``hash_partition`` of the key end, ascending, n - 1 of them.
 
         Returns:
             ``parts``: name of the fragment of each part -> its node, in order of the ranges; ``node`` where
-            router and merge are; ``pause_us`` in which nothing was fed (0: it was split already).
+            router and merge are; ``pause_us`` in which nothing was fed (0: it was split already); ``ranges``:
+            where they end, but the last (none without a key); ``shares``: of the rows that the box held, each
+            part's, from 0 to 1 (none if it held no keys, or was split already).
 
         Raises:
-            QueryError: the box can't be split (``query.split``, with the reason), or isn't there.
+            QueryError: the box can't be split (``query.split``, with the reason), or isn't there; it holds no
+                keys to weigh by; ``ranges`` are none.
             LinkError: it is just being moved or split (``E_BUSY``), its node has no disk (``E_STORE``) or no
                 room (``E_MEMORY``), ``at`` names no node (``E_PEER``): nothing changed. A part can't be
                 moved: the message names it; it and those after it run where the box was.
@@ -64,17 +77,16 @@ class SplittingMethods(ABC):
         query, id = _names(box)
         if type(n) is not int or not 2 <= n <= PARTS_MAX:
             raise LinkError(f"split: n is from 2 to {PARTS_MAX}, came {n!r:.40}", code="E_SPLIT")
+        asked = _ranges(ranges, n)
         nodes = _nodes(at)
         self._check_there(nodes)
         limit_us = duration_us(timeout, what="split: timeout", minimum_us=1_000, error=LinkError)
-        known = self._split_places(query, id)
-        found: Mapping[str, Any] = {}
-        if known is None:
-            fragment = self._fragment_of(query, id)
-            found = self._order(
-                lambda number: Split(request=number, fragment=fragment, box=id, parts=n), limit_us
-            )
-            known = self._soon(lambda: self._split_places(query, id))
+
+        def order(fragment: str) -> Callable[[int], Message]:
+            return lambda number: Split(request=number, fragment=fragment, box=id, parts=n, ranges=asked)
+
+        found = self._order(lambda: order(self._to_split(query, id)), limit_us)
+        known = self._soon(lambda: self._split_places(query, id))
         if known is None or len(known["parts"]) != n:
             came = "it isn't split" if known is None else f"it is split in {len(known['parts'])} already"
             raise LinkError(f"box {box!r} is not in {n} parts: {came}", hint="merge it first", code="E_BUSY")
@@ -83,7 +95,8 @@ class SplittingMethods(ABC):
             to = nodes[number % len(nodes)] if nodes else places[name]
             if to != places[name]:
                 places[name] = self._move_soon(name, to, timeout)
-        return {"parts": places, "node": known["node"], "pause_us": found.get("pause_us", 0)}
+        told = {name: found[name] for name in ("pause_us", "ranges", "shares")}
+        return {"parts": places, "node": known["node"], **told}
 
     def merge(self, box: str, timeout: Duration = "60s") -> dict[str, Any]:
         """Run a box that was split as one again, while rows flow.
@@ -106,14 +119,22 @@ class SplittingMethods(ABC):
         limit_us = duration_us(timeout, what="merge: timeout", minimum_us=1_000, error=LinkError)
         known = self._split_places(query, id)
         if known is None:
-            self._fragment_of(query, id)  # It says so if nothing is called so.
+            self._having(query, id)  # It says so if nothing is called so.
             raise LinkError(f"box {box!r} isn't split", code="query.split")
         home = known["node"]
         for name, node in {**known["parts"], **known["merges"]}.items():
             if node != home:
                 self._move_soon(name, home, timeout)
         router = known["router"]
-        found = self._order(lambda number: Merge(request=number, fragment=router, box=id), limit_us)
+        try:
+            found = self._order(
+                lambda: lambda number: Merge(request=number, fragment=router, box=id), limit_us
+            )
+        except LinkError as error:
+            if error.code != "E_FRAGMENT" or self._split_places(query, id) is not None:
+                raise
+            whole = self._having(query, id)[0]  # Asked again after a restart: it was done.
+            found = {"fragments": [whole["name"]], "node": whole["node"], "pause_us": 0}
         return {"fragment": found["fragments"][0], "node": found["node"], "pause_us": found["pause_us"]}
 
     # --- where things are ---------------------------------------------------------------------------
@@ -133,8 +154,12 @@ class SplittingMethods(ABC):
     def _fragments(self, query: str) -> list[dict[str, Any]]:
         return [each for each in self._following.listed("fragment") if each["query"] == query]
 
-    def _fragment_of(self, query: str, box: str) -> str:
-        """The fragment that has a box, rather than reads what it sends."""
+    def _having(self, query: str, box: str) -> list[dict[str, Any]]:
+        """The fragments that have a box, first that which has it rather than reads what it sends.
+
+        Raises:
+            LinkError: there are none (``E_FRAGMENT``).
+        """
         found = self._fragments(query)
         having = [each for each in found if box in each["boxes"]]
         stream = f"{query}.{box}"
@@ -145,7 +170,12 @@ class SplittingMethods(ABC):
             boxes = {one for each in found for one in each["boxes"]}
             text = f"query {query!r} has no box {box!r}" if boxes else f"no query {query!r} is deployed"
             raise LinkError(text, hint=did_you_mean(box, boxes), code="E_FRAGMENT")
-        return str(having[0]["name"])
+        return having
+
+    def _to_split(self, query: str, box: str) -> str:
+        """Who is to be told: the fragment that has a box, or its router."""
+        known = self._split_places(query, box)
+        return str(self._having(query, box)[0]["name"] if known is None else known["router"])
 
     def _split_places(self, query: str, box: str) -> dict[str, Any] | None:
         """Where the parts of a box are, as far as is known; None: it isn't split."""
@@ -179,9 +209,14 @@ class SplittingMethods(ABC):
 
     # --- orders -------------------------------------------------------------------------------------
 
-    def _order(self, make: Callable[[int], Message], limit_us: int) -> dict[str, Any]:
-        """Nodes hear of a new fragment in a moment: until then nobody may know it."""
+    def _order(self, what: Callable[[], Callable[[int], Message]], limit_us: int) -> dict[str, Any]:
+        """Nodes hear of a new fragment in a moment: until then nobody may know it.
+
+        Args:
+            what: makes the order, anew each time: who asks again after a restart may find it done.
+        """
         end_s = time.monotonic() + NEWS_S
+        make = what()
         while True:
             try:
                 return dict(ask(self._loop, make, timeout_us=limit_us))
@@ -189,6 +224,8 @@ class SplittingMethods(ABC):
                 if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
                     raise
             time.sleep(LOOK_EVERY_S)
+            with contextlib.suppress(LinkError):
+                make = what()
 
     def _move_soon(self, name: str, to: str, timeout: Duration) -> str:
         end_s = time.monotonic() + NEWS_S
@@ -214,6 +251,19 @@ def _names(box: str) -> tuple[str, str]:
             code="E_FRAGMENT",
         )
     return query, id
+
+
+def _ranges(ranges: str | Sequence[int], n: int) -> Ranges:
+    """As the message has them; the node looks whether they ascend, and are as many as it takes."""
+    if ranges == "even" or ranges == "weight":
+        return ranges  # type: ignore[return-value]
+    if isinstance(ranges, str) or not all(type(cut) is int and 0 < cut < HASHES for cut in ranges):
+        raise QueryError(
+            f'split: ranges is "even", "weight", or {n - 1} hashes between 0 and 2^64, came {ranges!r:.80}',
+            hint="docs/splitting.md",
+            code="query.split",
+        )
+    return tuple(ranges)[:PARTS_MAX]
 
 
 def _nodes(at: Sequence[str] | None) -> list[str]:

@@ -17,7 +17,7 @@ from medusa.sim.trial import Scenario
 from medusa.sim.world import SimulationError, World
 from medusa.wire.messages import Message
 from medusa.wire.messages_move import Move
-from medusa.wire.messages_split import Merge, Split
+from medusa.wire.messages_split import Merge, Ranges, Split
 
 __all__ = ["SPLITS", "SplitTrial"]
 
@@ -59,10 +59,11 @@ class SplitTrial(MoveTrial):
         spec = self._with_box(box)
         if spec is not None and self._with_box(f"{box}-router") is None:
             parts, name = 2 + pick % 2, spec.name
+            ranges: Ranges = "weight" if pick // 2 % 2 else "even"
             self._ask(
                 by,
-                lambda n: Split(request=n, fragment=name, box=box, parts=parts),
-                f"{box} of {name} in {parts} parts",
+                lambda n: Split(request=n, fragment=name, box=box, parts=parts, ranges=ranges),
+                f"{box} of {name} in {parts} parts, {ranges}",
             )
 
     def _merge(self, box: str, by: str, pick: int) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from medusa.wire.message_base import Count, MessageBase, Name
 
-__all__ = ["Merge", "Split"]
+__all__ = ["Merge", "Ranges", "Split"]
+
+Cut = Annotated[int, Meta(ge=0)]
+"""A hash of 64 bits; msgpack has no larger number."""
+
+Ranges = Literal["even", "weight"] | Annotated[tuple[Cut, ...], Meta(max_length=255)]
 
 
 class Split(MessageBase, frozen=True, tag="split"):
@@ -18,12 +23,15 @@ class Split(MessageBase, frozen=True, tag="split"):
     Attributes:
         box: its id in the query.
         parts: how many.
+        ranges: of the same length, or such that they share what the box holds now; or where they end, but
+            the last: parts - 1 hashes, ascending.
     """
 
     request: Count
     fragment: Name
     box: Name
     parts: Annotated[int, Meta(ge=2, le=256)]
+    ranges: Ranges = "even"
 
 
 class Merge(MessageBase, frozen=True, tag="merge"):

@@ -36,6 +36,7 @@ __all__ = [
     "Spill",
     "Trust",
     "WakeAt",
+    "Weigh",
 ]
 
 
@@ -184,6 +185,19 @@ class Regroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Weigh:
+    """Find where ranges of the keys of a box end, such that parts share the rows that it holds now.
+
+    The driver answers with the token and the cuts, or why there are none. The fragment goes on meanwhile.
+    """
+
+    token: int
+    fragment: str
+    box: str
+    parts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFragment:
     """Stop a fragment and delete what was stored of it."""
 
@@ -237,6 +251,7 @@ Effect: TypeAlias = (
     | OpenFragment
     | Copy
     | Regroup
+    | Weigh
     | CloseFragment
     | Cut
     | CallAt

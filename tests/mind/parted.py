@@ -153,7 +153,7 @@ class Parting:
             if stream in hosted.spec.streams.values()
         )
 
-    def split(self, parts=3, *, box="box", fragment=None, client=None):
+    def split(self, parts=3, *, box="box", fragment=None, client=None, ranges="even"):
         """The number of the order."""
         client = client or self.orderer
         if fragment is None:
@@ -162,7 +162,9 @@ class Parting:
                 for name, hosted in self.fed.nodes["m"].brain.fragments.items()
                 if any(each.id == box for each in hosted.spec.graph.boxes)
             )
-        number = client.mind.request(lambda n: Split(request=n, fragment=fragment, box=box, parts=parts))
+        number = client.mind.request(
+            lambda n: Split(request=n, fragment=fragment, box=box, parts=parts, ranges=ranges)
+        )
         client.do(lambda mind: None)
         return number
 

@@ -94,10 +94,14 @@ def test_split_in_three_over_three_nodes_and_merged_again_under_a_stream(nodes):
         assert told["pause_us"] > 0
         stream.goes_on()
         until(lambda: {name: [node] for name, node in parts.items()}.items() <= fragments(fed).items())
-        assert fed.split("q/per_k", 3, at=["a", "b", "c"]) == {**told, "pause_us": 0}
+        assert told["ranges"] == [(1 << 64) // 3, (1 << 65) // 3]
+        assert sum(told["shares"]) == pytest.approx(1)
+        assert fed.split("q/per_k", 3, at=["a", "b", "c"]) == {**told, "pause_us": 0, "shares": []}
         with pytest.raises(LinkError, match="it is split in 3 already"):
             fed.split("q/per_k", 2)
-        assert fed.split("q/so_far", 2)["parts"] == {"q/so_far-1": "c", "q/so_far-2": "c"}
+        told = fed.split("q/so_far", 2, ranges="weight")
+        assert told["parts"] == {"q/so_far-1": "c", "q/so_far-2": "c"}
+        assert max(told["shares"]) < 0.9
         stream.goes_on()
         told = fed.merge("q/per_k")
         assert told["node"] == "c"
@@ -126,6 +130,11 @@ def test_what_was_split_outlives_its_node_and_what_is_refused_changes_nothing(no
         with pytest.raises(LinkError, match="at names 'cc', which is no node here") as caught:
             fed.split("q/per_k", 2, at=["a", "cc"])
         assert caught.value.hint == "did you mean 'c'?"
+        for wrong in ("weigth", [1 << 64], [0], [1.5]):
+            with pytest.raises(QueryError, match="split: ranges is"):
+                fed.split("q/per_k", 2, ranges=wrong)
+        with pytest.raises(QueryError, match="2 parts need 1 cuts"):
+            fed.split("q/per_k", 2, ranges=[1, 2])
         assert len(fragments(fed)) == 2
         with pytest.raises(LinkError, match="is called query/box"):
             fed.merge("per_k")

@@ -1,0 +1,122 @@
+"""What the engine's thread and the disk's tell the loop of their work, when it has come to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from medusa.elements import Element
+from medusa.engine.holding import NOTHING, Held
+from medusa.ports import Buffer
+
+__all__ = [
+    "Copied",
+    "Done",
+    "Failed",
+    "Fetched",
+    "Logged",
+    "Persisted",
+    "Ran",
+    "Remade",
+    "Stats",
+    "Weighed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An element was fed; (sink, element) came out. Or ``Silent`` was asked; (source, boundary) says it.
+
+    Attributes:
+        refused: why nothing of it was taken.
+        dying: what would die with the fragment, where that is counted.
+    """
+
+    fragment: str
+    outputs: list[tuple[str, Element]]
+    refused: str = ""
+    dying: Held = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What the boxes of a fragment have counted."""
+
+    fragment: str
+    counts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A fragment can't go on."""
+
+    fragment: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """A group is on disk, or not."""
+
+    token: int
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What a ``Log`` brought is on disk, or not."""
+
+    fragment: str
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Output was read from a segment, or not: ``why``."""
+
+    fragment: str
+    token: int
+    payloads: tuple[bytes, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A checkpoint was read to be sent, or not: ``why``."""
+
+    fragment: str
+    token: int
+    files: dict[str, Buffer]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """New fragments took the state of others, or could not: ``why``.
+
+    Attributes:
+        reached_us: fragment -> its ends that are new -> the boundary that stands there.
+        outputs: (sink, element) that came out on the way.
+        rows: of each part, how many rows of its keys it holds.
+    """
+
+    token: int
+    reached_us: Mapping[str, Mapping[str, int]]
+    outputs: list[tuple[str, Element]]
+    why: str = ""
+    rows: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Where ranges of the keys of a box end that share what it holds, or why there are none."""
+
+    token: int
+    cuts: tuple[int, ...]
+    why: str = ""
+
+
+Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Weighed
