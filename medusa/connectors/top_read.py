@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from medusa.connectors.box_figures import BoxFigures
 from medusa.errors import LinkError
 
 __all__ = ["Box", "reading"]
@@ -18,34 +19,17 @@ SERVES = "md.start(q, metrics='127.0.0.1:9100') serves there, or a node with met
 ADDRESSES = "tcp://127.0.0.1:5555 or ipc:///path of a node, http://127.0.0.1:9100 of what serves metrics"
 
 
-class Box(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """One box, as ``run.stats()`` has it; None: not known."""
+class Box(BoxFigures, frozen=True, kw_only=True):
+    """One box, and where it is."""
 
     query: str
     node: str = ""
     fragment: str = ""
     attached: str = ""
     box: str
-    kind: str
-    rows_in: int
-    rows_out: int
-    late: int = 0
     ahead: int = 0
-    dead: int = 0
     dropped: int = 0
-    shed: int | None = None
-    state_bytes: int = 0
-    queue_bytes: int = 0
-    queue_rows: int = 0
     busy_us: int = 0
-    boundary: int | None = None
-    finished: bool = False
-    lag_us: int | None = None
-    selectivity: float | None = None
-    cost_us: float | None = None
-    rows_in_per_s: float | None = None
-    rows_out_per_s: float | None = None
-    load: float | None = None
 
 
 @contextmanager

@@ -9,31 +9,15 @@ from typing import Any
 
 import msgspec
 
+from medusa.connectors.box_figures import BoxFigures
 from medusa.errors import DataError
 
 __all__ = ["Box", "Fragment", "Input", "Named", "Output", "Receiver", "Status", "status_of"]
 
 
-class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """One box of a fragment, as ``run.stats()`` has it; None: not known."""
+class Box(BoxFigures, frozen=True, kw_only=True):
+    """One box of a fragment."""
 
-    kind: str = "box"
-    rows_in: int = 0
-    rows_out: int = 0
-    late: int = 0
-    dead: int = 0
-    shed: int | None = None
-    state_bytes: int = 0
-    queue_rows: int = 0
-    queue_bytes: int = 0
-    boundary: int | None = None
-    finished: bool = False
-    lag_us: int | None = None
-    selectivity: float | None = None
-    cost_us: float | None = None
-    rows_in_per_s: float | None = None
-    rows_out_per_s: float | None = None
-    load: float | None = None
     waits_for: str = ""
     held_by: str = ""
     unmoved_us: int | None = None
