@@ -258,23 +258,39 @@ main.add_command(remote)
 @click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")
 @_JSON
 def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool, **keys: Any) -> None:
-    """Print the rows of a stream as they come, whichever node of the participant has it."""
+    """Print the rows of a stream as they come, whichever node of the participant has it.
+
+    It ends with the stream, after --limit rows, or by Ctrl-C, and then says how many came and which row is
+    the next. Exit code: 0; 130 after Ctrl-C before --limit rows.
+    """
     from medusa.runtime.client import connect
 
     where: str | int = int(from_) if from_.isdecimal() else from_
-    left = limit
+    came, next_row = 0, None
     with _interruptible(), connect(address, **keys) as fed, fed.subscribe(stream, from_=where) as trains:
-        lost_rows = 0
-        while left != 0:
-            train = trains.next()
-            if trains.lost_rows > lost_rows:
-                click.echo(f"{trains.lost_rows - lost_rows:,} rows are not kept any more", err=True)
-                lost_rows = trains.lost_rows
-            if train is None:
-                return
-            for row in train.batch.to_pylist()[:left]:
-                click.echo(_row_text(row, as_json))
-                left = None if left is None else left - 1
+        try:
+            lost_rows = 0
+            while came != limit and (train := trains.next()) is not None:
+                lost_rows = _tell_lost(trains.lost_rows, lost_rows)
+                for number, row in enumerate(train.batch.to_pylist()[: _left(limit, came)]):
+                    click.echo(_row_text(row, as_json))
+                    came, next_row = came + 1, train.first_seq + number + 1
+            _tell_lost(trains.lost_rows, lost_rows)
+        except KeyboardInterrupt:
+            on = "" if next_row is None else f"; --from {next_row} goes on"
+            click.echo(f"ended: {came:,} rows{on}", err=True)
+            sys.exit(0 if limit is None else INTERRUPTED)
+
+
+def _left(limit: int | None, came: int) -> int | None:
+    return None if limit is None else limit - came
+
+
+def _tell_lost(lost_rows: int, told: int) -> int:
+    """Say how many more are lost; how many were told of then."""
+    if lost_rows > told:
+        click.echo(f"{lost_rows - told:,} rows are not kept any more", err=True)
+    return lost_rows
 
 
 main.add_command(explain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -135,6 +136,38 @@ def test_deploy_status_and_tail_against_a_node(query_file: Path, tmp_path: Path)
         unknown = run("tail", "counts.per_usr", "--node", address)
         assert unknown.exit_code == 1
         assert "per_usr" in unknown.stderr
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("number", "limit", "code", "says"),
+    [
+        (signal.SIGINT, (), 0, "ended: 2 rows; --from 2 goes on\n"),
+        (signal.SIGTERM, ("--limit", "9"), 130, "ended: 2 rows; --from 2 goes on\n"),
+    ],
+)
+def test_tail_that_is_interrupted_says_how_far_it_came(
+    number: signal.Signals, limit: tuple[str, ...], code: int, says: str, query_file: Path, tmp_path: Path
+) -> None:
+    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"]) as fed:
+        address = nodes.addresses["solo"]
+        assert run("deploy", query_file, "--node", address).exit_code == 0
+        fed.publish("counts.clicks", {"ts": [0, 1, 120_000_000], "user": ["a", "b", "a"]})
+        fed.boundary("counts.clicks", 120_000_000)
+        tail = ["tail", "counts.per_user", "--from", "oldest", "--json", "--node", address, *limit]
+        with subprocess.Popen(
+            [sys.executable, "-m", "medusa.cli", *tail],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell that runs the tests in the background has its children ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert [json.loads(process.stdout.readline())["user"] for _ in range(2)] == ["a", "b"]
+            process.send_signal(number)
+            assert (process.wait(60), process.stderr.read()) == (code, says)
 
 
 def test_tail_tells_of_rows_that_it_asked_for_in_vain(query_file: Path, tmp_path: Path) -> None:

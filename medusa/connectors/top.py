@@ -63,8 +63,15 @@ def top(
         if once or not console.is_terminal:
             _print(console, boxes, address, by)
             return
+        looks: list[int] = [len(boxes)]
         with _ctrl_c_ends():
-            _watch(console, boxes, read, address, by, every_us / 1e6)
+            _watch(console, boxes, lambda: _noted(read(), looks), address, by, every_us / 1e6)
+        click.echo(f"ended: {looks[-1]:,} boxes at {address}, looked {len(looks):,} times", err=True)
+
+
+def _noted(boxes: list[Box], looks: list[int]) -> list[Box]:
+    looks.append(len(boxes))
+    return boxes
 
 
 def _print_json(boxes: list[Box], address: str, by: str) -> None:

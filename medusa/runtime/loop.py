@@ -180,6 +180,10 @@ class NodeLoop:
         deadline_us = self._clock.monotonic_us() + stop_timeout_us
         while not self._brain.stopped and self._clock.monotonic_us() < deadline_us:
             self._turn()
+        if self._brain.stopped:
+            hosted = self._brain.fragments.values()
+            counts = {"fragments": len(hosted), "rows_in": sum(each.rows_in for each in hosted)}
+            self._say(Report(level="info", what="ended", fields=counts))
         return self._brain.stopped
 
     def _turn(self) -> None:

@@ -246,8 +246,9 @@ def in_a_terminal(run: md.Run) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
         try:
             yield process, terminal
-            _until(terminal, "", "\x1b[?1049l")
+            seen = _until(terminal, "", "\x1b[?1049l")
             assert process.wait(60) == 0
+            _until(terminal, seen, "ended: ")
             assert termios.tcgetattr(theirs) == before
         finally:
             process.kill()

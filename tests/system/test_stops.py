@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import signal
@@ -44,6 +45,7 @@ def test_a_node_ended_under_load_goes_on_from_its_last_checkpoint(
 ) -> None:
     flow.goes_on()
     assert nodes.stop(name) == 0, nodes.log(name)
+    assert re.search(r"info ended fragments=[1-9] rows_in=[1-9]", nodes.log(name).rstrip()), nodes.log(name)
     nodes.start(name)
     flow.goes_on()
 
