@@ -2,32 +2,168 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from medusa.wire.codec import decode_frame
+from medusa.wire.link import LinkEvent
 from medusa.wire.messages_divert import Placed
+from medusa.wire.messages_move import GiveUp, Got, Ready, Receive, Settle, Settled
 from tests.mind.moved import FRAGMENT, World
 
 
-def without(world, lost):
-    """What ``lost(source, target, message)`` is true of never arrives."""
-    send = world.fed.network.send
+def listening(world, lost=lambda source, target, message: False):
+    """(source, target, message, payload) of all that is said from now on; what is ``lost`` never arrives."""
+    send, heard = world.fed.network.send, []
 
     def between(source, target, frames):
-        message, _ = decode_frame([memoryview(bytes(each)) for each in frames])
+        message, payload = decode_frame([memoryview(bytes(each)) for each in frames])
+        heard.append((source, target, message, payload))
         if not lost(source, target, message):
             send(source, target, frames)
 
     world.fed.network.send = between
+    return heard
+
+
+def said(heard, kind, source):
+    """Words of a kind, with what came along."""
+    return [
+        (message, payload) for at, _, message, payload in heard if at == source and isinstance(message, kind)
+    ]
+
+
+def hears(node, peer, message, payload=None):
+    """The node is told this."""
+    node.order(lambda now_us: node.brain.receive(now_us, peer, message, payload))
+
+
+def breaks(world, node, peer):
+    """The node believes for a moment that a peer is gone."""
+    brain = world.fed.nodes[node].brain
+    for event in (LinkEvent.PEER_DOWN, LinkEvent.PEER_UP):
+        world.fed.nodes[node].order(lambda now_us, event=event: brain._spread(now_us, peer, event))
+
+
+def coming(node):
+    """At which step of an attempt the target is; None: nothing comes."""
+    return node.brain.commands.sliding.status()["coming"].get(FRAGMENT, {}).get("state")
+
+
+def going(node):
+    """The order of the owner."""
+    return node.brain.commands.sliding.moves._orders.get(FRAGMENT)
 
 
 def test_who_moved_it_on_before_its_coordinator_knew_owes_it_no_word():
     """It kept in its catalog for ever that it had to tell it."""
     world = World()
-    without(
-        world, lambda source, _, message: source == "m2" and isinstance(message, Placed) and message.streams
-    )
+    listening(world, lambda source, _, said: source == "m2" and isinstance(said, Placed) and said.streams)
     assert world.move("m2")[0].code == ""
     kept = world.fed.nodes["m2"].brain.catalog.ownership
     assert kept.unplaced == {FRAGMENT: "e"}
     assert world.move("m1", at="m2")[0].code == ""
     world.check()
     assert kept.unplaced == {}
+
+
+def test_it_is_not_taken_in_an_epoch_in_which_it_was_here_already():
+    world = World()
+    heard, target = listening(world), world.fed.nodes["m2"]
+    assert world.move("m2")[0].code == ""
+    assert world.move("m1", at="m2")[0].code == ""
+    assert target.brain.catalog.left[FRAGMENT].epoch == 3
+    [(receive, payload)] = said(heard, Receive, "m1")
+    for attempt, epoch in enumerate([2, 3], start=1 << 20):
+        hears(target, "m1", msgspec.structs.replace(receive, attempt=attempt, epoch=epoch), payload)
+        answer, _ = said(heard, GiveUp, "m2")[-1]
+        assert (answer.attempt, answer.code, coming(target)) == (attempt, "E_BUSY", None)
+    hears(target, "m1", msgspec.structs.replace(receive, attempt=1 << 21, epoch=4), payload)
+    assert coming(target) == "filling"
+    world.fed.run(for_us=50_000)
+    assert coming(target) is None, "the owner knows of no such attempt, and said so"
+    world.check()
+
+
+def test_nothing_is_left_of_what_was_given_up_and_it_does_not_begin_again():
+    world = World()
+    heard, target = listening(world), world.fed.nodes["m2"]
+    world.order("m2", timeout_ms=1)
+    assert world.fed.run(lambda: coming(target) == "following")
+    breaks(world, "m1", "m2")
+    assert world.fed.run(lambda: coming(target) is None, for_us=100_000)
+    [(receive, payload)] = said(heard, Receive, "m1")
+    hears(target, "m1", receive, payload)
+    assert coming(target) is None
+    assert said(heard, GiveUp, "m2")[-1][0].attempt == receive.attempt
+    assert world.owners == {1: "m1"}
+    world.check()
+
+
+def test_words_of_an_earlier_attempt_change_nothing():
+    world = World()
+    heard, owner, target = listening(world), world.fed.nodes["m1"], world.fed.nodes["m2"]
+    world.order("m2", timeout_ms=5000)
+    assert world.fed.run(lambda: coming(target) == "following")
+    first = going(owner).attempt
+    about = {"fragment": FRAGMENT, "attempt": first}
+    [(ready, _)] = said(heard, Ready, "m2")
+    breaks(world, "m1", "m2")
+    to_owner = [
+        ready,
+        Got(ticket=ready.ticket, frames=1, opened=True, **about),
+        GiveUp(**about),
+        Settled(taken=False, **about),
+        Settled(taken=True, **about),
+    ]
+    to_target = [GiveUp(**about), Settle(gone=True, **about)]
+    passed = set()
+
+    def step():
+        order = going(owner)
+        if order is None or order.attempt == first:
+            return None
+        asked = order.state.value == "preparing" and order.questions
+        return order.state.value, owner.brain.fragments[FRAGMENT].frozen, bool(asked), coming(target)
+
+    def look():
+        if (now := step()) is None or now in passed:
+            return going(owner) is None
+        passed.add(now)
+        for word in to_owner:
+            hears(owner, "m2", word)
+            assert step() == now, word
+        for word in to_target:
+            hears(target, "m1", word)
+            assert step() == now, word
+        return False
+
+    assert world.fed.run(look)
+    assert {state for state, *_ in passed} >= {"preparing", "copying", "handing"}
+    assert {frozen for _, frozen, *_ in passed} == {False, True}
+    assert {at for *_, at in passed} >= {"filling", "following", "taking"}
+    assert all(answer.attempt == first for answer, _ in said(heard, Settled, "m2") if not answer.taken)
+    assert world.owners == {1: "m1", 2: "m2"}
+    world.check()
+
+
+@pytest.mark.parametrize("on", [None, "c"])
+def test_who_took_it_says_so_also_after_its_restart_and_when_it_has_gone_on(on):
+    world = World()
+    owner, target = world.fed.nodes["m1"], world.fed.nodes["m2"]
+    heard = listening(
+        world, lambda source, _, said: source == "m2" and isinstance(said, Settled) and target.lives == 1
+    )
+    world.order("m2")
+    assert world.fed.run(lambda: said(heard, Settled, "m2"))
+    if on is not None:
+        assert world.move(on, at="m2")[0].code == ""
+    attempt = going(owner).attempt
+    target.crash()
+    target.restart()
+    assert world.fed.run(lambda: going(owner) is None, for_us=5_000_000)
+    assert world.where == [on or "m2"]
+    for number in (attempt + 1, attempt):
+        hears(target, "m1", Settle(fragment=FRAGMENT, attempt=number, gone=True))
+        assert said(heard, Settled, "m2")[-1][0].taken is (number == attempt)
+    world.check()
