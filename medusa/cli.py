@@ -26,6 +26,7 @@ from medusa.connectors.query_file import read_placement, read_query
 from medusa.connectors.remote import remote
 from medusa.connectors.split import merge, split
 from medusa.connectors.status import status
+from medusa.connectors.tail import tail
 from medusa.connectors.top import top
 from medusa.dashboard.command import dashboard, draw
 from medusa.errors import MedusaError, StateError
@@ -250,49 +251,7 @@ main.add_command(merge)
 main.add_command(remote)
 
 
-@main.command(epilog=_example("medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json"))
-@click.argument("stream")
-@_NODE
-@key_options
-@click.option("--from", "from_", default="now", show_default=True, help="now, oldest, or the number of a row")
-@click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")
-@_JSON
-def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool, **keys: Any) -> None:
-    """Print the rows of a stream as they come, whichever node of the participant has it.
-
-    It ends with the stream, after --limit rows, or by Ctrl-C, and then says how many came and which row is
-    the next. Exit code: 0; 130 after Ctrl-C before --limit rows.
-    """
-    from medusa.runtime.client import connect
-
-    where: str | int = int(from_) if from_.isdecimal() else from_
-    came, next_row = 0, None
-    with _interruptible(), connect(address, **keys) as fed, fed.subscribe(stream, from_=where) as trains:
-        try:
-            lost_rows = 0
-            while came != limit and (train := trains.next()) is not None:
-                lost_rows = _tell_lost(trains.lost_rows, lost_rows)
-                for number, row in enumerate(train.batch.to_pylist()[: _left(limit, came)]):
-                    click.echo(_row_text(row, as_json))
-                    came, next_row = came + 1, train.first_seq + number + 1
-            _tell_lost(trains.lost_rows, lost_rows)
-        except KeyboardInterrupt:
-            on = "" if next_row is None else f"; --from {next_row} goes on"
-            click.echo(f"ended: {came:,} rows{on}", err=True)
-            sys.exit(0 if limit is None else INTERRUPTED)
-
-
-def _left(limit: int | None, came: int) -> int | None:
-    return None if limit is None else limit - came
-
-
-def _tell_lost(lost_rows: int, told: int) -> int:
-    """Say how many more are lost; how many were told of then."""
-    if lost_rows > told:
-        click.echo(f"{lost_rows - told:,} rows are not kept any more", err=True)
-    return lost_rows
-
-
+main.add_command(tail)
 main.add_command(explain)
 
 
@@ -366,12 +325,6 @@ def _checkpoint(group: Path) -> dict[str, Any]:
         "stored_bytes": stored,
         "delta_on": list(parts[:-1]),
     }
-
-
-def _row_text(row: dict[str, Any], as_json: bool) -> str:
-    if as_json:
-        return json.dumps(row, default=str)
-    return "  ".join(f"{name}={value}" for name, value in row.items())
 
 
 @contextlib.contextmanager
