@@ -7,6 +7,7 @@ name, so a new CURVE key doesn't move it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,7 @@ from medusa.wire.messages import Lookup, Reply
 from medusa.wire.messages_dht import DhtMessage
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Between"]
+__all__ = ["Between", "Sought"]
 
 LIFETIME_US = 1_800_000_000
 """What is signed counts for so long; it is signed anew after half of it. Too small: a node away for so long
@@ -44,6 +45,10 @@ LOOK_EVERY_US = 1_000_000
 
 RATE_PER_S, BURST = 500, 2_000
 """Messages taken of one member; others are dropped."""
+
+
+Sought = Callable[[int, str, int], None]
+"""Takes the time, and the node and epoch that were found."""
 
 
 @dataclass(slots=True)
@@ -249,6 +254,16 @@ class Between:
             )
         self.member.find(now_us, message.name, partial(self._answer, client, message))
         self._look_ups["asked"] += 1
+
+    def seek(self, now_us: int, participant: str, stream: str, then: Sought) -> None:
+        """Tell where another participant's stream is; nobody is told where nothing is found."""
+
+        def found(now_us: int, found: Found) -> None:
+            if found.entry is not None and found.entry.nodes:
+                then(now_us, found.entry.nodes[0].node, found.entry.epoch)
+
+        with contextlib.suppress(LinkError):
+            self.member.find(now_us, f"{participant}/{stream}", found)
 
     def _answer(self, client: str, message: Lookup, now_us: int, found: Found) -> None:
         entry = found.entry

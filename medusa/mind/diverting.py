@@ -102,7 +102,7 @@ class Diverting:
         self._saver = saver
         self._is_up = is_up
         self._count = count
-        self.seeking = Seeking(fragments, is_up=is_up, follow=self._follow)
+        self.seeking = Seeking(fragments, is_up=is_up, follow=self._follow, whose=self._participant)
         self._request = ASKED + (incarnation << 20)
         self._questions: dict[int, _Question] = {}
         self._heard: dict[tuple[str, str], int] = {}
@@ -366,10 +366,10 @@ class Diverting:
 
     def _follow(self, now_us: int, feed: Feed, node: str, epoch: int) -> None:
         """As if its old owner had said that it moved; where that can't be, it is tried again."""
-        if self._participant(feed.node) != self._settings.participant:
-            return  # Our catalog knows nothing of theirs.
+        moved = Moved(request=0, stream=feed.stream, node=node, epoch=epoch)
         with contextlib.suppress(LinkError):
-            if self._moved(now_us, feed.node, Moved(request=0, stream=feed.stream, node=node, epoch=epoch)):
+            self._check_whose(feed.node, moved)
+            if self._moved(now_us, feed.node, moved):
                 self._saver.save()
 
     # --- the coordinator ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.mind.between import Between
+from medusa.mind.between import Between, Sought
 from medusa.mind.calling import Calling
 from medusa.mind.catalog import Catalog
 from medusa.mind.directory import Directory
@@ -147,6 +147,12 @@ class Naming:
             self._outbox.send(peer, reply)
         else:
             self._outbox.send(peer, Reply(request=message.request), content)
+
+    def seek(self, now_us: int, participant: str, stream: str, then: Sought) -> bool:
+        """Look for a stream of another participant, among what it has published; False: it is of ours."""
+        if participant != self._settings.participant and self.between is not None:
+            self.between.seek(now_us, participant, stream, then)
+        return participant != self._settings.participant
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""

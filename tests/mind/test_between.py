@@ -289,6 +289,20 @@ def test_a_name_of_another_participant_is_looked_up_there():
     assert Keyed().brain.status(0)["dht"] is None
 
 
+def test_a_node_that_seeks_a_stream_hears_where_its_owner_has_published_it():
+    node = Taking()
+    node.core_holds["bob/s.out"] = entry(epoch=4)
+    heard, naming = [], node.brain.commands.naming
+    for participant, stream in (("bob", "s.out"), ("bob", "nothing")):
+        assert naming.seek(node.now_us, participant, stream, lambda *told: heard.append(told[1:]))
+    node.pass_time(6)
+    assert heard == [("core", 4)]
+    assert not naming.seek(node.now_us, "alice", "s.out", heard.append), "it is ours"
+    assert node.brain.status(node.now_us)["dht"]["look_ups"]["asked"] == 0, (
+        "clients' look-ups are counted there"
+    )
+
+
 def test_who_looks_up_is_given_nothing_that_the_owner_did_not_sign():
     node = Taking()
     for wrong in (entry(EVE), entry(ALICE), entry(name="bob/other"), entry(federation="other"), b"x" * 300):

@@ -153,6 +153,41 @@ def test_a_sender_that_knows_nothing_of_the_stream_is_as_one_that_is_away(code, 
     assert bool(played.after(*AWAY_S)) is follows
 
 
+class Abroad(Played):
+    """``old`` and ``new`` are bob's; what his nodes publish is found after a while."""
+
+    def __init__(self, **more):
+        super().__init__(Entry("ours", 9), **more)
+        self.asked = []
+        self.seeking._whose = {"old": "bob"}.get
+        self.seeking.abroad = self.seek
+
+    def seek(self, now_us, participant, stream, then):
+        self.asked.append((now_us // 1_000_000, participant, stream))
+        self.then = then
+        return True
+
+
+def test_a_stream_of_another_participant_is_looked_for_where_that_publishes_it():
+    played = Abroad()
+    assert played.after(*range(16)) == [], "our catalog has another stream of that name"
+    assert played.asked == [(5, "bob", "s"), (10, "bob", "s"), (15, "bob", "s")]
+    for node, epoch in (("new", 2), ("old", 3), ("away", 3)):
+        played.then(0, node, epoch)
+    assert played.followed == []
+    played.then(0, "new", 3)
+    assert played.followed == [("new", 3)]
+
+
+def test_what_is_found_too_late_is_not_followed():
+    played = Abroad(up=("new",))
+    played.after(*range(6))
+    played.up.add("old")
+    played.after(6)
+    played.then(0, "new", 3)
+    assert played.followed == []
+
+
 def test_our_catalog_says_nothing_of_streams_of_other_participants():
     for whose, node in (("bob", "old"), ("local", "new")):
         played = downstream()
@@ -160,5 +195,16 @@ def test_our_catalog_says_nothing_of_streams_of_other_participants():
         diverting.whose = {"old": whose}.get
         [feed] = played.hosted.spec.feeds
         assert feed.node == "old"
+        diverting._follow(0, feed, "new", 7)
+        assert [each.node for each in played.hosted.spec.feeds] == [node]
+
+
+def test_another_participant_takes_its_stream_to_its_own_nodes_only():
+    for whose, node in (({"old": "bob", "new": "bob"}, "new"), ({"old": "bob", "new": "eve"}, "old")):
+        played = downstream()
+        diverting = played.brain.commands.diverting
+        diverting.whose = whose.get
+        played.brain.catalog.owners["q"] = "old"
+        [feed] = played.hosted.spec.feeds
         diverting._follow(0, feed, "new", 7)
         assert [each.node for each in played.hosted.spec.feeds] == [node]
