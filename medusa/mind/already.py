@@ -1,8 +1,8 @@
-"""Orders to split and merge boxes that find all as they want it, since they were done before. Pure."""
+"""What is ordered of boxes that are split or merged, and whether it was done before. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.errors import LinkError
@@ -11,7 +11,7 @@ from medusa.query.boxes import Graph, KeyRouter
 from medusa.query.key_ranges import even_cuts
 from medusa.wire.messages_split import Merge, Split
 
-__all__ = ["already"]
+__all__ = ["already", "cuts_ordered"]
 
 
 def already(
@@ -49,6 +49,13 @@ def already(
             code="E_SPLIT",
         )
     return told | {"ranges": router.cuts, "shares": []}
+
+
+def cuts_ordered(order: Split | Merge) -> Sequence[int] | None:
+    """Where ranges are to end; None: even ones. Those by weight aren't known yet, and stand for any."""
+    if isinstance(order, Merge) or order.ranges == "even":
+        return None
+    return even_cuts(order.parts) if isinstance(order.ranges, str) else order.ranges
 
 
 def _router(graph: Graph, box: str) -> KeyRouter | None:

@@ -61,13 +61,14 @@ class Hosted:
         uncounted: boxes whose rows would die with it, and nobody could say how many.
         tap: takes what it is fed while it is copied to another node; None: it isn't.
         frozen: it feeds and emits nothing: another node may be its owner.
+        settling: to be split or merged: no checkpoint is due, and planned readers may attach, frozen or not.
     """
 
     known_lost = 0
     lost_unknown = False
     uncounted: tuple[str, ...] = ()
     tap: Tap | None = None
-    frozen = False
+    frozen = settling = False
 
     def __init__(
         self,
@@ -301,7 +302,8 @@ class Hosted:
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
     ) -> None:
         """Take a message of who reads an output: see ``Subscribers.receive``."""
-        if self.frozen and isinstance(message, Attach):
+        planned = self.settling and peer in self.spec.readers.get(sink, ())
+        if self.frozen and not planned and isinstance(message, Attach):
             return  # It asks again, and then somebody knows who the owner is.
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
 
@@ -371,7 +373,7 @@ class Hosted:
 
     def thaw(self, now_us: int) -> None:
         """Go on."""
-        self.frozen = False
+        self.frozen = self.settling = False
         for output in self.outputs.values():
             output.sender.muted = False
             output.sender.settle(now_us)
@@ -486,7 +488,7 @@ class Hosted:
         if now_us >= self._checkpoint_at_us:
             self._checkpoint_at_us = now_us + self._every_us
             outdated = any(output.spilling.outdated for output in self.outputs.values())
-            self._wanted = self._wanted or self._dirty or outdated
+            self._wanted = self._wanted or ((self._dirty or outdated) and not self.settling)
         self._pump(now_us)
 
     def wake_at_us(self) -> int | None:

@@ -21,7 +21,7 @@ import msgspec
 
 from medusa.elements import Element
 from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
-from medusa.mind.already import already
+from medusa.mind.already import already, cuts_ordered
 from medusa.mind.catalog import Becoming, Catalog
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
@@ -29,7 +29,6 @@ from medusa.mind.regrouped import Regrouped, begins_with
 from medusa.mind.replanning import Replan, replan_merge, replan_split, set_of
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
-from medusa.query.key_ranges import even_cuts
 from medusa.query.split import cuts_of
 from medusa.wire import limits
 from medusa.wire.messages import Reply
@@ -188,7 +187,7 @@ class Splits:
                 hint="deploy the query split",
                 code="E_STORE",
             )
-        plan = self._plan(order, _cuts(order))
+        plan = self._plan(order, cuts_ordered(order))
         for name in plan.gone:
             hosted = self._fragments[name]
             if hosted.failed:
@@ -243,7 +242,7 @@ class Splits:
 
     def _weigh(self, now_us: int, job: _Job) -> None:
         """Where its ranges end, if that goes by what the box holds now."""
-        order, job.cuts = job.order, _cuts(job.order)
+        order, job.cuts = job.order, cuts_ordered(job.order)
         if not isinstance(order, Split) or order.ranges != "weight":
             self._drain(now_us, job)
             return
@@ -263,6 +262,8 @@ class Splits:
         """No more rows from outside; those that are on their way between the fragments arrive."""
         job.step, job.begun_us, job.stopped_us = Step.DRAINING, now_us, now_us
         job.olds = [self._fragments[name] for name in job.gone]
+        for hosted in job.olds:
+            hosted.settling = True  # A part that came just now may not have attached yet.
         _rest(now_us, self._fragments[job.order.fragment])
         self._look(now_us, job)
 
@@ -483,13 +484,6 @@ class Splits:
         times = [job.asked_us + ASK_AGAIN_US for job in self._jobs if job.question is not None]
         times += [job.begun_us + DRAIN_US for job in self._jobs if job.step is Step.DRAINING]
         return min(times, default=None)
-
-
-def _cuts(order: Split | Merge) -> Sequence[int] | None:
-    """Where ranges are to end; None: even ones. Those by weight aren't known yet, and stand for any."""
-    if isinstance(order, Merge) or order.ranges == "even":
-        return None
-    return even_cuts(order.parts) if isinstance(order.ranges, str) else order.ranges
 
 
 def _rest(now_us: int, hosted: Hosted) -> None:

@@ -133,6 +133,7 @@ class FragmentHost:
         self._running: dict[str, _Running] = {"": _Running(None, 0)}
         self._lives: dict[str, int] = {}
         self._done: deque[tuple[str, int, Done]] = deque()
+        self._woken = False
         self._make_worker: Callable[[str], Worker] = worker or WorkerThread
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
@@ -201,6 +202,7 @@ class FragmentHost:
     def finished(self) -> list[Done]:
         """What has come to an end since the last call, in order per fragment."""
         out: list[Done] = []
+        self._woken = False  # Before it is looked: what comes after that wakes again.
         while self._done:
             name, life, done = self._done.popleft()
             if self._lives.get(name, 0) == life or isinstance(done, Persisted):
@@ -235,8 +237,9 @@ class FragmentHost:
 
     def _tell(self, name: str, life: int, done: Done) -> None:
         self._done.append((name, life, done))
-        if len(self._done) == 1:
-            self._wake()  # Who finds more than one has been woken for the first.
+        if not self._woken:  # By how much there is two threads would each take the other for the first.
+            self._woken = True
+            self._wake()
 
     def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.

@@ -11,6 +11,7 @@ from medusa.mind import commands
 from medusa.mind import splits as splits_
 from medusa.runtime import loop
 from medusa.runtime.host import group_token
+from medusa.wire.link import LinkEvent
 from medusa.wire.messages_move import Move
 from tests.mind.parted import KINDS, Parting
 
@@ -341,6 +342,28 @@ def test_what_is_on_its_way_between_the_parts_arrives_before_they_are_merged(mon
     number = world.merge()
     world.fed.run(for_us=30_000)
     assert [each["state"] for each in splits.status()] == ["draining"]
+    monkeypatch.setattr(loop, "OWN_MAX", 64)
+    assert world.told(number)[0].code == ""
+    world.check()
+
+
+def test_a_part_that_attaches_while_all_come_to_rest_gets_what_is_on_its_way(monkeypatch):
+    """The router rested already and didn't let it in: they waited for ten seconds, and went on as they were.
+    Nor do they wait for checkpoints that begin meanwhile."""
+    world = Parting("passing")
+    assert world.told(world.split())[0].code == ""
+    monkeypatch.setattr(loop, "OWN_MAX", 0)  # Nothing that the node sends to itself arrives.
+    world.fed.run(for_us=10_000)
+    number = world.merge()
+    node = world.fed.nodes["m"]
+    splits = node.brain.commands.sliding.splits
+    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["draining"], for_us=100_000)
+    for input in node.brain.fragments["q/box-2"].inputs.values():
+        node.order(lambda now_us, input=input: input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED))
+    world.fed.run(for_us=20_000)
+    written = [hosted.checkpoints for hosted in node.brain.fragments.values()]
+    world.fed.run(for_us=200_000)
+    assert [hosted.checkpoints for hosted in node.brain.fragments.values()] == written
     monkeypatch.setattr(loop, "OWN_MAX", 64)
     assert world.told(number)[0].code == ""
     world.check()

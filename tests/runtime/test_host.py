@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,29 @@ def test_the_catalog_of_the_life_before_stays_beside_the_first_new_one(tmp_path:
         kept = [group_token("", name) for name in store.names() if group_token("", name) is not None]
         assert kept == [token - 1, token]
     store.close()
+
+
+def test_what_two_threads_have_done_at_once_wakes_the_loop() -> None:
+    """Each took the other for the first, so the loop slept for as long as it may."""
+    core, good = cut()
+    woken = []
+    host = FragmentHost(Disk("d"), Clock(), wake=lambda: woken.append(1), worker=AtOnce)
+    host.open("f", core)
+
+    class Between(deque[Any]):
+        """Another thread has done something just as one has."""
+
+        others = 1
+
+        def append(self, done: Any) -> None:
+            super().append(done)
+            if self.others:
+                self.others = 0
+                host.run(RunFragment(fragment="f", stream="in0", element=good))
+
+    for _ in range(2):
+        host.finished()
+        woken.clear()
+        host._done = Between()
+        host.run(RunFragment(fragment="f", stream="in0", element=good))
+        assert woken == [1]
