@@ -116,7 +116,7 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
 @key_options
 @_JSON
 def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
-    """Say where NAME is: a stream, source, query, fragment, node or definition.
+    """Say where NAME is: a stream, source, query, fragment, node or definition, or a box (QUERY/BOX).
 
     Any node of the participant knows. What another participant publishes is called PARTICIPANT/NAME, and is
     looked up in the catalog between participants.
@@ -132,3 +132,5 @@ def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
     click.echo(f"{found['kind']} {name} is at {found['node']}{where}, epoch {found['epoch']}")
     for column, type in found.get("columns", ()):
         click.echo(f"  {column}  {type}")
+    for part, node in found.get("parts", {}).items():
+        click.echo(f"  {part}  at {node}")

@@ -11,6 +11,7 @@ from medusa.errors import LinkError
 from medusa.mind.calling import reachable
 from medusa.mind.directory import Directory, Entry
 from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, body_from, fields_of
+from medusa.mind.places import having, parted
 from medusa.mind.security import Caller
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
@@ -59,8 +60,10 @@ class Names:
                     holders = self._directory.holders(one, each)
                     here = next((e for e in holders if e.writer == self._directory.node), versions[0])
                     nodes = [entry.writer for entry in holders]
-                    place = self._told(here) or told[0]
+                    place = (self._told(here) or told[0]) | self._parts(one, caller, of=each)
                     return msgspec.json.encode({**place, "holders": nodes, "versions": told})
+        if kind in ("", "box") and (box := self._box(short, caller)) is not None:
+            return msgspec.json.encode(box)
         known = [entry.name for entry in self._known(kind, caller) if entry.kind != "node" or kind]
         raise LinkError(
             f"nothing at participant {self._participant!r} is called {name[:100]!r}",
@@ -114,6 +117,31 @@ class Names:
         if entry.kind == "query":
             told["fragments"] = self._fragments(entry.name)
         return told
+
+    def _box(self, name: str, caller: Caller | None) -> dict[str, Any] | None:
+        """Where a box is, called ``query/box``; of one that is split, its router and its parts."""
+        query, _, box = name.partition("/")
+        listed = self._listed(caller)
+        split, found = parted(query, box, listed), having(query, box, listed)
+        if split is not None:
+            first, nodes = split.router, [split.router["node"]]
+        elif found:
+            first, nodes = found[0], [each["node"] for each in found]
+        else:
+            return None
+        shown = {key: of for key, of in first.items() if key not in ("boxes", "streams", "sources")}
+        place = {**shown, "kind": "box", "name": name, "fragment": first["name"]}
+        return {**place, "parts": {} if split is None else split.parts, "holders": nodes, "versions": [place]}
+
+    def _parts(self, name: str, caller: Caller | None, *, of: str) -> dict[str, dict[str, str]]:
+        """Where the parts of a box are that a fragment is called after; nothing unless it is split."""
+        query, _, box = name.partition("/")
+        split = parted(query, box, self._listed(caller)) if of == "fragment" else None
+        return {} if split is None else {"parts": split.parts}
+
+    def _listed(self, caller: Caller | None) -> list[dict[str, Any]]:
+        told = [self._told(entry) for entry in self._known("fragment", caller)]
+        return [each for each in told if each is not None]
 
     def _fragments(self, query: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -40,16 +40,17 @@ class NamingMethods(ABC):
         """Where something is, whatever node this client is connected to.
 
         Args:
-            name: of a stream, source, query, fragment, node or definition; it may begin with the own
-                participant and a slash.
+            name: of a stream, source, query, fragment, node, definition or box (``query/box``); it may begin
+                with the own participant and a slash.
             kind: which of these is meant; left out, the first of definition, stream, source, query,
-                fragment, node that bears the name.
+                fragment, node, box that bears the name.
 
         Returns:
             ``kind``, ``name``, ``node``, its ``address`` and ``server_key``, ``epoch``, what is known of such
             a thing (columns of a stream, state of a query); in ``holders`` all nodes that have it, our own
             before others as ``node``; in ``versions`` one such description for each version of a stream
-            that has replicas.
+            that has replicas. Of a box the ``fragment`` that has it, or its router; in ``parts`` of one that
+            is split the fragment of each part -> its node, also where a fragment bears the name.
 
         Raises:
             LinkError: nothing is called so (``E_STREAM``), with the nearest name.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from medusa.errors import LinkError, QueryError
+from medusa.mind.places import Parted, having, parted
 from medusa.query.key_ranges import HASHES
 from medusa.query.shape_splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
@@ -86,17 +86,17 @@ class SplittingMethods(ABC):
             return lambda number: Split(request=number, fragment=fragment, box=id, parts=n, ranges=asked)
 
         found = self._order(lambda: order(self._to_split(query, id)), limit_us)
-        known = self._soon(lambda: self._split_places(query, id))
-        if known is None or len(known["parts"]) != n:
-            came = "it isn't split" if known is None else f"it is split in {len(known['parts'])} already"
+        known = self._soon(lambda: self._parted(query, id))
+        if known is None or len(known.parts) != n:
+            came = "it isn't split" if known is None else f"it is split in {len(known.parts)} already"
             raise LinkError(f"box {box!r} is not in {n} parts: {came}", hint="merge it first", code="E_BUSY")
-        places: dict[str, str] = known["parts"]
+        places = known.parts
         for number, name in enumerate(list(places)):
             to = nodes[number % len(nodes)] if nodes else places[name]
             if to != places[name]:
                 places[name] = self._move_soon(name, to, timeout)
         told = {name: found[name] for name in ("pause_us", "ranges", "shares")}
-        return {"parts": places, "node": known["node"], **told}
+        return {"parts": places, "node": known.router["node"], **told}
 
     def merge(self, box: str, timeout: Duration = "60s") -> dict[str, Any]:
         """Run a box that was split as one again, while rows flow.
@@ -117,21 +117,21 @@ class SplittingMethods(ABC):
         """
         query, id = _names(box)
         limit_us = duration_us(timeout, what="merge: timeout", minimum_us=1_000, error=LinkError)
-        known = self._split_places(query, id)
+        known = self._parted(query, id)
         if known is None:
             self._having(query, id)  # It says so if nothing is called so.
             raise LinkError(f"box {box!r} isn't split", code="query.split")
-        home = known["node"]
-        for name, node in {**known["parts"], **known["merges"]}.items():
+        home = known.router["node"]
+        for name, node in {**known.parts, **known.merges}.items():
             if node != home:
                 self._move_soon(name, home, timeout)
-        router = known["router"]
+        router = known.router["name"]
         try:
             found = self._order(
                 lambda: lambda number: Merge(request=number, fragment=router, box=id), limit_us
             )
         except LinkError as error:
-            if error.code != "E_FRAGMENT" or self._split_places(query, id) is not None:
+            if error.code != "E_FRAGMENT" or self._parted(query, id) is not None:
                 raise
             whole = self._having(query, id)[0]  # Asked again after a restart: it was done.
             found = {"fragments": [whole["name"]], "node": whole["node"], "pause_us": 0}
@@ -151,54 +151,27 @@ class SplittingMethods(ABC):
                 hint = did_you_mean(node, known) or f"known: {', '.join(sorted(known))}"
                 raise LinkError(f"split: at names {node!r}, which is no node here", hint=hint, code="E_PEER")
 
-    def _fragments(self, query: str) -> list[dict[str, Any]]:
-        return [each for each in self._following.listed("fragment") if each["query"] == query]
-
-    def _having(self, query: str, box: str) -> list[dict[str, Any]]:
-        """The fragments that have a box, first that which has it rather than reads what it sends.
+    def _having(self, query: str, box: str) -> list[Mapping[str, Any]]:
+        """The fragments that have a box.
 
         Raises:
             LinkError: there are none (``E_FRAGMENT``).
         """
-        found = self._fragments(query)
-        having = [each for each in found if box in each["boxes"]]
-        stream = f"{query}.{box}"
-        having.sort(
-            key=lambda each: not any(s == stream or s.startswith(f"{stream}.") for s in each["streams"])
-        )
-        if not having:
-            boxes = {one for each in found for one in each["boxes"]}
+        listed = self._following.listed("fragment")
+        found = having(query, box, listed)
+        if not found:
+            boxes = {one for each in listed if each["query"] == query for one in each["boxes"]}
             text = f"query {query!r} has no box {box!r}" if boxes else f"no query {query!r} is deployed"
             raise LinkError(text, hint=did_you_mean(box, boxes), code="E_FRAGMENT")
-        return having
+        return found
 
     def _to_split(self, query: str, box: str) -> str:
         """Who is to be told: the fragment that has a box, or its router."""
-        known = self._split_places(query, box)
-        return str(self._having(query, box)[0]["name"] if known is None else known["router"])
+        known = self._parted(query, box)
+        return str(self._having(query, box)[0]["name"] if known is None else known.router["name"])
 
-    def _split_places(self, query: str, box: str) -> dict[str, Any] | None:
-        """Where the parts of a box are, as far as is known; None: it isn't split."""
-        of = re.compile(re.escape(f"{query}.{box}-") + r"(router(?:-left)?|[1-9][0-9]*)(?:\.[^.]+)?")
-        streams, found = {}, self._fragments(query)
-        for each in found:
-            for stream in each["streams"]:
-                if (which := of.fullmatch(stream)) is not None:
-                    streams[which[1].removesuffix("-left")] = each
-        router = streams.pop("router", None)
-        first = f"{box}-1"
-        merges = {
-            each["name"]: each["node"]
-            for each in found
-            if each not in (router, *streams.values())
-            and box in each["boxes"]
-            and any(id == first or id.startswith(f"{first}-") for id in each["boxes"])
-        }
-        numbers = sorted(map(int, streams))
-        if router is None or not merges or not numbers or numbers != [*range(1, numbers[-1] + 1)]:
-            return None
-        parts = {streams[str(number)]["name"]: streams[str(number)]["node"] for number in numbers}
-        return {"router": router["name"], "node": router["node"], "parts": parts, "merges": merges}
+    def _parted(self, query: str, box: str) -> Parted | None:
+        return parted(query, box, self._following.listed("fragment"))
 
     def _soon(self, look: Callable[[], Any]) -> Any:
         """What the catalog will say in a moment."""
