@@ -139,7 +139,7 @@ class Commands:
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.on_its_way
         self.diverting.seeking.ask(self.naming.directory, self.naming.seek)
-        self.coordinator.elsewhere = self.naming.names.deployed_at
+        self.coordinator.ask(self.naming.names.deployed_at, self.naming.names.outranks)
 
     def _slides(
         self,

@@ -92,6 +92,7 @@ class Coordinator:
     Attributes:
         stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
         elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
+        outranks: the other one that goes before us, if it began at the same time; empty: none.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Coordinator:
         self._timeout_us = timeout_us
         self.stale = 0
         self.elsewhere: Callable[[str], str] = lambda query: ""
+        self.outranks: Callable[[str], str] = lambda query: ""
         self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
         """Who asked for a query that is elsewhere, and its request -> till when we wait for news; what."""
         self._look_at_us = 0
@@ -124,6 +126,10 @@ class Coordinator:
         """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
         self._request = incarnation * REQUESTS_PER_LIFE
         self._forgetful: set[str] = set()
+
+    def ask(self, elsewhere: Callable[[str], str], outranks: Callable[[str], str]) -> None:
+        """Know of other coordinators from now on."""
+        self.elsewhere, self.outranks = elsewhere, outranks
 
     def resume(self, now_us: int) -> None:
         """After a start: undo what was not finished, finish what was being removed."""
@@ -177,9 +183,7 @@ class Coordinator:
             self._spread(now_us, client, request, plan, defined)
 
     def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
-        text = f"query {query!r} is there already, from node {owner!r}"
-        hint = "undeploy it first, or give the query another name"
-        self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
+        self._answer(client, _refused(request, query, owner))
 
     def _look(self, now_us: int) -> None:
         """Whether what was asked for is still elsewhere."""
@@ -306,6 +310,9 @@ class Coordinator:
                 deployment.forgetful += () if spec in deployment.forgetful else (spec,)
             if reply.code:
                 self._undo(now_us, deployment, attempt, _from_node(reply, node))
+            elif not attempt.installs and (other := self.outranks(deployment.query)):
+                # Both began before either had heard of the other. Nobody was told yet that ours runs.
+                self._undo(now_us, deployment, attempt, _refused(attempt.request, deployment.query, other))
             elif not attempt.installs:
                 deployment.state = RUNNING
                 del self._attempts[deployment.query]
@@ -430,6 +437,12 @@ class Coordinator:
             self._outbox.send(client, reply)
         else:
             self._saver.send(client, reply, after=after)
+
+
+def _refused(request: int, query: str, owner: str) -> Reply:
+    text = f"query {query!r} is there already, from node {owner!r}"
+    hint = "undeploy it first, or give the query another name"
+    return Reply(request=request, code="E_DEPLOYED", text=text, hint=hint)
 
 
 def _from_node(reply: Reply, node: str) -> Reply:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from medusa.errors import LinkError
 from medusa.mind.calling import reachable
+from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.mind.directory import Directory, Entry
 from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, body_from, fields_of
 from medusa.mind.places import having, parted
@@ -85,14 +86,24 @@ class Names:
 
         Where all its nodes are peers of ours and away, it may be gone with them: then it doesn't count.
         """
+        return next((node for node, _ in self._rivals(query)), "")
+
+    def outranks(self, query: str) -> str:
+        """The other node that has this name although we are deploying it just now, and goes before us: its
+        query runs, or its name comes first; empty: none, as far as is known here."""
+        me = self._directory.node
+        rivals = ((node, state) for node, state in self._rivals(query) if state != REMOVING)
+        return next((node for node, state in rivals if state != DEPLOYING or node < me), "")
+
+    def _rivals(self, query: str) -> Iterator[tuple[str, str]]:
+        """The other nodes that have this name and may still be there, and the state of what they have."""
         for kind in ("query", "definition"):
             for entry in self._directory.holders(kind, query):
                 body = body_from(entry.body, KINDS[kind])
                 nodes = entry.writer, *getattr(body, "nodes", ())
                 there = (self._directory.is_there(node) or node not in self._peers for node in nodes)
                 if entry.writer != self._directory.node and any(there):
-                    return entry.writer
-        return ""
+                    yield entry.writer, getattr(body, "state", RUNNING)
 
     def short(self, name: str) -> str:
         """Of a full name of our own participant, what comes after it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import medusa as md
 from medusa.mind.deploying import WAITING_MAX
 from medusa.mind.placement import cut
@@ -68,8 +70,41 @@ def test_the_name_of_a_query_that_is_lost_with_its_nodes_is_free():
     assert deployed(fed, clients["b"], "b").code == ""
 
 
-def test_at_the_same_moment_on_other_nodes_both_stand():
-    """What a race still allows; the docs say so."""
+def four(began_us):
+    """Two coordinators that each deploy over two nodes, b so much later; what their clients hear, and where
+    the query runs then."""
+    fed = Federation(1, ["a", "b", "c", "d"])
+    fed.start()
+    clients = {node: fed.client(f"at-{node}", node) for node in ("a", "b")}
+    fed.run(for_us=1_000_000)
+    others = {"a": "c", "b": "d"}
+    asked = {}
+    first, second = ("a", "b") if began_us >= 0 else ("b", "a")
+    for node in (first, second):
+        at = {node: ["in"], others[node]: ["f", "out"]}
+        asked[node] = clients[node].deploy(small(), at)
+        if node == first:
+            fed.run(for_us=abs(began_us))
+    said = {node: fed.answer(clients[node], number)[0] for node, number in asked.items()}
+    fed.run(for_us=2_000_000)
+    return said, [name for name, node in fed.nodes.items() if node.brain.fragments]
+
+
+@pytest.mark.parametrize("later_us", [0, 100, 3_000, 100_000, -100, -100_000])
+def test_at_the_same_moment_over_several_nodes_one_stands_and_the_other_hears_why(later_us):
+    said, runs_at = four(later_us)
+    won = [node for node, reply in said.items() if not reply.code]
+    assert len(won) == 1
+    assert runs_at == {"a": ["a", "c"], "b": ["b", "d"]}[won[0]]
+    if abs(later_us) <= 100:
+        assert won == ["a"], "its name comes first"
+    [lost] = {"a", "b"} - set(won)
+    assert said[lost].code == "E_DEPLOYED"
+    assert f"from node {won[0]!r}" in said[lost].text
+
+
+def test_at_the_same_moment_on_one_other_node_each_both_stand():
+    """What a race still allows; the docs say so: both are done before any news come."""
     fed, clients = two()
     asked = {node: client.deploy(small(), AT[node]) for node, client in clients.items()}
     assert [fed.answer(clients[node], number)[0].code for node, number in asked.items()] == ["", ""]
