@@ -136,6 +136,7 @@ class Brain(Driven):
             owned=self._owned,
         )
         self.commands.remotes.wall = self.wall
+        self.commands.naming.keep_time(self.wall)
         self.commands.remotes.revoking.peers = self.commands.peers
         if self.guard is not None:
             self.commands.diverting.whose = self.guard.registry.owner

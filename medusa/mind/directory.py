@@ -31,6 +31,9 @@ __all__ = ["Directory", "Entry"]
 VERSIONS_PER_LIFE = 1 << 28
 """The numbers of what a node writes begin at this times its incarnation."""
 
+FORGET_EVERY_US = 60_000_000
+"""So often it is looked whether a node has been away for too long (``mind.lease``)."""
+
 
 class Directory:
     """One node's copy.
@@ -39,6 +42,9 @@ class Directory:
         node: its name.
         incarnation: larger than in any earlier life.
         count: told the code of each entry or run that was refused.
+
+    Attributes:
+        wall: what time it is; None: not known, then no node is forgotten.
     """
 
     def __init__(
@@ -52,8 +58,10 @@ class Directory:
         self.node = node
         self._written = Written(node, incarnation * VERSIONS_PER_LIFE, count)
         self._agreeing = Agreeing(self._written, outbox)
+        self.wall: Callable[[int], int | None] = lambda now_us: None
         self._changes = 0
         self._unsaid = False
+        self._forget_at_us = 0
 
     @property
     def changed(self) -> bool:
@@ -174,7 +182,8 @@ class Directory:
             raise RemoteProtocolError("entries without entries", peer=peer, code="E_FRAME")
         there = self._agreeing.peers
         runs = runs_from(payload)
-        missed = [run.writer for run in runs if self._written.take(now_us, peer, run, there)]
+        wall_us = self.wall(now_us)
+        missed = [run.writer for run in runs if self._written.take(now_us, peer, run, there, wall_us)]
         if message.more:
             self._agreeing.say_all(peer)
         elif missed:
@@ -197,6 +206,9 @@ class Directory:
         self.flush()
         if self._agreeing.tick(now_us):
             self._written.forget(now_us)
+        if now_us >= self._forget_at_us:
+            self._forget_at_us = now_us + FORGET_EVERY_US
+            self._written.forget_nodes(self._agreeing.peers, self.wall(now_us))
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

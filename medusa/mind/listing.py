@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from medusa.mind.catalog import Catalog
 from medusa.mind.directory import Directory
@@ -16,6 +16,7 @@ from medusa.mind.entry_bodies import (
     body_to,
 )
 from medusa.mind.hosting import Hosted
+from medusa.mind.lease import period
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Fragment
@@ -37,6 +38,9 @@ class Listing:
 
     Args:
         fragments: what runs here, by name.
+
+    Attributes:
+        wall: what time it is; None: not known.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Listing:
         self._directory = directory
         self._fragments = fragments
         self._saver = saver
+        self.wall: Callable[[int], int | None] = lambda now_us: None
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
@@ -84,6 +89,8 @@ class Listing:
         """Write what isn't written yet, and that gone is what isn't there any more."""
         self._look_at_us = now_us + LOOK_EVERY_US
         wanted = self._wanted()
+        if (own := wanted.get(("node", self._settings.name))) is not None:
+            wanted["node", self._settings.name] = period(self._settings.name, self.wall(now_us)), own[1]
         for kind, name in self._directory.own():
             if (kind, name) not in wanted:
                 self._directory.remove(now_us, kind, name)

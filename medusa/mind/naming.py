@@ -81,6 +81,10 @@ class Naming:
             count=self._count,
         )
 
+    def keep_time(self, wall: Wall) -> None:
+        """Know what time it is from now on."""
+        self.directory.wall = self.listing.wall = wall.at
+
     def is_ours(self, peer: str) -> bool:
         """Whether a node is of our participant; without keys all are."""
         security = self._settings.security

@@ -13,6 +13,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
 
+from medusa.mind.lease import is_over
 from medusa.wire import limits
 from medusa.wire.messages_directory import Entry, Run, Seen
 
@@ -141,11 +142,14 @@ class Written:
         self._keep(now_us, self.own, entry)
         self._changed(self.node, self.own)
 
-    def take(self, now_us: int, peer: str, run: Run, there: Container[str]) -> bool:
+    def take(
+        self, now_us: int, peer: str, run: Run, there: Container[str], wall_us: int | None = None
+    ) -> bool:
         """Take one run; True where something before it is missing.
 
         Args:
             there: nodes of which only what they say themselves is believed.
+            wall_us: the time, for what is too old; None: not known, nothing is.
         """
         name = run.writer
         if name == self.node:
@@ -156,6 +160,9 @@ class Written:
             return False  # It is there, and says itself what it writes.
         writer = self.writers.get(name)
         if writer is None:
+            if name != peer and any(_is_over(entry, wall_us) for entry in run.entries):
+                self._count("E_EXPIRED")  # Forgotten here already.
+                return False
             if len(self.writers) >= limits.WRITERS_MAX:
                 self._count("E_LIMIT")
                 return False
@@ -185,6 +192,14 @@ class Written:
         writer.since = writer.seen = 0
         self._changed(name, writer)
         return writer
+
+    def forget_nodes(self, there: Container[str], wall_us: int | None) -> None:
+        """Forget, with all that they wrote, nodes that haven't been heard of for long and aren't here."""
+        for name, writer in list(self.writers.items()):
+            entry = writer.entries.get(("node", name))
+            if entry is not None and name != self.node and name not in there and _is_over(entry, wall_us):
+                self.anew(name)
+                del self.writers[name]
 
     def forget(self, now_us: int) -> None:
         """Forget what is gone for long."""
@@ -242,3 +257,7 @@ class Written:
             return True
         more = len(entry.body) - (0 if known is None else len(known.body))
         return more > 0 and self._nbytes + more > BYTES_MAX
+
+
+def _is_over(entry: Entry, wall_us: int | None) -> bool:
+    return entry.kind == "node" and is_over(entry.writer, entry.epoch, wall_us)

@@ -69,7 +69,7 @@ ENTRIES_MAX = 1000
 """Entries of one node in one message."""
 
 WRITERS_MAX = 12_288
-"""Names that the nodes of one participant have ever had: so many are named in one message, however long."""
+"""Names that the nodes of one participant have: so many are named in one message, however long."""
 
 RUNS_BYTES_MAX = 1 << 20
 """Of one message with entries of the catalog."""

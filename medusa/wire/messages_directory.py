@@ -47,7 +47,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     """One line of the catalog, as the node that wrote it says.
 
     Attributes:
-        epoch: of what it is about: whoever takes it over writes a higher one.
+        epoch: of what it is about: whoever takes it over writes a higher one. Of a node: the period in which
+            it wrote this (``mind.lease``).
         version: all that one node writes is numbered, and what it writes later has a larger number.
         body: msgpack; the directory doesn't look into it.
         gone: there is no such thing any more.
