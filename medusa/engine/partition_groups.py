@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.engine.held import Ints
+from medusa.engine.partition_partials import panes_combined
 from medusa.engine.partition_tables import Cut, CutState, Joined, Tables, array_of, ints, ordered, put
 from medusa.errors import StateError
 from medusa.query.boxes import Aggregate, RowWindow, Running, Session
@@ -56,11 +57,17 @@ def join_window(joined: Joined) -> tuple[Tables, dict[str, Any]]:
     else:
         first = ints(groups, "first")
         if len(np.unique(starts)) < len(starts):
-            raise StateError(
-                f"window {whole.id!r} has no key, and several parts have partial results of an open window",
-                hint="merge it when no window is open, or end the run",
-                code="state.split",
-            )
+            if users is not None:
+                raise StateError(
+                    f"window {whole.id!r} has no key and aggregates of users, and several parts have partial"
+                    " results of an open window",
+                    hint="merge it when no window is open, or end the run",
+                    code="state.split",
+                )
+            part = joined.made.parts[0]
+            assert isinstance(part, Aggregate)
+            groups = panes_combined(part, joined.inputs[0], joined.plain("groups", groups))
+            starts, first = ints(groups, "pane_start"), ints(groups, "first")
     order = pa.array(np.lexsort((first, starts)))
     tables = {"groups": joined.plain("groups", put(groups, "first", first).take(order))}
     if users is not None:

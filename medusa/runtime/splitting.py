@@ -112,7 +112,7 @@ class SplittingMethods(ABC):
             ``fragment`` that has the box now, ``node``, ``pause_us`` in which nothing was fed.
 
         Raises:
-            QueryError: it isn't split; results of one open window are in several parts (``query.split``).
+            QueryError: it isn't split, or just now can't be merged (``query.split``, with the reason).
             LinkError: as for ``split``; a part can't be moved.
         """
         query, id = _names(box)
