@@ -106,6 +106,8 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
         return
     for each in found:
         click.echo(f"{each['name']}  {each['state']}  coordinated by {each['node']}")
+        for stream in each["reads"]:
+            click.echo(f"  reads {stream}")
         for fragment, nodes in each["fragments"].items():
             click.echo(f"  {fragment}  at {', '.join(nodes)}")
 
@@ -130,6 +132,8 @@ def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
         return
     where = f" {found['address']}" if found["address"] else ""
     click.echo(f"{found['kind']} {name} is at {found['node']}{where}, epoch {found['epoch']}")
+    for stream in found.get("reads", ()):
+        click.echo(f"  reads {stream}")
     for column, type in found.get("columns", ()):
         click.echo(f"  {column}  {type}")
     for part, node in found.get("parts", {}).items():

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.mind.security import Refusal
+from medusa.mind.hosting import Hosted
+from medusa.mind.security import Caller, Refusal
 from medusa.mind.settings import NAME, Settings
 from medusa.mind.spec import Fragment
+from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages import Attach, Hello, Message, Refuse, Reply
 from medusa.wire.outbox import Outbox
 
-__all__ = ["check_caller", "check_reader", "say_no"]
+__all__ = ["check_caller", "check_memory", "check_reader", "say_no"]
 
 CLIENTS_MAX = 1000
 
@@ -62,6 +64,40 @@ def check_reader(attach: Attach, peer: str, spec: Fragment, sink: str, *, client
         hint="attach as a plain receiver",
         code="E_READER",
     )
+
+
+def check_memory(
+    settings: Settings, fragments: Collection[Hosted], streams: int, caller: Caller | None
+) -> None:
+    """Whether so many more incoming streams may be given credit.
+
+    Args:
+        caller: who has the key of the client that they come from: has at most half of the memory, so
+            that others can publish too.
+
+    Raises:
+        LinkError: no.
+    """
+    limits_ = settings.limits
+    used = sum(hosted.streams_in for hosted in fragments)
+    if (used + streams) * limits_.credit_bytes > limits_.memory_bytes:
+        raise LinkError(
+            f"node {settings.name!r} has {used} incoming streams, each with "
+            f"{size_text(limits_.credit_bytes)} of credit; {streams} more go beyond its memory of "
+            f"{size_text(limits_.memory_bytes)}",
+            hint="raise limits.memory or lower limits.credit",
+            code="E_MEMORY",
+        )
+    if caller is None or caller.rules is None:
+        return
+    mine = sum(hosted.streams_of(caller.called) for hosted in fragments)
+    if mine and 2 * (mine + streams) * limits_.credit_bytes > limits_.memory_bytes:
+        raise LinkError(
+            f"client {caller.name!r} publishes {mine} streams into node {settings.name!r}; "
+            f"with more it would have over half of its memory of {size_text(limits_.memory_bytes)}",
+            hint="raise limits.memory or lower limits.credit",
+            code="E_MEMORY",
+        )
 
 
 def say_no(outbox: Outbox, peer: str, message: Message, why: Refusal) -> None:

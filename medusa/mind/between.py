@@ -50,6 +50,15 @@ RATE_PER_S, BURST = 500, 2_000
 Sought = Callable[[int, str, int], None]
 """Takes the time, and the node and epoch that were found."""
 
+_Shape = tuple[tuple[Field, ...], bool, tuple[int, int] | None]
+"""Columns, whether rows have a time, and the size and advance of windows whose results they are."""
+
+NOTHING: _Shape = ((), True, None)
+
+
+def _shape(entry: Entry) -> _Shape:
+    return entry.schema, entry.timed, entry.window_us
+
 
 @dataclass(slots=True)
 class _Said:
@@ -151,20 +160,21 @@ class Between:
         if self._signer is None or self._wall.at(now_us) is None:
             return
         wanted = self._wanted()
-        for name, (epoch, nodes, schema) in wanted.items():
+        for name, (epoch, nodes, shape) in wanted.items():
             said = self._said.get(name)
-            same = said is not None and (said.entry.nodes, said.entry.schema) == (nodes, schema)
+            was = None if said is None else said.entry
+            same = was is not None and (was.nodes, _shape(was)) == (nodes, shape)
             if said is None or not same or said.entry.gone or now_us >= said.again_us:
-                self._say(now_us, name, max(epoch, said.entry.epoch if said else 0), nodes, schema)
+                self._say(now_us, name, max(epoch, said.entry.epoch if said else 0), nodes, shape)
         for name, said in list(self._said.items()):
             if name not in wanted and not said.entry.gone:
-                self._say(now_us, name, said.entry.epoch, (), (), gone=True)
+                self._say(now_us, name, said.entry.epoch, (), NOTHING, gone=True)
             elif name not in wanted and now_us >= said.again_us + LIFETIME_US // 2:
                 del self._said[name]  # All that was signed before has expired.
                 self.member.withdraw(name)
 
-    def _wanted(self) -> dict[str, tuple[int, tuple[Whereabouts, ...], tuple[Field, ...]]]:
-        """Full name -> epoch, nodes and schema."""
+    def _wanted(self) -> dict[str, tuple[int, tuple[Whereabouts, ...], _Shape]]:
+        """Full name -> epoch, nodes and what its rows are."""
         found = {}
         for stream in self._names.streams():
             if not any(matches(pattern, stream) for pattern in self._rules.publish):
@@ -178,7 +188,7 @@ class Between:
             found[f"{self._settings.participant}/{stream}"] = (
                 epoch,
                 tuple(nodes[: limits.DHT_NODES_MAX]),
-                schema,
+                (schema, versions[0]["timed"], versions[0]["window_us"]),
             )
         return found
 
@@ -188,7 +198,7 @@ class Between:
         name: str,
         epoch: int,
         nodes: tuple[Whereabouts, ...],
-        schema: tuple[Field, ...],
+        shape: _Shape,
         *,
         gone: bool = False,
         sequence: int = 0,
@@ -207,8 +217,10 @@ class Between:
             name=name,
             kind="stream",
             nodes=nodes,
-            schema=schema,
+            schema=shape[0],
             gone=gone,
+            timed=shape[1],
+            window_us=shape[2],
         )
         self._said[name] = _Said(entry, now_us + LIFETIME_US // 2)
         try:
@@ -227,7 +239,7 @@ class Between:
             now = said.entry
             if (newer.nodes, newer.gone) != (now.nodes, now.gone):
                 epoch, sequence = newer.epoch, newer.sequence + 1
-                self._say(now_us, name, epoch, now.nodes, now.schema, gone=now.gone, sequence=sequence)
+                self._say(now_us, name, epoch, now.nodes, _shape(now), gone=now.gone, sequence=sequence)
 
     # --- who looks up -------------------------------------------------------------------------------------
 
@@ -299,6 +311,8 @@ def _told(entry: Entry) -> dict[str, Any]:
             "address": node.address,
             "server_key": node.key,
             "columns": [[field.name, field.type] for field in entry.schema],
+            "timed": entry.timed,
+            "window_us": entry.window_us,
             "stream_version": number,
         }
         for number, node in enumerate(entry.nodes, 1)

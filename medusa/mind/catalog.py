@@ -15,7 +15,7 @@ from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages_directory import Run, check_run
 
-__all__ = ["CATALOG", "Becoming", "Catalog", "Deployment", "Left"]
+__all__ = ["CATALOG", "Becoming", "Catalog", "Deployment", "Left", "Reading"]
 
 CATALOG = "catalog"
 VERSION = 1
@@ -32,6 +32,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         streams: (stream, node) for each stream and each source that clients can use.
         forgetful: (node, fragment, spec) of nodes that forget what they run.
         defined: of a stream defined by name, the version of the definition; 0: another query.
+        reads: full names of the streams of other queries that it reads.
     """
 
     query: str
@@ -42,6 +43,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     streams: tuple[tuple[str, str], ...]
     forgetful: tuple[tuple[str, str, bytes], ...] = ()
     defined: int = 0
+    reads: tuple[str, ...] = ()
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,13 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     names: tuple[str, ...]
     untold: tuple[tuple[str, str], ...] = ()
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may keep rows of a stream for a query of ours that reads it: given back when no fragment does."""
+
+    node: str
+    query: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +110,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     left: dict[str, Left] = {}
     ownership: Ownership = msgspec.field(default_factory=Ownership)
     remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
+    reading: dict[str, Reading] = {}
 
 
 class Catalog:
@@ -115,6 +125,7 @@ class Catalog:
         expected: stream -> who will read it when a fragment has moved there -> who reads it now.
         left: where fragments are that were here, by name (``mind.diverting``).
         ownership: of those that go, or came (``mind.moves``).
+        reading: streams of other queries' sinks that were asked for here (``mind.reading``).
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -130,6 +141,7 @@ class Catalog:
         self.left: dict[str, Left] = {}
         self.ownership = Ownership()
         self.remote = RemoteKept()
+        self.reading: dict[str, Reading] = {}
         self.becoming: list[Becoming] = []
 
     def add(self, fragment: Fragment, owner: str) -> None:
@@ -177,8 +189,9 @@ class Catalog:
         return [name for fragment in self.fragments.values() for name in fragment.entries.values()]
 
     def stream_names(self) -> list[str]:
-        """Streams here that can be read."""
-        return [name for fragment in self.fragments.values() for name in fragment.streams.values()]
+        """Streams here that can be read; those that a query reads by itself aren't named."""
+        specs = self.fragments.values()
+        return [name for spec in specs for id, name in spec.streams.items() if id not in spec.guests]
 
     def elsewhere(self) -> dict[str, list[str]]:
         """Streams and sources of queries that we coordinate, and the other nodes that have them."""
@@ -231,6 +244,7 @@ class Catalog:
             left=dict(left),
             ownership=ownership,
             remote=self.remote,
+            reading=dict(self.reading),
         )
         return msgspec.msgpack.encode(saved)
 
@@ -264,4 +278,5 @@ class Catalog:
         made.expected, made.left = saved.expected, saved.left
         made.ownership = saved.ownership
         made.remote = saved.remote
+        made.reading = saved.reading
         return made

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.mind.admission import check_memory
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
 from medusa.mind.defining import Definitions
@@ -19,6 +20,7 @@ from medusa.mind.loads_status import boxes_loads, fragment_load, node_load
 from medusa.mind.moves import Moves
 from medusa.mind.naming import Naming
 from medusa.mind.placement import Plan, cut
+from medusa.mind.reading import Pending, Readings, feeds_from
 from medusa.mind.remote import Remotes
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy, visible
@@ -27,15 +29,13 @@ from medusa.mind.sliding import Sliding
 from medusa.mind.spec import Fragment, fragment_from
 from medusa.mind.spec_limits import check_limits
 from medusa.mind.splits import Splits
-from medusa.mind.status import Rates, encoded, fragment_status, totals
+from medusa.mind.status import Rates, encoded, fragment_status, sources_of, totals
 from medusa.ports import Buffer
-from medusa.query.boxes import Source
 from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.query.suggest import did_you_mean
-from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages import Define, Deploy, Forget, Install, Load, Message, Remove, Reply, StatusRequest
-from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
+from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
 __all__ = ["Commands"]
@@ -113,6 +113,15 @@ class Commands:
             is_up=lambda node: node == settings.name or self.peers.get(node) == "up",
             count=count,
         )
+        self.reading = Readings(
+            settings,
+            catalog,
+            outbox=outbox,
+            saver=saver,
+            number=self.diverting.number,
+            whose=self.diverting.participant_of,
+            install=self._install_read,
+        )
         self.naming = Naming(
             settings,
             catalog,
@@ -138,8 +147,10 @@ class Commands:
         )
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.on_its_way
+        self.diverting.guests.offers = lambda participant: self.remotes.offers.get(participant)
         self.diverting.seeking.ask(self.naming.directory, self.naming.seek)
         self.coordinator.ask(self.naming.names.deployed_at, self.naming.names.outranks)
+        self.coordinator.readers = self.naming.names.readers_of
 
     def _slides(
         self,
@@ -205,12 +216,14 @@ class Commands:
             return
         match message:
             case Reply() if not client:
-                if not self.diverting.answered(now_us, peer, message):
+                mine = self.reading.answered(now_us, peer, message)
+                if not (mine or self.diverting.answered(now_us, peer, message)):
                     self.coordinator.reply(now_us, peer, message)
-            case Expect() | Unexpect() | Release() | Follow() | Moved() | Placed() if not client:
+            case Expect() | Unexpect() | Release() | Follow() | Moved() | Placed() | Read() if not client:
                 self.diverting.receive(now_us, peer, message)
             case Install() if not client and payload is not None:
-                self._reply(peer, self._install_from(message, payload, peer))
+                if (reply := self._install_from(message, payload, peer)) is not None:
+                    self._reply(peer, reply)
             case Remove() if not client:
                 self._reply(peer, self._remove(message.request, message.query, peer))
             case Remove():
@@ -247,16 +260,20 @@ class Commands:
         self, now_us: int, client: str, message: Deploy, payload: Buffer, caller: Caller | None
     ) -> None:
         try:
-            plan = self._plan(message.at, payload, caller)
+            plan = self._plan(message.at, payload, caller, message.reads)
         except QueryError as error:
             self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
             return
         self.coordinator.deploy(now_us, client, message.request, plan)
 
     def _plan(
-        self, places: Iterable[tuple[str, tuple[str, ...]]], data: Buffer, caller: Caller | None
+        self,
+        places: Iterable[tuple[str, tuple[str, ...]]],
+        data: Buffer,
+        caller: Caller | None,
+        reads: Iterable[tuple[str, str, str, int]] = (),
     ) -> Plan:
-        """Read a query and a placement that a client sent.
+        """Read a query, a placement, and where streams of other queries are, that a client sent.
 
         Raises:
             QueryError: one of them doesn't hold, or the client may not deploy it.
@@ -272,7 +289,8 @@ class Commands:
         if caller is not None and not caller.may("deploy", graph.name):
             why = no_deploy(caller, graph.name)
             raise QueryError(why.text, hint=why.hint, code=why.code)
-        plan = cut(graph, at, nodes=[self._settings.name, *self._settings.peers])
+        feeds = feeds_from(graph, reads, self._settings.participant, caller)
+        plan = cut(graph, at, nodes=[self._settings.name, *self._settings.peers], reads=feeds)
         for fragment in plan.fragments:
             check_limits(fragment.graph)
         return plan
@@ -308,17 +326,30 @@ class Commands:
 
     # --- fragments ------------------------------------------------------------------------------
 
-    def _install_from(self, message: Install, payload: Buffer, owner: str) -> Reply:
+    def _install_from(self, message: Install, payload: Buffer, owner: str) -> Reply | None:
         try:
             fragment = fragment_from(payload)
-            if (fragment.name, fragment.query) != (message.fragment, message.query):
+            if (fragment.name, fragment.query) != (message.fragment, message.query) or fragment.guests:
                 raise QueryError(f"the spec is of {fragment.name!r}", code="query.placement")
         except QueryError as error:
             return _refusal(message.request, "E_SPEC", error.message, error.hint)
         return self._install(message.request, fragment, owner)
 
-    def _install(self, request: int, fragment: Fragment, owner: str) -> Reply:
-        """Install a checked fragment; the same one twice is no error. Refused, nothing changed."""
+    def _install_read(self, now_us: int, pending: Pending, reply: Reply | None) -> None:
+        """What a fragment reads of other queries is there for it, or was refused."""
+        if reply is None:
+            reply = self._install(pending.request, pending.fragment, pending.owner)
+        if reply is not None and pending.owner == self._settings.name:
+            self.coordinator.reply(now_us, pending.owner, reply)
+        elif reply is not None:
+            self._reply(pending.owner, reply)
+
+    def _install(self, request: int, fragment: Fragment, owner: str) -> Reply | None:
+        """Install a checked fragment; the same one twice is no error. Refused, nothing changed.
+
+        Returns:
+            None: what it reads of other queries is asked for first.
+        """
         me, known = self._settings.name, self._catalog.fragments.get(fragment.name)
         if self._late.install(owner, fragment.query, request):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
@@ -350,6 +381,8 @@ class Commands:
             return _refusal(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
         try:
             self.check_memory(len(fragment.feeds))
+            if not self.reading.ready(request, fragment, owner):
+                return None
         except LinkError as error:
             return _refusal(request, error.code, error.message, error.hint)
         self.fragments[fragment.name] = self._host(fragment)
@@ -359,35 +392,8 @@ class Commands:
         return Reply(request=request)
 
     def check_memory(self, streams: int, caller: Caller | None = None) -> None:
-        """Whether so many more incoming streams may be given credit.
-
-        Args:
-            caller: who has the key of the client that they come from: has at most half of the memory, so
-                that others can publish too.
-
-        Raises:
-            LinkError: no.
-        """
-        limits_ = self._settings.limits
-        used = sum(hosted.streams_in for hosted in self.fragments.values())
-        if (used + streams) * limits_.credit_bytes > limits_.memory_bytes:
-            raise LinkError(
-                f"node {self._settings.name!r} has {used} incoming streams, each with "
-                f"{size_text(limits_.credit_bytes)} of credit; {streams} more go beyond its memory of "
-                f"{size_text(limits_.memory_bytes)}",
-                hint="raise limits.memory or lower limits.credit",
-                code="E_MEMORY",
-            )
-        if caller is None or caller.rules is None:
-            return
-        mine = sum(hosted.streams_of(caller.called) for hosted in self.fragments.values())
-        if mine and 2 * (mine + streams) * limits_.credit_bytes > limits_.memory_bytes:
-            raise LinkError(
-                f"client {caller.name!r} publishes {mine} streams into node {self._settings.name!r}; "
-                f"with more it would have over half of its memory of {size_text(limits_.memory_bytes)}",
-                hint="raise limits.memory or lower limits.credit",
-                code="E_MEMORY",
-            )
+        """Whether so many more incoming streams may be given credit; see ``admission.check_memory``."""
+        check_memory(self._settings, self.fragments.values(), streams, caller)
 
     def _remove(self, request: int, query: str, owner: str) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for."""
@@ -399,6 +405,7 @@ class Commands:
     def _drop(self, query: str) -> None:
         """Nothing of a query is here any more."""
         known = query in self._catalog.owners
+        self.reading.removed(query, [s for s in self._catalog.fragments.values() if s.query == query])
         gone = self._catalog.remove(query)
         for name in gone:
             hosted = self.fragments.pop(name)
@@ -419,7 +426,12 @@ class Commands:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work that can't wait; None: not before something else happens."""
-        times = [self.coordinator.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
+        times = [
+            self.coordinator.wake_at_us(),
+            self.reading.wake_at_us(),
+            self.diverting.wake_at_us(),
+            self.remotes.wake_at_us(),
+        ]
         times += [self.naming.directory.wake_at_us(), self.sliding.wake_at_us(now_us)]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
@@ -432,6 +444,7 @@ class Commands:
         """Do what is due, take note of how it goes."""
         self.coordinator.tick(now_us)
         self.diverting.tick(now_us)
+        self.reading.tick(now_us)
         self.remotes.tick(now_us)
         self.sliding.tick(now_us)
         self.naming.tick(now_us)
@@ -466,7 +479,7 @@ class Commands:
             "door": dict(self.door),
             "disk_error": next(filter(None, disk), ""),
             "fragments": fragments,
-            "sources": self._sources(),
+            "sources": sources_of(self._catalog.fragments.values()),
             "streams": self._catalog.stream_names(),
             "moves": self.sliding.status(),
             "splits": self.sliding.splits.status(),
@@ -478,21 +491,6 @@ class Commands:
                 for each in self._catalog.deployments.values()
             },
         }
-
-    def _sources(self) -> dict[str, Any]:
-        """What clients can publish into: columns and the time."""
-        found: dict[str, Any] = {}
-        for fragment in self._catalog.fragments.values():
-            boxes = {box.id: box for box in fragment.graph.boxes if isinstance(box, Source)}
-            for source, name in fragment.entries.items():
-                box = boxes[source]
-                found[name] = {
-                    "columns": [[field.name, field.type] for field in box.schema],
-                    "time": box.time,
-                    "unit": box.unit,
-                    "slack_us": box.slack_us,
-                }
-        return found
 
 
 def _refusal(request: int, code: str, text: str, hint: str) -> Reply:

@@ -98,6 +98,7 @@ class Definitions:
             return None
         hosted = self._fragments[fragment.name]
         readers = list(hosted.outputs[SINK].sender.receivers)
+        readers += [f"query {guest.query!r}" for guest in hosted.spec.guests.values()]
         if readers:
             raise QueryError(
                 f"{name!r} is read by {', '.join(readers[:8])}, who count on its definition",

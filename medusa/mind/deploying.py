@@ -18,6 +18,7 @@ from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deploymen
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
 from medusa.mind.spec import Fragment, fragment_from
+from medusa.query.published import reads_of
 from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.messages_remote import Instantiate
 from medusa.wire.outbox import Outbox
@@ -93,6 +94,7 @@ class Coordinator:
         stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
         elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
         outranks: the other one that goes before us, if it began at the same time; empty: none.
+        readers: other queries of ours that read a sink of a query, as far as is known here.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Coordinator:
         timeout_us: int,
         incarnation: int,
         saver: Saver,
-        install: Callable[[int, Fragment, str], Reply],
+        install: Callable[[int, Fragment, str], Reply | None],
         way: Callable[[int, Fragment], tuple[Install | Instantiate, bytes | None]],
         remove: Callable[[int, str], Reply],
     ) -> None:
@@ -113,6 +115,7 @@ class Coordinator:
         self.stale = 0
         self.elsewhere: Callable[[str], str] = lambda query: ""
         self.outranks: Callable[[str], str] = lambda query: ""
+        self.readers: Callable[[str], list[str]] = lambda query: []
         self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
         """Who asked for a query that is elsewhere, and its request -> till when we wait for news; what."""
         self._look_at_us = 0
@@ -214,6 +217,9 @@ class Coordinator:
             request=request,
             streams=streams,
             defined=defined,
+            reads=tuple(
+                source.of or "" for fragment in plan.fragments for source in reads_of(fragment.graph).values()
+            ),
         )
         token = self._saver.save()
         attempt = _Attempt(
@@ -246,15 +252,22 @@ class Coordinator:
             return
         for number, question in list(attempt.installs.items()):
             if number in self._questions:
-                self.reply(now_us, me, self._install_here(number, question))
+                self._install_here(now_us, number, question)
 
-    def _install_here(self, number: int, question: _Question) -> Reply:
+    def _install_here(self, now_us: int, number: int, question: _Question) -> None:
         assert question.payload is not None
-        return self._install(number, fragment_from(question.payload), self._catalog.node)
+        reply = self._install(number, fragment_from(question.payload), self._catalog.node)
+        if reply is not None:  # Else it comes by itself.
+            self.reply(now_us, question.node, reply)
 
     def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
         """Remove a query from all its nodes; the client hears when every node has forgotten it."""
         deployment = self._catalog.deployments[query]
+        if deployment.state == RUNNING and (readers := self.readers(query)):
+            text = f"{query!r} is read by query {', '.join(map(repr, readers[:8]))}"
+            hint = f"undeploy {readers[0]} first"
+            self._answer(client, Reply(request=request, code="E_READ", text=text, hint=hint))
+            return
         attempt = self._attempts.setdefault(
             query, _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
         )
@@ -420,7 +433,7 @@ class Coordinator:
             if question.node != self._catalog.node:
                 self._ask(question)
             elif question.payload is not None:  # Contended here.
-                self.reply(now_us, question.node, self._install_here(number, question))
+                self._install_here(now_us, number, question)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -20,23 +20,25 @@ from typing import Any
 
 import msgspec
 
-from medusa.errors import LinkError, RemoteProtocolError
+from medusa.errors import LinkError
 from medusa.mind.admission import say_no
 from medusa.mind.catalog import DEPLOYING, RUNNING, Catalog, Left
+from medusa.mind.closing import tell_clients
+from medusa.mind.guests import Guests
 from medusa.mind.hosting import Hosted
 from medusa.mind.saving import Saver
 from medusa.mind.security import Refusal
 from medusa.mind.seeking import Seeking
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Feed, Fragment
-from medusa.wire.link import SenderState
-from medusa.wire.messages import Refuse, Reply
+from medusa.wire.messages import Reply
 from medusa.wire.messages_divert import (
     DivertMessage,
     Expect,
     Follow,
     Moved,
     Placed,
+    Read,
     Release,
     Unexpect,
 )
@@ -78,6 +80,7 @@ class Diverting:
     Attributes:
         moving: whether a fragment of ours is just being moved away; who moves fragments sets it.
         seeking: looks for the stream of a sender that is lost.
+        guests: queries that read sinks of others here.
         whose: the participant of a peer; without keys all are ours.
     """
 
@@ -102,7 +105,9 @@ class Diverting:
         self._saver = saver
         self._is_up = is_up
         self._count = count
-        self.seeking = Seeking(fragments, is_up=is_up, follow=self._follow, whose=self._participant)
+        self.guests = Guests(settings, catalog, fragments, outbox)
+        self.guests.moving = lambda fragment: self.moving(fragment)
+        self.seeking = Seeking(fragments, is_up=is_up, follow=self._follow, whose=self.participant_of)
         self._request = ASKED + (incarnation << 20)
         self._questions: dict[int, _Question] = {}
         self._heard: dict[tuple[str, str], int] = {}
@@ -144,7 +149,8 @@ class Diverting:
         for stream in spec.streams.values():
             self._catalog.expected.pop(stream, None)
         self._catalog.fragments.pop(spec.name, None)
-        _tell_clients(hosted, self._outbox, node)
+        nodes = {reader for readers in spec.readers.values() for reader in readers}
+        tell_clients(hosted.inputs.values(), hosted.outputs.values(), nodes, self._outbox, node)
         token = self._saver.save()
         self._tell(now_us, spec.name, after=token)
         return token
@@ -179,7 +185,7 @@ class Diverting:
             self._saver.send(peer, Reply(request=message.request), after=token)
 
     def _is_late(self, peer: str, message: DivertMessage) -> bool:
-        key = _about(message), peer
+        key = self._about(peer, message), peer
         if not message.request:
             return False
         if message.request < self._heard.get(key, 0):
@@ -189,6 +195,19 @@ class Diverting:
         if len(self._heard) > HEARD_MAX:
             del self._heard[next(iter(self._heard))]
         return False
+
+    def _about(self, peer: str, message: DivertMessage) -> str:
+        """Questions about the same replace earlier ones. One node can be before and behind us by the same
+        stream, and asks each of that anew while the other isn't answered."""
+        match message:
+            case Expect() | Unexpect() | Release():
+                return f"readers of {message.stream}"
+            case Read():
+                return f"readers of {self.guests.stream(self.participant_of(peer), message)}"
+            case Follow() | Moved():
+                return f"sender of {message.stream}"
+            case Placed():
+                return f"place of {message.fragment}"
 
     def _take(self, now_us: int, peer: str, message: DivertMessage) -> bool:
         """Whether the catalog has changed."""
@@ -206,6 +225,8 @@ class Diverting:
                 return self._moved(now_us, peer, message)
             case Placed():
                 return self._placed(peer, message)
+            case Read():
+                return self.guests.read(peer, self.participant_of(peer) or "", message)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to a question of ours."""
@@ -228,7 +249,7 @@ class Diverting:
     def _sink(self, message: Expect | Unexpect | Release) -> tuple[Hosted, str]:
         name, sink = self._catalog.sink(message.stream)
         hosted = self._fragments[name]
-        if hosted.spec.query != message.query:
+        if hosted.spec.reader_query(sink) != message.query:
             raise LinkError(
                 f"stream {message.stream!r} is not of query {message.query[:100]!r}", code="E_STREAM"
             )
@@ -305,6 +326,7 @@ class Diverting:
             self._catalog.expected[stream] = left
         self._read_by(hosted, sink, tuple(r for r in hosted.spec.readers.get(sink, ()) if r != reader))
         hosted.outputs[sink].sender.forget(now_us, reader)
+        self.guests.left(hosted, sink)
 
     def _read_by(self, hosted: Hosted, sink: str, readers: tuple[str, ...]) -> None:
         self._replace(hosted, readers={**hosted.spec.readers, sink: readers})
@@ -366,7 +388,8 @@ class Diverting:
 
     def _follow(self, now_us: int, feed: Feed, node: str, epoch: int) -> None:
         """As if its old owner had said that it moved; where that can't be, it is tried again."""
-        moved = Moved(request=0, stream=feed.stream, node=node, epoch=epoch)
+        if self.participant_of(feed.node) != self._settings.participant:
+            return  # Our catalog knows nothing of theirs.
         with contextlib.suppress(LinkError):
             self._check_whose(feed.node, moved)
             if self._moved(now_us, feed.node, moved):
@@ -398,24 +421,30 @@ class Diverting:
 
     # --- checks -----------------------------------------------------------------------------------------
 
-    def _participant(self, node: str) -> str | None:
+    def participant_of(self, node: str) -> str | None:
+        """Whose node it is."""
         return self._settings.participant if node == self._settings.name else self.whose(node)
 
     def _check_whose(self, peer: str, message: DivertMessage) -> None:
         """Another participant moves only what is next to parts that it has here, among its own nodes."""
-        whose = self._participant(peer)
+        whose = self.participant_of(peer)
         queries: tuple[str, ...] = ()
-        if whose == self._settings.participant:
+        if whose == self._settings.participant or isinstance(message, Read):
             return
         other = ""
         if isinstance(message, Expect | Unexpect | Release):
             other, queries = message.reader, (message.query,)
+            if self.guests.of(message.stream) is not None and self.participant_of(other) == whose:
+                return  # It says so of its own reader, which is checked where it is looked for.
         elif isinstance(message, Follow | Moved):
             other = message.node
             reading = (*self._readers_of(message.stream, peer), *self._readers_of(message.stream, other))
+            theirs = bool(reading) and self.participant_of(other) == whose
+            if theirs and all(feed.source in hosted.spec.reads() for hosted, feed in reading):
+                return  # It says so of its own stream, which a query here reads.
             queries = tuple(hosted.spec.query for hosted, _ in reading)
         owners = [self._catalog.owners.get(query, self._settings.name) for query in queries]
-        if not owners or {self._participant(node) for node in (*owners, other)} != {whose}:
+        if not owners or {self.participant_of(node) for node in (*owners, other)} != {whose}:
             text = (
                 f"node {peer!r} of participant {whose!r} may move only what is next to parts that it has here"
             )
@@ -467,33 +496,3 @@ class Diverting:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         return min((each.asked_at_us + ASK_AGAIN_US for each in self._questions.values()), default=None)
-
-
-def _about(message: DivertMessage) -> str:
-    """Questions about the same replace earlier ones. One node can be before and behind us by the same stream,
-    and asks each of that anew while the other isn't answered."""
-    match message:
-        case Expect() | Unexpect() | Release():
-            return f"readers of {message.stream}"
-        case Follow() | Moved():
-            return f"sender of {message.stream}"
-        case Placed():
-            return f"place of {message.fragment}"
-
-
-def _tell_clients(hosted: Hosted, outbox: Outbox, node: str) -> None:
-    """Readers and publishers that are clients hear where to go."""
-    hint = f"connect to node {node!r}"
-    nodes = {reader for readers in hosted.spec.readers.values() for reader in readers}
-    for output in hosted.outputs.values():
-        text = f"stream {output.stream!r} was moved to node {node!r}"
-        for view in output.sender.receivers.values():
-            if view.peer and view.peer not in nodes and view.state is not SenderState.DETACHED:
-                outbox.send(
-                    view.peer,
-                    Refuse(code="E_MOVED", text=text, hint=hint, stream=output.stream, epoch=view.epoch),
-                )
-    for input in hosted.inputs.values():
-        if not input.judged and input.silent_since_us is None:
-            text = f"source {input.stream!r} was moved to node {node!r}"
-            input.receiver.refuse(RemoteProtocolError(text, hint=hint, code="E_MOVED"))

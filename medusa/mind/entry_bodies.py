@@ -58,12 +58,19 @@ class FragmentBody(_Body, frozen=True):
 
 
 class StreamBody(_Body, frozen=True):
-    """A stream that can be read."""
+    """A stream that can be read.
+
+    Attributes:
+        window_us: of results of windows, their size and advance.
+        reader: the query that alone reads it; empty: whoever may.
+    """
 
     query: Name
     fragment: Name
     columns: Columns
     timed: bool
+    window_us: tuple[Number, Number] | None = None
+    reader: Word = ""
 
 
 class SourceBody(_Body, frozen=True):
@@ -78,10 +85,15 @@ class SourceBody(_Body, frozen=True):
 
 
 class QueryBody(_Body, frozen=True):
-    """A query, by the node that coordinates it."""
+    """A query, by the node that coordinates it.
+
+    Attributes:
+        reads: full names of the streams of other queries that it reads.
+    """
 
     state: Word
     nodes: Names
+    reads: Names = ()
 
 
 class DefinitionBody(_Body, frozen=True):

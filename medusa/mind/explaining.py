@@ -19,6 +19,7 @@ from medusa.query.boxes import Box, Sink, Source
 from medusa.query.boxes import Input as Arc
 from medusa.query.describe import waits
 from medusa.query.graph import UNTIMED_PORTS
+from medusa.query.published import reads_of
 from medusa.units import duration_text, size_text
 from medusa.wire.link import ReceiverState, SenderState
 from medusa.wire.views import ReceiverView
@@ -147,6 +148,8 @@ class _Told:
     def _of_input(self, input: Input) -> str:
         receiver = input.receiver
         who = f"node {input.peer!r}" if input.judged else f"publisher {input.peer!r}"
+        if (source := reads_of(self._hosted.spec.graph).get(input.source)) is not None:
+            who = f"stream {source.of!r} at {who}"
         if input.silent_since_us is not None:
             since = duration_text(max(self._now_us - input.silent_since_us, 0) // 1_000_000 * 1_000_000)
             return f"{who}, which is silent for {since}"

@@ -25,7 +25,7 @@ from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
 from medusa.mind.feeds import at_feeds, known_inputs
 from medusa.mind.inputs import Input, Work
-from medusa.mind.outputs import Output, outputs_of
+from medusa.mind.outputs import Output, leaving, outputs_of
 from medusa.mind.record import InputRecord
 from medusa.mind.spec import Fragment, check_fragment
 from medusa.mind.subscribers import Subscribers
@@ -341,8 +341,7 @@ class Hosted:
             if rows and not work.input.judged:
                 work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
         note = self._noted(now_us, work, outputs, dying)
-        for sink, element in outputs:
-            output = self.outputs[sink]
+        for output, element in leaving(self.outputs, self.spec.guests, outputs):
             held = output.held
             output.take(now_us, element, hold=self.mixed, note=note)
             if output.held > held:

@@ -112,7 +112,9 @@ class Listing:
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():
             if not deployment.defined:
-                body = QueryBody(state=deployment.state, nodes=tuple(deployment.nodes))
+                body = QueryBody(
+                    state=deployment.state, nodes=tuple(deployment.nodes), reads=deployment.reads
+                )
                 wanted["query", deployment.query] = 1, body_to(body)
             elif (first := self._catalog.fragments.get(f"{deployment.query}/in")) is not None:
                 wanted["definition", deployment.query] = 1, _definition(first, deployment.defined)
@@ -134,12 +136,14 @@ def _of_fragment(spec: Fragment, hosted: Hosted) -> Wanted:
         sources=tuple(spec.entries.values()),
     )
     found: Wanted = {("fragment", spec.name): (1, body_to(body))}
-    for output in hosted.outputs.values():
+    for id, output in hosted.outputs.items():
         stream = StreamBody(
             query=spec.query,
             fragment=spec.name,
             columns=columns_of(output.sender.schema),
             timed=output.sender.timed,
+            window_us=output.window_us,
+            reader=spec.guests[id].query if id in spec.guests else "",
         )
         found["stream", output.stream] = 1, body_to(stream)
     for id, name in spec.entries.items():

@@ -11,7 +11,7 @@ from medusa.errors import LinkError
 from medusa.mind.calling import reachable
 from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.mind.directory import Directory, Entry
-from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, body_from, fields_of
+from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, QueryBody, body_from, fields_of
 from medusa.mind.places import having, parted
 from medusa.mind.security import Caller
 from medusa.query.suggest import did_you_mean
@@ -104,6 +104,16 @@ class Names:
                 there = (self._directory.is_there(node) or node not in self._peers for node in nodes)
                 if entry.writer != self._directory.node and any(there):
                     yield entry.writer, getattr(body, "state", RUNNING)
+
+    def readers_of(self, query: str) -> list[str]:
+        """Other queries of the participant that read what this one, or a definition of its name, puts out."""
+        full, found = f"{self._participant}/{query}", []
+        for entry in self._directory.entries("query"):
+            body = body_from(entry.body, QueryBody)
+            reads = () if body is None else body.reads
+            if any(each == full or each.startswith(f"{full}.") for each in reads) and entry.name != query:
+                found.append(entry.name)
+        return list(dict.fromkeys(found))
 
     def short(self, name: str) -> str:
         """Of a full name of our own participant, what comes after it."""

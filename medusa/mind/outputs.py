@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from medusa.elements import Boundary, Element, Kind, Train
 from medusa.mind.record import EntryRecord, OutputRecord, entries_from
-from medusa.mind.spec import Fragment
+from medusa.mind.spec import Fragment, Guest
 from medusa.mind.spilling import Spilling
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
@@ -21,7 +23,7 @@ from medusa.wire.named import is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.sender import Sender
 
-__all__ = ["Output", "outputs_of"]
+__all__ = ["Output", "leaving", "outputs_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,13 @@ class Output:
 
     Attributes:
         sender: its links.
+        window_us: of results of windows, their size and advance.
         rows: taken from the fragment since the stream began.
         held_bytes: what is held back counts for so many, as it will once it is kept.
         spilling: what is on disk only.
+
+    Args:
+        guest: whose it is, where another query reads.
     """
 
     def __init__(
@@ -64,9 +70,12 @@ class Output:
         clean: bool = False,
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
+        guest: Guest | None = None,
     ) -> None:
         self.sink = sink
+        self._recorded = recorded_as(sink, guest)
         self.stream = stream
+        self.window_us = None if shape.window is None else (shape.window.size_us, shape.window.advance_us)
         self._codec = TrainCodec(shape.schema, timed=shape.timed, clean=clean)
         start = (
             {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
@@ -98,8 +107,9 @@ class Output:
         )
         for reader in readers:
             self.sender.expect(reader)
-        self._engine_seq = 0
-        """What the fragment calls row 0; more only where it began anew, with nothing."""
+        self._engine_seq = 0 if guest is None else -guest.first
+        """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
+        it aren't for this stream."""
         self.rows = self.sender.log.next_seq
         self.boundary_us = self.sender.log.boundary_us
 
@@ -133,6 +143,10 @@ class Output:
             hold: keep it back until ``release``.
             note: goes with each frame of it.
         """
+        if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
+            if early >= len(element):
+                return
+            element = _without(element, early)
         if isinstance(element, Boundary):
             self.boundary_us = max(self.boundary_us, element.time_us)
             pieces = [_Held(payload=None, time_us=element.time_us, note=note)]
@@ -176,6 +190,26 @@ class Output:
         made.spilling = Spilling(
             self.sender, made._stored, fragment=fragment, outbox=outbox, next_token=next_token
         )
+        return made
+
+    def for_guest(self, id: str, stream: str, guest: Guest, reader: str, outbox: Outbox) -> Output:
+        """What another query reads of this sink: what comes out from now on, as a stream of its own."""
+        made = copy(self)
+        made.sink, made.stream = id, stream
+        made.sender = Sender(
+            stream,
+            self.sender.schema,
+            timed=self.sender.timed,
+            outbox=outbox,
+            settings=guest_link(guest, self.sender.settings),
+            boundary_us=self.boundary_us,
+        )
+        made.sender.expect(reader)
+        made._held, made.held_bytes = [], 0
+        made._stored = {}
+        made.spilling = self.spilling.like(made.sender, made._stored)
+        made.rows, made._engine_seq = 0, -guest.first
+        made._recorded = recorded_as(id, guest)
         return made
 
     def all_in_memory(self) -> None:
@@ -288,7 +322,7 @@ class Output:
                 )
                 seq += held.rows
         made = OutputRecord(
-            sink=self.sink,
+            sink=self._recorded,
             first_seq=log.start_seq,
             first_boundary_us=log.promise(log.base),
             entries=tuple(entries),
@@ -305,6 +339,40 @@ class Output:
         self._stored.update((index, place) for index, place in places.items() if index >= whole)
         self.spilling.covered({token for token, _ in places.values()})
         self._forget_trimmed()
+
+
+def _without(train: Train, rows: int) -> Train:
+    """All but the first rows."""
+    return msgspec.structs.replace(
+        train,
+        batch=train.batch.slice(rows),
+        times=None if train.times is None else train.times.slice(rows),
+        late=None if train.late is None else train.late.slice(rows),
+        first_seq=train.first_seq + rows,
+        extent=None,
+    )
+
+
+def leaving(
+    outputs: Mapping[str, Output], guests: Mapping[str, Guest], elements: Iterable[tuple[str, Element]]
+) -> Iterator[tuple[Output, Element]]:
+    """What came out of sinks, for each output that it is for: those of guests take what their sink does."""
+    for sink, element in elements:
+        if sink in outputs:
+            yield outputs[sink], element
+        for id, guest in guests.items():
+            if guest.sink == sink:
+                yield outputs[id], element
+
+
+def recorded_as(id: str, guest: Guest | None) -> str:
+    """What a checkpoint calls it: never as one that read under this name before."""
+    return id if guest is None else f"{id}#{guest.asked}"
+
+
+def guest_link(guest: Guest, link: LinkSettings) -> LinkSettings:
+    """What holds for a guest's stream, where this holds for the sink's: another owner never holds us up."""
+    return replace(link, at_limit="shed") if guest.foreign else link
 
 
 def outputs_of(
@@ -326,20 +394,23 @@ def outputs_of(
         records, logs: of the checkpoint; empty: there is none.
     """
     known = {each.sink: each for each in records}
-    return {
-        box.id: Output(
-            box.id,
-            spec.streams[box.id],
-            shapes[Arc(box.id)],
-            readers=spec.readers.get(box.id, ()),
+    found: dict[str, Output] = {}
+    for id in [*(box.id for box in spec.graph.boxes if isinstance(box, Sink)), *spec.guests]:
+        guest = spec.guests.get(id)
+        of = id if guest is None else guest.sink
+        link = link_of(spec.streams[of])
+        found[id] = Output(
+            id,
+            spec.streams[id],
+            shapes[Arc(of)],
+            readers=spec.readers.get(id, ()),
             outbox=outbox,
-            settings=link_of(spec.streams[box.id]),
+            settings=link if guest is None else guest_link(guest, link),
             fragment=spec.name,
             next_token=next_token,
             clean=clean,
-            record=known.get(box.id),
+            record=known.get(recorded_as(id, guest)),
             logs=logs,
+            guest=guest,
         )
-        for box in spec.graph.boxes
-        if isinstance(box, Sink)
-    }
+    return found

@@ -24,6 +24,7 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.mind.placement_idle import check_idle
+from medusa.mind.placement_reads import feeds_of, with_feeds
 from medusa.mind.spec import Feed, Fragment, refuse_undecided
 from medusa.mind.users import check_users
 from medusa.query.boxes import (
@@ -81,11 +82,18 @@ class _Instance:
     """Id of the judged source to make -> (node, input there)."""
 
 
-def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] | None = None) -> Plan:
+def cut(
+    graph: Graph,
+    at: Mapping[str, Sequence[str]],
+    *,
+    nodes: Iterable[str] | None = None,
+    reads: Mapping[str, Feed] | None = None,
+) -> Plan:
     """Cut ``graph`` as ``at`` says: node to the ids of the boxes there.
 
     A box that ``at`` leaves out stands where its input is. ``nodes`` are the nodes there are
-    (default: those of ``at``).
+    (default: those of ``at``). ``reads`` says where streams of other queries are read, by source (default:
+    unknown, for a plan that isn't carried out).
 
     Raises:
         QueryError: an unknown node or box, a box with no place, or a split that would change the
@@ -99,6 +107,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     check_graph(graph, require_sinks=True)
     refuse_undecided(graph)
     check_idle(graph, homes)
+    feeds = feeds_of(graph, homes, reads)
     expander = _Expander(graph, homes)
     instances = expander.run()
     fragments: list[Fragment] = []
@@ -107,6 +116,7 @@ def cut(graph: Graph, at: Mapping[str, Sequence[str]], *, nodes: Iterable[str] |
     for node in dict.fromkeys([*at, *(i.node for i in instances)]):
         mine = [i for i in instances if i.node == node]
         fragments += [_fragment(graph, node, part, read, shapes, expander.names) for part in _connected(mine)]
+    fragments = [with_feeds(fragment, feeds) for fragment in fragments]
     return Plan(query=graph.name, fragments=tuple(fragments))
 
 

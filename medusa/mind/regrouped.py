@@ -8,6 +8,7 @@ from typing import Any
 from medusa.elements import Element
 from medusa.mind.checkpointing import Saved
 from medusa.mind.hosting import Hosted
+from medusa.mind.outputs import leaving
 from medusa.mind.record import FragmentRecord, InputRecord, OutputRecord
 from medusa.mind.replanning import Arcs
 from medusa.mind.spec import Fragment
@@ -53,9 +54,8 @@ class Regrouped(Hosted):
                     own = output.for_fragment(self.spec.name, self._outbox, self._next_token)
                     self.outputs[sink] = own
             self.rows_in = max(self.rows_in, old.rows_in)
-        for sink, element in outputs:
-            if sink in self.outputs:
-                self.outputs[sink].take(0, element, hold=True)
+        for output, element in leaving(self.outputs, self.spec.guests, outputs):
+            output.take(0, element, hold=True)
         self._flushed = {sink: output.held for sink, output in self.outputs.items() if output.held}
 
     def base(self, now_us: int) -> int:

@@ -30,6 +30,7 @@ from medusa.mind.spec import Feed, Fragment, fragment_from, fragment_to
 from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 from medusa.query.ids import kind_of
+from medusa.query.published import reads_of
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
 from medusa.wire.messages import Install, Message, Remove, Reply
@@ -102,7 +103,7 @@ class Remotes:
         saver: Saver,
         number: Callable[[], int],
         plan: Callable[[DefineRemote, Buffer, Caller | None], Plan],
-        install: Callable[[int, Fragment, str], Reply],
+        install: Callable[[int, Fragment, str], Reply | None],
         count: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -364,6 +365,9 @@ class Remotes:
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
     def _check_offer(self, participant: str, fragment: Fragment) -> None:
+        if reads_of(fragment.graph) or fragment.guests:
+            text = "a part that reads a stream of another query is deployed in full"
+            raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
         if participant == self._settings.participant:
             return
         rules = self.offers.get(participant)
@@ -413,6 +417,7 @@ class Remotes:
         reply = self._install(
             message.request, msgspec.structs.replace(held.fragment, feeds=feeds, readers=readers), peer
         )
+        assert reply is not None, "it reads no other query"
         if reply.code:
             self._outbox.send(peer, reply)
         else:

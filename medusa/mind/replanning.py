@@ -122,7 +122,9 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
     ends = {each.id for each in graph.boxes if isinstance(each, Sink) or getattr(each, "judged", False)}
     opened = [each.id for each in graph.boxes if each.id not in ends]
     used = set(taken) | {spec.name for spec in specs}
-    readers = {sink: nodes for spec in specs for sink, nodes in spec.readers.items() if sink in ids}
+    guests = {id: guest for spec in specs for id, guest in spec.guests.items() if guest.sink in ids}
+    kept = ids | guests.keys()
+    readers = {sink: nodes for spec in specs for sink, nodes in spec.readers.items() if sink in kept}
     fragment = Fragment(
         node=node,
         name=_name(
@@ -131,8 +133,9 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
         graph=graph,
         feeds=tuple(feed for spec in specs for feed in spec.feeds if feed.source not in arcs[spec.name]),
         entries={source: name for spec in specs for source, name in spec.entries.items()},
-        streams={sink: name for spec in specs for sink, name in spec.streams.items() if sink in ids},
+        streams={sink: name for spec in specs for sink, name in spec.streams.items() if sink in kept},
         readers=readers,
+        guests=guests,
     )
     check_fragment(fragment)
     check_limits(fragment.graph)
@@ -240,7 +243,9 @@ def _as_of(
         for sink, stream in raw.streams.items()
     }
     readers: dict[str, tuple[str, ...]] = {sink: (node,) for sink in raw.streams if sink not in kept}
-    readers |= {sink: nodes for sink, nodes in spec.readers.items() if sink in kept}
+    guests = {id: guest for id, guest in spec.guests.items() if guest.sink in kept}
+    streams |= {id: spec.streams[id] for id in guests}
+    readers |= {sink: nodes for sink, nodes in spec.readers.items() if sink in kept or sink in guests}
     return Fragment(
         node=node,
         name=name,
@@ -249,6 +254,7 @@ def _as_of(
         entries={source: spec.entries[source] for source in raw.entries},
         streams=streams,
         readers=readers,
+        guests=guests,
     )
 
 

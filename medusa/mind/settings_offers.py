@@ -3,6 +3,7 @@
 [offers.bob]                              # nothing is offered to who isn't named
 boxes = ["filter", "select", "aggregate"] # kinds; sources and sinks belong to each part
 definitions = 100                         # kept for bob at once
+streams = ["traffic.*"]                   # of these sinks bob's queries may read
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ DEFINITIONS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRules:
-    """What one participant may have us run."""
+    """What one participant may have us run, and which streams its queries may read."""
 
     boxes: tuple[str, ...]
     definitions: int = 100
+    streams: tuple[str, ...] = ()
 
 
 def read_offers(file: ConfigFile, *, own: str, participants: Collection[str]) -> dict[str, OfferRules]:
@@ -50,7 +52,7 @@ def read_offers(file: ConfigFile, *, own: str, participants: Collection[str]) ->
             raise file.error(
                 "offers", f"expected a table, got {given!r:.80}", hint=f"[offers.{name}]", within=name
             )
-        file.known(table, given, ("boxes", "definitions"))
+        file.known(table, given, ("boxes", "definitions", "streams"))
         boxes = given.get("boxes", [])
         wrong = [each for each in boxes if each not in KINDS] if isinstance(boxes, list) else [boxes]
         if wrong:
@@ -60,5 +62,9 @@ def read_offers(file: ConfigFile, *, own: str, participants: Collection[str]) ->
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= DEFINITIONS_MAX:
             hint = f"allowed: 1 to {DEFINITIONS_MAX:,}"
             raise file.error(table, f"{count!r:.80} is no such number", hint=hint, within="definitions")
-        found[name] = OfferRules(boxes=tuple(boxes), definitions=count)
+        streams = given.get("streams", [])
+        if not isinstance(streams, list) or not all(isinstance(each, str) and each for each in streams):
+            hint = 'streams = ["traffic.*"]'
+            raise file.error(table, f"{streams!r:.80} is no list of names", hint=hint, within="streams")
+        found[name] = OfferRules(boxes=tuple(boxes), definitions=count, streams=tuple(streams))
     return found

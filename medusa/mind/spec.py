@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Annotated
 
 import msgspec
@@ -13,12 +14,24 @@ from medusa.mind.spec_limits import check_limits
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
+from medusa.query.published import reads_of
 from medusa.query.registry import check_functions
 
-__all__ = ["Feed", "Fragment", "check_fragment", "fragment_from", "fragment_to", "refuse_undecided"]
+__all__ = [
+    "Feed",
+    "Fragment",
+    "Guest",
+    "check_fragment",
+    "fragment_from",
+    "fragment_to",
+    "guest_name",
+    "refuse_undecided",
+]
 
 _STREAM = re.compile(r"[A-Za-z0-9_.-]+")
 SPEC_BYTES_MAX = 4 << 20
+GUEST_CHARS_MAX = 190
+"""With the name of the query before it, a stream has at most 255."""
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
@@ -34,7 +47,25 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     epoch: Annotated[int, Meta(ge=1, le=1 << 62)] = 1
 
 
-class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Guest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another query that reads a sink of this fragment: it gets a stream of its own, numbered from 0.
+
+    Attributes:
+        sink: that it reads.
+        query: that reads.
+        first: the number of its row 0 among those of the sink.
+        asked: the number of the question by which it came.
+        foreign: it is of another participant, and never holds this fragment up.
+    """
+
+    sink: Name
+    query: Name
+    first: Annotated[int, Meta(ge=0, le=1 << 62)]
+    asked: Annotated[int, Meta(ge=0, le=1 << 62)]
+    foreign: bool = False
+
+
+class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one node runs as one unit.
 
     Attributes:
@@ -43,8 +74,9 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         graph: its boxes; valid by itself.
         feeds: its judged sources and where they read, in the order of the graph: one each.
         entries: its other sources, which publishers feed: source id to published name.
-        streams: sink id to the name under which other nodes and clients read it.
+        streams: sink id to the name under which other nodes and clients read it; also those of guests.
         readers: of those, the ones that other nodes read: sink id to the nodes.
+        guests: other queries that read sinks of this one, by what stands for a sink id in ``streams``.
     """
 
     node: Name
@@ -54,10 +86,35 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     entries: dict[str, str]
     streams: dict[str, str]
     readers: dict[str, tuple[str, ...]]
+    guests: dict[str, Guest] = {}
 
     @property
     def query(self) -> str:
         return self.graph.name
+
+    def reader_query(self, sink: str) -> str:
+        """The query that reads this one's stream to another node."""
+        guest = self.guests.get(sink)
+        return self.query if guest is None else guest.query
+
+    def reads(self) -> dict[str, Feed]:
+        """Of its feeds, those that read streams of other queries, by source."""
+        reading = reads_of(self.graph)
+        return {feed.source: feed for feed in self.feeds if feed.source in reading}
+
+
+def guest_name(sink: str, participant: str, query: str, source: str) -> str:
+    """What stands for a sink id where another query reads a sink: no id of a box has a point in it.
+
+    The name of its stream is that of the query of the sink, a point and this.
+
+    Args:
+        participant: of the reader; empty: our own.
+    """
+    name = ".".join(part for part in (sink, participant, query, source) if part)
+    if len(name) <= GUEST_CHARS_MAX:
+        return name
+    return f"{sink}.{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
 def fragment_to(fragment: Fragment) -> bytes:
@@ -104,8 +161,11 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
         raise QueryError(f"{label}: feeds don't name its judged sources", code="query.placement")
     if sorted(fragment.entries) != open_:
         raise QueryError(f"{label}: entries don't name its open sources", code="query.placement")
-    if sorted(fragment.streams) != sinks or not set(fragment.readers) <= set(sinks):
+    ends = sorted([*sinks, *fragment.guests])
+    if sorted(fragment.streams) != ends or not set(fragment.readers) <= set(ends):
         raise QueryError(f"{label}: streams don't name its sinks", code="query.placement")
+    if any(guest.sink not in sinks for guest in fragment.guests.values()):
+        raise QueryError(f"{label}: its guests don't read its sinks", code="query.placement")
     for names in (list(fragment.entries.values()), list(fragment.streams.values())):
         if len(set(names)) != len(names) or not all(
             name.startswith(f"{fragment.query}.") and len(name) <= 255 and _STREAM.fullmatch(name)

@@ -104,6 +104,12 @@ class Spilling:
         self._failures = 0
         sender.missing = self._missing
 
+    def like(self, sender: Sender, stored: dict[int, tuple[int, int]]) -> Spilling:
+        """The same for another output of the same fragment."""
+        return Spilling(
+            sender, stored, fragment=self._fragment, outbox=self._outbox, next_token=self._next_token
+        )
+
     @property
     def away(self) -> bool:
         """Something is in segments, or on its way there."""

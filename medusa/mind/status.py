@@ -13,13 +13,15 @@ from medusa.engine.meter import Meter
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
+from medusa.mind.spec import Fragment
+from medusa.query.boxes import Source
 from medusa.wire import limits
 from medusa.wire.link import SenderState
 from medusa.wire.log import OutputLog
 from medusa.wire.named import owner_and_name
 from medusa.wire.views import ReceiverView
 
-__all__ = ["Rates", "encoded", "fragment_status", "totals"]
+__all__ = ["Rates", "encoded", "fragment_status", "sources_of", "totals"]
 
 RATE_OVER_US = 2_000_000
 SAMPLE_US = 100_000
@@ -88,7 +90,8 @@ def _counts(boxes: Mapping[str, Mapping[str, Any]]) -> list[int]:
 
 
 def rows_out(hosted: Hosted) -> int:
-    return sum(output.rows for output in hosted.outputs.values())
+    guests = hosted.spec.guests  # They get what was counted at their sink.
+    return sum(output.rows for id, output in hosted.outputs.items() if id not in guests)
 
 
 def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,3 +253,19 @@ def _named_status(log: OutputLog, key: str, view: ReceiverView) -> dict[str, Any
 
 def _point(time_us: int) -> int | None:
     return time_us if START_US < time_us < END_US else None
+
+
+def sources_of(fragments: Iterable[Fragment]) -> dict[str, Any]:
+    """What clients can publish into: columns and the time."""
+    found: dict[str, Any] = {}
+    for fragment in fragments:
+        boxes = {box.id: box for box in fragment.graph.boxes if isinstance(box, Source)}
+        for source, name in fragment.entries.items():
+            box = boxes[source]
+            found[name] = {
+                "columns": [[field.name, field.type] for field in box.schema],
+                "time": box.time,
+                "unit": box.unit,
+                "slack_us": box.slack_us,
+            }
+    return found

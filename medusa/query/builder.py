@@ -10,6 +10,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
+from medusa.query.published import PublishedStream
 from medusa.query.shape import Shape, types_of
 from medusa.query.shapes import shape_of
 from medusa.query.stream import Stream
@@ -18,7 +19,7 @@ from medusa.query.types import schema_from
 from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from medusa.query.diagram import Diagram
     from medusa.query.qos import QoS
@@ -45,7 +46,7 @@ class Query:
     def source(
         self,
         name: str,
-        schema: Any,
+        schema: Any = None,
         time: str | None = "ts",
         unit: str | None = None,
         slack: Duration | None = None,
@@ -54,11 +55,12 @@ class Query:
         arrival: str | None = None,
         partition: str | None = None,
         partitions: Sequence[bool | int | str] | None = None,
+        of: PublishedStream | None = None,
     ) -> Stream:
         """Where rows enter.
 
         Args:
-            schema: a ``pyarrow.Schema``, or a mapping of column names to types.
+            schema: a ``pyarrow.Schema``, or a mapping of column names to types; not with ``of``.
             time: the column that holds the time: a timestamp (without zone: UTC), or an integer
                 with ``unit``. None: a stream without time, which feeds boxes that
                 look at one row, windows of rows, running, unions of its kind and sinks only.
@@ -75,11 +77,22 @@ class Query:
                 source is the least of its partitions.
             partitions: their values, where they are known: one not yet seen holds the boundary, and
                 a row of another is refused. None: those that have been seen hold it.
+            of: a stream of the catalog, as ``fed.stream`` gives it: rows come from there, with its columns,
+                their times and its boundaries. Lateness was judged where they entered, and isn't again. Such
+                a query runs at nodes only (``fed.deploy``), and no other argument goes with it.
 
         Raises:
             QueryError: names the source, what was expected and what came.
         """
         label = f"source {check_name(name, what='source')!r}"
+        if of is not None:
+            given = {"schema": schema, "unit": unit, "slack": slack, "idle": idle, "ahead": ahead}
+            given |= {"arrival": arrival, "partition": partition, "partitions": partitions}
+            given["time"] = None if time == "ts" else repr(time)
+            return self._add(_reader(name, of, given, label), (), name)
+        if schema is None:
+            hint = 'q.source("cars", {"ts": "timestamp[us, UTC]"}), or of=fed.stream("bob/cars")'
+            raise QueryError(f"{label}: the schema is missing", hint=hint, code="query.schema")
         fields = schema_from(schema, what=label)
         if time is not None and not isinstance(time, str):
             raise QueryError(
@@ -371,6 +384,25 @@ class Query:
             hint=did_you_mean(str(name), others),
             code="query.input",
         )
+
+
+def _reader(name: str, of: object, given: Mapping[str, Any], label: str) -> Source:
+    """A source that reads a stream of the catalog; what is said beside that is refused."""
+    if not isinstance(of, PublishedStream):
+        raise QueryError(
+            f"{label}: of is {of!r:.80}, expected what fed.stream gives",
+            hint='fed = md.connect(...); of=fed.stream("bob/cars")',
+            code="query.source",
+        )
+    own = ", ".join(f"{what}=" for what, value in given.items() if value is not None)
+    if own:
+        raise QueryError(
+            f"{label}: {own} beside of=: columns and times are those of stream {of.name!r}, whose rows were"
+            " judged where they entered",
+            hint="leave it out",
+            code="query.source",
+        )
+    return of.source(name)
 
 
 def _column_name(given: object, label: str) -> str | None:

@@ -81,7 +81,8 @@ def columns_text(schema: Schema) -> str:
 
 def _source(box: Source) -> str:
     if box.judged:
-        text = "from another fragment, " + ("lateness judged there" if box.timed else "without time")
+        origin = "another fragment" if box.of is None else box.of
+        text = f"from {origin}, " + ("lateness judged there" if box.timed else "without time")
         return f"{text}, results of {WindowKind(*box.window_us)}" if box.window_us else text
     if box.time is None:
         return "without time"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from medusa.errors import QueryError
@@ -14,6 +15,8 @@ from medusa.units import DURATION_MAX_US
 __all__ = ["PARTITIONS_MAX", "source_shape"]
 
 SOURCE_UNITS = ("s", "ms", "us", "ns")
+
+FULL_NAME = r"[a-z0-9_-]{1,64}/[!-~]{1,190}"
 
 PARTITIONS_MAX = 100_000
 """Partitions that a source may list."""
@@ -96,6 +99,12 @@ def _check_judged(box: Source, label: str) -> None:
     if box.judged and (box.time is not None or _of_time(box)):
         own = ", ".join(_of_time(box)) or "time"
         raise QueryError(f"{label}: a judged source has no {own} of its own", code="query.source")
+    if box.of is not None and (not box.judged or not re.fullmatch(FULL_NAME, box.of)):
+        raise QueryError(
+            f"{label}: of is {box.of[:80]!r}, no full name of a stream that was judged already",
+            hint='of=fed.stream("bob/cars")',
+            code="query.source",
+        )
     if not box.judged and box.timed != (box.time is not None):
         raise QueryError(f"{label}: timed is for sources with a time column", code="query.source")
 

@@ -6,8 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from medusa.elements import END_US, START_US
 from medusa.engine.arguments import boundary_time_us
@@ -121,6 +124,9 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
     def deploy(self, q: Query, at: Mapping[str, Sequence[str]] | Balance | None = None) -> None:
         """Run a query on nodes: all of them take their part, or none does.
 
+        A source with ``of=`` begins with the first row that its stream puts out from now on; the stream may
+        be elsewhere than it was when ``stream`` was called, but has to have the same columns.
+
         Args:
             q: the query.
             at: node -> ids of the boxes and sources that stand there; boxes left out stand where
@@ -147,7 +153,16 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
         where = at if at is not None else {self.node: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.
         places = tuple((node, tuple(boxes)) for node, boxes in where.items())
-        self._ask(lambda number: Deploy(request=number, at=places), graph_to_msgpack(graph), spread=True)
+        content = graph_to_msgpack(graph)
+        for last in (False, False, True):
+            deploy = Deploy(request=0, at=places, reads=(reads := self._reads(graph)))
+            try:
+                self._ask(partial(_numbered, deploy), content, spread=True)
+            except LinkError as error:
+                if last or not reads or error.code not in ("E_MOVED", "E_BUSY"):
+                    raise
+            else:
+                return
 
     def status(self) -> dict[str, Any]:
         """What the node runs and how it goes: docs/nodes.md describes each field.
@@ -410,6 +425,10 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
 
     def __repr__(self) -> str:
         return f"<medusa.Federation at {self.node or '?'}, {self._address}>"
+
+
+def _numbered(message: Deploy, number: int) -> Deploy:
+    return msgspec.structs.replace(message, request=number)
 
 
 def _by_loop(publishers: Mapping[str, Publisher]) -> dict[ClientLoop, dict[str, Publisher]]:

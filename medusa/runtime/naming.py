@@ -7,8 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from medusa.errors import LinkError
+from medusa.errors import LinkError, QueryError
+from medusa.query.boxes import Field, Graph
 from medusa.query.codec import graph_to_msgpack
+from medusa.query.published import PublishedStream, reads_of, same_columns
+from medusa.query.suggest import did_you_mean
 from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.following import AWAY_US, Following, ask
 from medusa.units import Duration
@@ -57,6 +60,90 @@ class NamingMethods(ABC):
         """
         return dict(self._following.lookup(name, kind))
 
+    def stream(self, name: str) -> PublishedStream:
+        """A stream that a query is to read: ``q.source("cars", of=fed.stream("bob/cars"))``.
+
+        Args:
+            name: of a stream defined by name, or of a query's sink (``query.sink``); it may begin with a
+                participant and a slash: the own one, or another one whose streams the node finds in the
+                catalog between participants.
+
+        Returns:
+            What the catalog says of it now: plain data, which holds no connection. ``deploy`` looks where
+            it is then, and refuses it if its columns are others by then.
+
+        Raises:
+            LinkError: no stream is called so, with the nearest name (``E_STREAM``).
+        """
+        place = self._stream_place(name)
+        participant = place.get("participant") or self._own_participant(place["node"])
+        columns = tuple(Field(column, type) for column, type in place["columns"])
+        window = place.get("window_us")
+        return PublishedStream(
+            name=f"{participant}/{self._entity(name, place)}",
+            columns=columns,
+            timed=place["timed"],
+            time=place.get("time"),
+            unit=place.get("unit"),
+            window_us=None if window is None else (window[0], window[1]),
+            version=place.get("version", 0),
+            epoch=place["epoch"],
+        )
+
+    def _stream_place(self, name: str) -> dict[str, Any]:
+        """Where a stream is, with the definition behind it.
+
+        Raises:
+            LinkError: nowhere.
+        """
+        if not isinstance(name, str) or not name:
+            raise LinkError(f"stream: {name!r:.80} is no name of a stream", code="link.argument")
+        place = self._following.place(name, "stream")
+        if place is None and name.count("/") == 1:  # Of another participant what is defined is a stream only.
+            place = self._following.place(f"{name}.{SINK}", "stream")
+        if place is None:
+            known = [each["name"] for each in self._following.listed("definition")]
+            known += [each["name"] for each in self._following.listed("stream") if not each["reader"]]
+            short = name.rpartition("/")[2]
+            raise LinkError(
+                f"no stream is called {name[:100]!r}",
+                hint=did_you_mean(short, known) or "nothing is defined or deployed here",
+                code="E_STREAM",
+            )
+        if "version" in place:
+            query = place["name"].rpartition(".")[0]
+            return {**self._following.lookup(query, "definition"), **place}
+        return dict(place)
+
+    def _entity(self, name: str, place: Mapping[str, Any]) -> str:
+        """What it is called behind the participant: as it was defined, or its sink."""
+        stream = str(place["name"])
+        return name.rpartition("/")[2] if "version" in place else stream
+
+    def _own_participant(self, node: str) -> str:
+        return str(self._following.lookup(node, "node")["participant"])
+
+    def _reads(self, graph: Graph) -> tuple[tuple[str, str, str, int], ...]:
+        """Where the streams of other queries are that a query reads.
+
+        Raises:
+            LinkError: one is nowhere.
+            QueryError: its columns aren't those of the query any more.
+        """
+        found = []
+        for id, source in reads_of(graph).items():
+            place = self._stream_place(source.of or "")
+            columns = tuple(Field(column, type) for column, type in place["columns"])
+            differs = same_columns(source, columns, place["timed"]) if columns else ""
+            if differs:
+                raise QueryError(
+                    f"source {id!r}, stream {source.of!r}: {differs}",
+                    hint="ask for it anew with fed.stream, and build the query on that",
+                    code="E_SCHEMA",
+                )
+            found.append((id, place["node"], place["name"], place["epoch"]))
+        return tuple(found)
+
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes of the participant, by name: ``node``, ``address`` (empty: nobody knows) and
         ``server_key`` (empty: it has no keys).
@@ -69,12 +156,13 @@ class NamingMethods(ABC):
 
     def queries(self) -> list[dict[str, Any]]:
         """The queries of the participant, by name: ``name``, ``state``, ``node`` that coordinates it,
-        ``nodes``, and ``fragments`` with the nodes of each.
+        ``nodes``, ``fragments`` with the nodes of each, and ``reads``: the streams of other queries that it
+        reads, by their full names.
 
         Raises:
             LinkError: no answer in time.
         """
-        shown = ("name", "state", "node", "nodes", "fragments")
+        shown = ("name", "state", "node", "nodes", "fragments", "reads")
         return [{key: each[key] for key in shown} for each in self._following.listed("query")]
 
     def definitions(self) -> list[dict[str, Any]]:

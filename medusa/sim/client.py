@@ -82,11 +82,20 @@ class Client:
         """Read a stream from its oldest row on."""
         self.do(lambda mind: mind.subscribe(self._world.now_us, name, OLDEST))
 
-    def deploy(self, q: Query, at: Mapping[str, Sequence[str]]) -> int:
-        """Ask for a query; the number of the request."""
+    def deploy(
+        self,
+        q: Query,
+        at: Mapping[str, Sequence[str]],
+        reads: Sequence[tuple[str, str, str, int]] = (),
+    ) -> int:
+        """Ask for a query; the number of the request.
+
+        Args:
+            reads: (source, node, stream, epoch) of sources that read streams of other queries.
+        """
         places = tuple((node, tuple(boxes)) for node, boxes in at.items())
         document = graph_to_msgpack(q.graph)
-        return self._ask(lambda mind: mind.request(lambda n: Deploy(request=n, at=places), document))
+        return self._ask(lambda mind: mind.request(lambda n: Deploy(request=n, at=places, reads=tuple(reads)), document))
 
     def undeploy(self, name: str) -> int:
         """Ask for its removal; the number of the request."""

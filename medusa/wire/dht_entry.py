@@ -64,6 +64,8 @@ class Entry(
         nodes: where it is.
         schema: of a stream; empty: ask the node.
         gone: there is nothing of this name any more.
+        timed: the rows of a stream have a time.
+        window_us: of results of windows, their size and advance.
     """
 
     federation: Name
@@ -76,6 +78,8 @@ class Entry(
     nodes: Annotated[tuple[Whereabouts, ...], Meta(max_length=limits.DHT_NODES_MAX)] = ()
     schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)] = ()
     gone: bool = False
+    timed: bool = True
+    window_us: tuple[Number, Number] | None = None
 
 
 class SignedEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):

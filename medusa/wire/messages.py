@@ -30,7 +30,7 @@ from medusa.wire.message_base import (
 )
 from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages_directory import Define, Digest, Entries, Lookup
-from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Release, Unexpect
+from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages_load import Load
 from medusa.wire.messages_move import (
     Fed,
@@ -297,10 +297,12 @@ class Deploy(MessageBase, frozen=True, tag="deploy"):
 
     Attributes:
         at: (node, names of the boxes and sources that run there) for each node.
+        reads: (source, node, stream, epoch) for each source that reads a stream of another query.
     """
 
     request: Count
     at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+    reads: Annotated[tuple[tuple[Name, Name, Name, Count], ...], Meta(max_length=limits.PLACES_MAX)] = ()
 
 
 class Install(MessageBase, frozen=True, tag="install"):
@@ -388,6 +390,7 @@ Message: TypeAlias = (
     | Follow
     | Moved
     | Placed
+    | Read
     | Entries
     | Digest
     | Lookup

@@ -1,9 +1,10 @@
-"""What nodes of one participant say when a fragment moves: to those it reads from, and to those that read it.
+"""What nodes say when a fragment moves, or begins to read: to those it reads from, and to those that read it.
 
     owner ── Expect ──> upstream:    keep rows for the target too, from where I hold durably
     owner ── Follow ──> downstream:  could you read my stream there?
     owner ── Placed ──> coordinator: the target may have the query: undeploy it there too
     owner ── Moved ──> downstream:   my stream comes from the target now
+    reader ── Read ──> upstream:     a query of mine reads your sink
 
 Each is asked again until it is answered by a ``Reply``; asked twice it changes nothing more. The numbers
 of one node's questions about one stream grow, over its lives too: a question below the newest one heard
@@ -17,10 +18,11 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.message_base import Count, MessageBase, Name, Names
 
-__all__ = ["DivertMessage", "Expect", "Follow", "Moved", "Placed", "Release", "Unexpect"]
+__all__ = ["DivertMessage", "Expect", "Follow", "Moved", "Placed", "Read", "Release", "Unexpect"]
 
 Epoch = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
 
@@ -118,4 +120,29 @@ class Placed(MessageBase, frozen=True, tag="placed"):
     streams: Names = ()
 
 
-DivertMessage: TypeAlias = Expect | Unexpect | Release | Follow | Moved | Placed
+class Read(MessageBase, frozen=True, tag="read"):
+    """A query of ours reads a sink of yours: keep for us what comes out of it from now on.
+
+    From the node where its source will stand. Answered once that is on disk. The rows are a stream of their
+    own, numbered from 0 (``mind.spec.guest_name``), until the reader says ``Release``. Asked again under
+    another number it begins anew.
+
+    Attributes:
+        query, source: who reads.
+        stream: the sink's.
+        schema, timed: as the query has it.
+
+    Refused: ``E_STREAM`` (not here, or no sink's), ``E_MOVED`` (it was here), ``E_SCHEMA`` (other columns),
+    ``E_NO_CONTRACT`` (it isn't offered to this participant), ``E_BUSY`` (it is being moved), ``E_STORE`` (no
+    disk), ``E_LIMIT`` (too many read it).
+    """
+
+    request: Count
+    query: Name
+    source: Name
+    stream: Name
+    schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)]
+    timed: bool
+
+
+DivertMessage: TypeAlias = Expect | Unexpect | Release | Follow | Moved | Placed | Read

@@ -38,6 +38,7 @@ WAYS = {
     "Follow": "node to node",
     "Moved": "node to node",
     "Placed": "node to node",
+    "Read": "node to node",
     "Load": "node to node",
     "Move": "client to node, node to node",
     "Grant": "client to node, node to node",

@@ -29,6 +29,7 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
         arrival: the column that holds the arrival times, of the kind of ``time``; None: given at the push.
         partition: the column by whose values lateness is judged apart; None: there is one for all.
         partitions: the values that hold the boundary until they have been seen; None: those seen.
+        of: of a judged source, the full name of the stream of the catalog that it reads.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
     arrival: str | None = None
     partition: str | None = None
     partitions: tuple[bool | int | str, ...] | None = None
+    of: str | None = None
     inputs: tuple[Input, ...] = ()
 
     @property
