@@ -19,6 +19,7 @@ from medusa.query.column import Expr
 from medusa.query.tables import KeyedTable
 from medusa.query.window_kinds import KeyedStream, KindStream, SessionStream
 from medusa.query.windows import GroupedStream, WindowedStream
+from medusa.query.published import PublishedStream
 from medusa.runtime.client import Federation
 from medusa.runtime.collected import Collected
 from medusa.runtime.reading import Subscription
@@ -60,7 +61,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
     "Nodes": (
         "See nodes.md.",
-        (medusa.node, medusa.Node, medusa.connect, medusa.balance, Federation, Subscription),
+        (medusa.node, medusa.Node, medusa.connect, medusa.balance, Federation, PublishedStream, Subscription),
     ),
     "Testing": (
         "`md.testing`; see testing.md.",

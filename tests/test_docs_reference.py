@@ -58,7 +58,7 @@ def test_methods_are_there_with_docstrings(reference: ModuleType) -> None:
         "Federation.deploy",
     ):
         assert f"\n#### {name}\n" in text
-    assert "\nsource(\n    name: str,\n    schema: Any,\n    time: str | None = 'ts',\n" in text
+    assert "\nsource(\n    name: str,\n    schema: Any = None,\n    time: str | None = 'ts',\n" in text
     assert "    how: str = 'linear',\n    *,\n    gap: Duration,\n" in text
     assert "| `query.column` | QueryError |" in text
 

@@ -77,11 +77,11 @@ class Guests:
         Raises:
             LinkError: it may not, or there is no such sink.
         """
+        foreign = participant != self._settings.participant
+        if foreign:  # First: what isn't offered isn't told of either.
+            self._check_offer(participant, message.stream)
         name, sink = self._catalog.sink(message.stream)
         hosted = self._fragments[name]
-        foreign = participant != self._settings.participant
-        if foreign:
-            self._check_offer(participant, message.stream)
         self._check_sink(hosted, sink, message)
         id = guest_name(sink, participant if foreign else "", message.query, message.source)
         known = hosted.spec.guests.get(id)

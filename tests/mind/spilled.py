@@ -22,7 +22,7 @@ SPILLS = replace(SMALL, retained_bytes_max=BOUND, keep_bytes=BOUND, at_limit="sp
 NAME = "f"
 TRAIN = 900
 ROW = "abcdefghijklmnopqrstuvwxyz0123456789_"
-SHAPE = SimpleNamespace(schema=SCHEMA, timed=True)
+SHAPE = SimpleNamespace(schema=SCHEMA, timed=True, window=None)
 
 
 class Later:

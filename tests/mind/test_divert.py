@@ -9,6 +9,7 @@ import pytest
 
 from medusa.errors import RemoteProtocolError
 from medusa.mind.placement import cut
+from medusa.query.boxes import Field
 from medusa.sim.federation import Federation
 from medusa.wire.messages import (
     Ack,
@@ -19,7 +20,7 @@ from medusa.wire.messages import (
     Remove,
     Reply,
 )
-from medusa.wire.messages_divert import DivertMessage, Expect, Follow, Moved, Placed, Release, Unexpect
+from medusa.wire.messages_divert import DivertMessage, Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages_move import Move
 from tests.mind.diverted import AT, CREDIT, FRAGMENT, Node, query, spec_at
 from tests.mind.keyed import Keyed
@@ -374,6 +375,7 @@ MOVED = Moved(request=5, stream="q.f", node="new", epoch=2)
 
 ALL = [EXPECT, UNEXPECT, Release(request=3, query="q", stream="q.f", reader="old"), PLACED]
 ALL += [Follow(request=4, query="q", stream="q.f", node="new"), MOVED]
+ALL += [Read(request=6, query="r", source="s", stream="q.f", schema=(Field("v", "int64"),), timed=True)]
 
 
 @pytest.mark.parametrize("message", ALL, ids=lambda each: type(each).__name__)

@@ -15,6 +15,7 @@ from medusa.query.boxes import Field
 from medusa.query.published import PublishedStream
 from medusa.sim.checkers import check_node
 from medusa.sim.federation import Federation
+from medusa.sim.network import Faults
 from medusa.wire.messages import Reply
 from medusa.wire.messages_move import Move
 
@@ -129,3 +130,48 @@ def test_a_query_that_reads_another_gives_what_one_query_gives(seed, troubles):
     trial = Trial(seed)
     trial.publish(table, troubles)
     assert trial.got() == answer(table)
+
+
+def kept(federation):
+    """(node, stream) of what is kept for queries that read others, and of who may have asked for it."""
+    brains = {name: node.brain for name, node in federation.nodes.items()}
+    specs = [(name, spec) for name, brain in brains.items() for spec in brain.catalog.fragments.values()]
+    found = [(name, spec.streams[id]) for name, spec in specs for id in spec.guests]
+    return found, [(name, stream) for name, brain in brains.items() for stream in brain.catalog.reading]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_dies_while_it_is_deployed_all_of_it_runs_or_nothing_is_kept_for_it(seed):
+    dice = random.Random(seed)
+    faults = (
+        Faults(jitter_us=3000, loss_permille=20, duplicate_permille=100, reorder_permille=100)
+        if seed % 2
+        else Faults()
+    )
+    federation = Federation(seed, ["p", "u", "r", "e"], faults=faults)
+    federation.start()
+    client = federation.client("client", "e")
+    assert federation.answer(client, client.deploy(up(), UP_AT))[0].code == ""
+    federation.run(for_us=300_000)
+    code = None
+    for _ in range(2):  # Once more, where it was refused since somebody was away.
+        request = client.deploy(down(), DOWN_AT, READS)
+        federation.run(for_us=dice.randrange(30_000))
+        victim = federation.nodes[dice.choice("ure")]
+        victim.crash()
+        federation.run(for_us=dice.randrange(1, 3_000_000))
+        federation.heal()
+        code = federation.answer(client, request)[0].code
+        runs = ["down/read" in node.brain.fragments for node in federation.nodes.values()]
+        if code == "":
+            assert any(runs)
+            assert len(kept(federation)[0]) == 1
+            break
+        assert federation.run(lambda: kept(federation) == ([], [])), (code, kept(federation))
+    if code == "":
+        assert federation.answer(client, client.undeploy("down"))[0].code == ""
+    assert federation.run(lambda: kept(federation) == ([], [])), kept(federation)
+    outputs = [
+        id for node in federation.nodes.values() for h in node.brain.fragments.values() for id in h.outputs
+    ]
+    assert sorted(outputs) == ["all", "cars-out"]
