@@ -388,8 +388,7 @@ class Diverting:
 
     def _follow(self, now_us: int, feed: Feed, node: str, epoch: int) -> None:
         """As if its old owner had said that it moved; where that can't be, it is tried again."""
-        if self.participant_of(feed.node) != self._settings.participant:
-            return  # Our catalog knows nothing of theirs.
+        moved = Moved(request=0, stream=feed.stream, node=node, epoch=epoch)
         with contextlib.suppress(LinkError):
             self._check_whose(feed.node, moved)
             if self._moved(now_us, feed.node, moved):

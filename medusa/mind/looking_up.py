@@ -11,7 +11,15 @@ from medusa.errors import LinkError
 from medusa.mind.calling import reachable
 from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.mind.directory import Directory, Entry
-from medusa.mind.entry_bodies import KINDS, FragmentBody, NodeBody, QueryBody, body_from, fields_of
+from medusa.mind.entry_bodies import (
+    KINDS,
+    FragmentBody,
+    NodeBody,
+    QueryBody,
+    StreamBody,
+    body_from,
+    fields_of,
+)
 from medusa.mind.places import having, parted
 from medusa.mind.security import Caller
 from medusa.query.suggest import did_you_mean
@@ -73,8 +81,9 @@ class Names:
         )
 
     def streams(self) -> list[str]:
-        """Names of the streams of the participant, each once."""
-        return list(dict.fromkeys(entry.name for entry in self._directory.entries("stream")))
+        """Names of the streams of the participant, each once; not of those that a query reads by itself."""
+        bodies = ((e.name, body_from(e.body, StreamBody)) for e in self._directory.entries("stream"))
+        return list(dict.fromkeys(name for name, body in bodies if body is None or not body.reader))
 
     def versions(self, stream: str) -> list[dict[str, Any]]:
         """Where a stream is, as ``answer`` tells it; its replicas by version."""

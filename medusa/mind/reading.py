@@ -17,7 +17,7 @@ from medusa.mind.catalog import Catalog, Reading
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings
-from medusa.mind.spec import Feed, Fragment, guest_name
+from medusa.mind.spec import Feed, Fragment, guest_name, sink_of
 from medusa.query.boxes import Graph, Source
 from medusa.query.published import reads_of
 from medusa.wire.messages import Reply
@@ -103,7 +103,7 @@ class Readings:
                 request=self._number(),
                 query=fragment.query,
                 source=id,
-                stream=_sink_of(feed.stream),
+                stream=sink_of(feed.stream),
                 schema=sources[id].schema,
                 timed=sources[id].timed,
             )
@@ -233,8 +233,3 @@ def feeds_from(
         guest = f"{query}.{guest_name(sink, reader, graph.name, source)}"
         found[source] = Feed(source=source, node=node, stream=guest, epoch=epoch)
     return found
-
-
-def _sink_of(stream: str) -> str:
-    """The stream of the sink that a guest reads: no name of a query or a sink has a point in it."""
-    return ".".join(stream.split(".")[:2])

@@ -14,7 +14,7 @@ from functools import partial
 from medusa.mind.between import Sought
 from medusa.mind.directory import Directory
 from medusa.mind.hosting import Hosted
-from medusa.mind.spec import Feed
+from medusa.mind.spec import Feed, sink_of
 
 __all__ = ["SILENT_US", "Seeking"]
 
@@ -94,7 +94,9 @@ class Seeking:
             return False
         if now_us - self._asked_us.get(key, now_us - ASK_EVERY_US) < ASK_EVERY_US:
             return True
-        theirs = self.abroad(now_us, whose, feed.stream, partial(self._found, key, feed))
+        guest = feed.source in self._fragments[key[0]].spec.reads()
+        stream = sink_of(feed.stream) if guest else feed.stream  # They are in one fragment.
+        theirs = self.abroad(now_us, whose, stream, partial(self._found, key, feed))
         if theirs:
             self._asked_us[key] = now_us
         return theirs

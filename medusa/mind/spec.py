@@ -26,6 +26,7 @@ __all__ = [
     "fragment_to",
     "guest_name",
     "refuse_undecided",
+    "sink_of",
 ]
 
 _STREAM = re.compile(r"[A-Za-z0-9_.-]+")
@@ -115,6 +116,11 @@ def guest_name(sink: str, participant: str, query: str, source: str) -> str:
     if len(name) <= GUEST_CHARS_MAX:
         return name
     return f"{sink}.{blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+def sink_of(stream: str) -> str:
+    """The stream of the sink that a guest reads, by the name of its own."""
+    return ".".join(stream.split(".")[:2])
 
 
 def fragment_to(fragment: Fragment) -> bytes:

@@ -95,7 +95,9 @@ class Client:
         """
         places = tuple((node, tuple(boxes)) for node, boxes in at.items())
         document = graph_to_msgpack(q.graph)
-        return self._ask(lambda mind: mind.request(lambda n: Deploy(request=n, at=places, reads=tuple(reads)), document))
+        return self._ask(
+            lambda mind: mind.request(lambda n: Deploy(request=n, at=places, reads=tuple(reads)), document)
+        )
 
     def undeploy(self, name: str) -> int:
         """Ask for its removal; the number of the request."""
