@@ -16,10 +16,10 @@ import medusa
 from medusa import errors
 from medusa.engine.change import Change
 from medusa.query.column import Expr
+from medusa.query.published import PublishedStream
 from medusa.query.tables import KeyedTable
 from medusa.query.window_kinds import KeyedStream, KindStream, SessionStream
 from medusa.query.windows import GroupedStream, WindowedStream
-from medusa.query.published import PublishedStream
 from medusa.runtime.client import Federation
 from medusa.runtime.collected import Collected
 from medusa.runtime.reading import Subscription

@@ -151,7 +151,11 @@ def test_a_newcomer_runs_a_federation(tmp_path, monkeypatch):
             if "&\nB1=$!" in block.text:
                 for log in ("alice/a1.log", "alice/a2.log", "bob/b1.log"):
                     until(lambda log=log: Path(log).read_text().count("peer up") >= 2, what=f"{log}: up")
-        first, second = told["medusa find alice/traffic.out"]
+        first, again, second = told["medusa find alice/traffic.out"]
+        assert first == again
+        assert "from alice/traffic.out, lateness judged there" in told["medusa explain busy.json"][0]
+        assert "reads alice/traffic.out" in told["medusa queries $BOB"][0]
+        assert len(told["medusa tail busy.out"][0].splitlines()) == 3
         assert first.startswith("stream alice/traffic.out is at a2 tcp://127.0.0.1:")
         assert second.startswith("stream alice/traffic.out is at "), second
         assert [line.split()[1] for line in told["medusa tail alice/traffic.out"][-1].splitlines()]
