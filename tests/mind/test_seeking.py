@@ -162,6 +162,10 @@ class Abroad(Played):
         self.seeking._whose = {"old": "bob"}.get
         self.seeking.abroad = self.seek
 
+    def reads(self):
+        """Feeds of sources with ``of=``, by source."""
+        return {self.source: self} if self.stream.count(".") > 1 else {}
+
     def seek(self, now_us, participant, stream, then):
         self.asked.append((now_us // 1_000_000, participant, stream))
         self.then = then
@@ -177,6 +181,13 @@ def test_a_stream_of_another_participant_is_looked_for_where_that_publishes_it()
     assert played.followed == []
     played.then(0, "new", 3)
     assert played.followed == [("new", 3)]
+
+
+def test_of_what_a_query_reads_by_itself_the_sink_is_looked_for():
+    played = Abroad()
+    played.stream = "q.out.alice.r.s"
+    played.after(*range(6))
+    assert played.asked == [(5, "bob", "q.out")]
 
 
 def test_what_is_found_too_late_is_not_followed():
