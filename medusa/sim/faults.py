@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from medusa.sim.machine import Machine
 from medusa.sim.network import Network
 from medusa.sim.world import World
 
-__all__ = ["DAMAGE", "KINDS", "LINKS", "MACHINES", "WEATHER", "Fault", "Scene", "Stage", "draw", "inject"]
+__all__ = [
+    *("AIMED", "DAMAGE", "KINDS", "LINKS", "MACHINES", "STEPS", "UNSYNCED", "WEATHER"),
+    *("Aiming", "Fault", "Scene", "Stage", "draw", "inject"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,14 @@ class Stage(Protocol):
 
     def restart(self, name: str) -> None:
         """Start a machine unless it runs."""
+
+
+@runtime_checkable
+class Aiming(Stage, Protocol):
+    """A stage where fragments move."""
+
+    def aim(self, fault: Fault) -> None:
+        """Have it happen when a move comes to its step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +146,19 @@ def inject(stage: Stage, faults: Iterable[Fault]) -> None:
             stage.world.at(fault.at_us, lambda fault=fault: begin(fault))  # type: ignore[misc]
 
 
+UNSYNCED = ("lost", "kept", "torn")
+STEPS = ("preparing", "copying", "handing", "handed", "undoing", "filling", "following", "taking", "owning")
+"""Of moves: those of ``medusa.mind.moving``; ``handed``: and it stands still."""
+CROSSING = ("handing", "handed", "taking", "owning")
+"""Where each may be the owner by its disk: drawn more often."""
+PARTS = ("owner", "target", "target", "upstream", "reader")
+WORDS = (
+    *("expect", "unexpect", "release", "follow", "moved", "placed"),
+    *("receive", "ready", "got", "giveup", "handover", "settle", "settled"),
+)
+"""Of moves: tags of messages."""
+
+
 # --- how they are drawn -------------------------------------------------------------------------
 
 Drawn = tuple[tuple[str, ...], int, int]
@@ -185,6 +210,21 @@ def _clogged(dice: Random, scene: Scene) -> Drawn:
     others = sorted(set(scene.neighbours(name)))
     dice.shuffle(others)
     return (name, *others), dice.randrange(100_000, 600_000), dice.randrange(1000, 60_000)
+
+
+def _at_a_step(dice: Random, scene: Scene) -> Drawn:
+    """Who dies, at which step, and what becomes of its writes under way; how much later."""
+    who = dice.choice(PARTS), dice.choice(STEPS + CROSSING + CROSSING), dice.choice(UNSYNCED)
+    return who, _away(dice), dice.choice([1, 1, 300, 2000, 10_000, 40_000])
+
+
+def _cut_at_a_step(dice: Random, scene: Scene) -> Drawn:
+    return ("owner", dice.choice(STEPS)), dice.randrange(50_000, 2_000_000), dice.choice([1, 300, 10_000])
+
+
+def _word(dice: Random, scene: Scene) -> Drawn:
+    late_us = dice.choice([30_000, 200_000, 700_000, 1_500_000])
+    return (dice.choice(WORDS),), dice.randrange(100_000, 900_000), late_us
 
 
 # --- what they do -------------------------------------------------------------------------------
@@ -244,7 +284,14 @@ def _reconnect(stage: Stage, fault: Fault) -> None:
     stage.network.reconnect(source, target, max(stage.world.now_us - fault.for_us, 0))
 
 
-UNSYNCED = ("lost", "kept", "torn")
+def _late(stage: Stage, fault: Fault, *, again: bool) -> Callable[[], None]:
+    stage.network.delay(fault.who[0], fault.amount, again=again)
+    return lambda: stage.network.delay(fault.who[0], 0)
+
+
+def _aim(stage: Stage, fault: Fault) -> None:
+    assert isinstance(stage, Aiming), "nothing moves here"
+    stage.aim(fault)
 
 
 def _crash(stage: Stage, fault: Fault) -> Callable[[], None]:
@@ -363,6 +410,17 @@ KINDS: dict[str, Kind] = {
         _machine(0, 0, -9_000_000_000, -50_000, 7_000_000),
         _step,
     ),
+    # Of moves.
+    "crash in a move": Kind("{amount} us after the next move comes there, crashes: {who}", _at_a_step, _aim),
+    "cut in a move": Kind(
+        "{amount} us after the next move comes there, cut from the other one: {who}", _cut_at_a_step, _aim
+    ),
+    "late word": Kind(
+        "what says {who} comes {amount} us late, after others", _word, partial(_late, again=False)
+    ),
+    "word again": Kind(
+        "what says {who} comes once more, {amount} us later", _word, partial(_late, again=True)
+    ),
     # Damage: more than the protocols promise to survive without loss. They must say what is lost.
     "bit flip": Kind(
         "{who} crashes, and a bit of its disk flips", _damaged, _crash_and(lambda m, f: m.disk.flip(f.amount))
@@ -379,6 +437,7 @@ KINDS: dict[str, Kind] = {
     ),
     "disk lost": Kind("{who} crashes and loses its disk", _damaged, _crash_and(lambda m, f: m.disk.lose())),
 }
+AIMED = ("crash in a move", "cut in a move", "late word", "word again")
 WEATHER = ("jitter", "tail", "loss", "repeat", "reorder")
 LINKS = ("cut one way", "cut", "short cut", "partition", "swizzle", "slow link", "reconnect")
 MACHINES = ("crash", "pause", "slow machine", "write fails", "disk full", "clock", "clock jump", "clock step")

@@ -18,9 +18,10 @@ from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
 from medusa.runtime.host import group_token
+from medusa.sim.aimed import Aims
 from medusa.sim.checkers import check_node, check_restarted
 from medusa.sim.client import Client
-from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.faults import AIMED, LINKS, MACHINES, WEATHER, Fault
 from medusa.sim.federations import OFTEN, ROWS, SCHEMA, options, table
 from medusa.sim.follower import Follower
 from medusa.sim.node import Node
@@ -102,6 +103,7 @@ class MoveTrial(QueryTrial):
         self._owners: dict[tuple[str, int], str] = {}
         self._movable = movable
         self._settled_us: int | None = None
+        self._aims = Aims(self)
         super().__init__(world, q, tables, options, want=want, nodes=["e", "a", "b", "c", "z"])
         dice = world.dice("moves")
         self.orders = [
@@ -114,6 +116,14 @@ class MoveTrial(QueryTrial):
             )
             for _ in range(moves)
         ]
+
+    def aim(self, fault: Fault) -> None:
+        """As ``Aiming`` says."""
+        self._aims.add(fault)
+
+    def heal(self) -> None:
+        self._aims.clear()
+        super().heal()
 
     def client(self, name: str, node: str) -> Client:
         """Who publishes and reads finds the streams from any node; who orders is a client of one."""
@@ -156,6 +166,7 @@ class MoveTrial(QueryTrial):
         check_node(node)
         for fragment in self.fragments:
             self._check_owner(fragment)
+        self._aims.look(node)
 
     def _check_owner(self, fragment: str) -> None:
         """At most one node feeds and emits it, and in each epoch it is always the same one."""
@@ -269,7 +280,8 @@ MOVES: dict[str, Scenario] = {
     "move": Scenario(
         about="fragments move between five nodes at random moments: one owner each, the same answer",
         build=moves,
-        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *AIMED, *AIMED, *AIMED, "crash in a move"],
+        count=12,
         events_max=600_000,
     ),
 }

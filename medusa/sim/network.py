@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from medusa.ports import Buffer
 from medusa.sim.world import World
 
@@ -59,6 +61,7 @@ class Network:
         self._clogs: dict[Way, int] = {}
         self._held: dict[Way, list[list[Buffer]]] = {}
         self._slow_us: dict[Way, int] = {}
+        self._late: dict[str, tuple[int, bool]] = {}
 
     def send(self, source: str, target: str, frames: list[Buffer]) -> None:
         """Take a frame; it arrives once, later, after those before it, unless fate decides otherwise."""
@@ -74,7 +77,11 @@ class Network:
         if self._chance(faults.loss_permille):
             self.lost += 1
             return
-        self._fly(way, frames, overtake=self._chance(faults.reorder_permille))
+        late_us, again = self._late.get(_tag(frames), (0, False)) if self._late else (0, False)
+        if late_us:
+            self._fly(way, frames, overtake=True, late_us=late_us)
+        if again or not late_us:
+            self._fly(way, frames, overtake=self._chance(faults.reorder_permille))
         if self._chance(faults.duplicate_permille):
             self._fly(way, frames, overtake=False)
 
@@ -82,9 +89,9 @@ class Network:
         """True so many times in a thousand; draws nothing where it can't be."""
         return permille > 0 and self._dice.randrange(1000) < permille
 
-    def _fly(self, way: Way, frames: list[Buffer], *, overtake: bool) -> None:
+    def _fly(self, way: Way, frames: list[Buffer], *, overtake: bool, late_us: int = 0) -> None:
         faults, world = self.faults, self._world
-        delay_us = faults.delay_us
+        delay_us = faults.delay_us + late_us
         if faults.jitter_us:
             delay_us += self._dice.randrange(faults.jitter_us)
         if self._chance(faults.tail_permille):
@@ -143,10 +150,21 @@ class Network:
         """Frames of this way come at least so far apart; 0: as fast as they like."""
         self._slow_us[source, target] = us_per_frame
 
+    def delay(self, tag: str, late_us: int, *, again: bool = False) -> None:
+        """Messages of one kind come so much later, and others before them; 0: no more.
+
+        Args:
+            again: they come in time too.
+        """
+        self._late.pop(tag, None)
+        if late_us:
+            self._late[tag] = late_us, again
+
     def heal_all(self) -> None:
         """End every cut, and every fault that is a matter of chance."""
         self._cuts.clear()
         self._slow_us.clear()
+        self._late.clear()
         clogged, self._held = self._held, {}
         self._clogs.clear()
         self.faults = Faults(delay_us=self.faults.delay_us)
@@ -169,3 +187,8 @@ class Network:
     def _break(self, way: Way) -> None:
         self._life[way] = self._life.get(way, 0) + 1
         self._arrival_us.pop(way, None)
+
+
+def _tag(frames: list[Buffer]) -> str:
+    """Of the message in a frame: the first field of its header."""
+    return str(msgspec.msgpack.decode(msgspec.msgpack.decode(frames[0], type=list[msgspec.Raw])[0]))

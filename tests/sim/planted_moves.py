@@ -108,6 +108,22 @@ def the_coordinator_is_not_told(monkeypatch):
     monkeypatch.setattr(Diverting, "_placed", lambda self, peer, message: False)
 
 
+def gives_up_what_it_handed_over(monkeypatch):
+    """The owner takes the fragment back when the target goes away, whatever that has on its disk."""
+    monkeypatch.setattr(Moves, "_said", lambda self, order: False)
+
+
+def denies_after_its_restart(monkeypatch):
+    """A target that has restarted says of what it took that it never did."""
+    honest = Arrivals.start
+
+    def forgetful(self, now_us):
+        self._kept.taken.clear()
+        honest(self, now_us)
+
+    monkeypatch.setattr(Arrivals, "start", forgetful)
+
+
 MOVED = {
     "the target starts before it persisted": (0, starts_before_it_persisted),
     "handed over before it persisted": (1, handed_over_before_it_persisted),
@@ -115,10 +131,12 @@ MOVED = {
     "never, while it takes": (1, never_while_it_takes),
     "what follows emits": (0, what_follows_emits),
     "one row too far": (3, one_row_too_far),
-    "readers are told once": (5, readers_are_told_once),
+    "readers are told once": (23, readers_are_told_once),
     "the target stays expected": (15, the_target_stays_expected),
     "the same epoch": (0, the_same_epoch),
     "the coordinator is not told": (6, the_coordinator_is_not_told),
+    "gives up what it handed over": (35, gives_up_what_it_handed_over),
+    "denies after its restart": (35, denies_after_its_restart),
 }
 """Name: the seed that must notice it, and the mistake."""
 

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from medusa.sim.scenarios import run_scenario
+from medusa.sim.faults import AIMED, LINKS, MACHINES, STEPS, WEATHER, Fault, draw
+from medusa.sim.scenarios import SCENARIOS, run_scenario
+from medusa.sim.world import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_moves import MOVED, SPLIT
 
@@ -45,6 +47,43 @@ def test_there_are_200_seeds_and_in_them_fragments_do_move():
     trace = "\n".join(line for outcome in outcomes for line in outcome.last)
     for what in ("fragment taken", "stream moved", "goes after", "box split", "box merged"):
         assert what in trace
+
+
+def test_faults_aimed_at_the_steps_of_moves_do_happen():
+    world, scenario = World(0, name="move"), SCENARIOS["move"]
+    trial = scenario.build(world, 1, None)
+    kinds, places = set(), set()
+    for seed in range(SEEDS["move"]):
+        for fault in draw(World(seed, name="move").dice("faults"), trial.scene, scenario.kinds, 12):
+            kinds.add(fault.kind)
+            places |= {fault.who[:2]} if fault.kind == "crash in a move" else set()
+    assert kinds == {*WEATHER, *LINKS, *MACHINES, *AIMED}
+    assert places >= {(part, step) for part in ("owner", "target") for step in STEPS}
+
+
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [("owner", "copying"), ("owner", "handed"), ("target", "following"), ("target", "taking")],
+)
+def test_who_takes_part_in_a_move_dies_at_its_step(part, step):
+    world = World(6, name="move", keep_trace=True)
+    trial = SCENARIOS["move"].build(world, None, None)
+    who = (part, step, "lost")
+    trial.aim(Fault(number=0, kind="crash in a move", at_us=0, for_us=1000, who=who, amount=1))
+    trial.start()
+    before: dict[str, set[str]] = {}
+
+    def struck():
+        if "crashes" in world.lines[-1]:
+            return True
+        for name, node in trial.nodes.items():
+            status = node.brain.commands.sliding.status()
+            before[name] = {way["state"] for side in status.values() for way in side.values()}
+        return False
+
+    assert world.run(until_us=5_000_000, events_max=100_000, done=struck)
+    name = world.lines[-1].split()[1]
+    assert step.replace("handed", "handing") in before[name]
 
 
 @pytest.mark.parametrize("mistake", [*MOVED, *SPLIT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from medusa.elements import Boundary
@@ -90,6 +91,23 @@ def test_frames_are_lost_and_repeated_as_often_as_asked():
     assert 100 < net.lost < 300
     repeated = len(came) - len(set(came))
     assert 100 < repeated < 300
+
+
+def test_words_of_one_kind_come_late_or_once_more_and_the_others_as_before():
+    world, net, came = network()
+    late, other = (msgspec.msgpack.encode([tag, 7]) for tag in ("settled", "data"))
+    for again, want in [(False, [other, late]), (True, [late, other, late])]:
+        net.delay("settled", 5000, again=again)
+        for header in (late, other):
+            net.send("a", "b", [header])
+        world.run(until_us=world.now_us + 10_000, events_max=10)
+        assert came == want
+        came.clear()
+    net.delay("settled", 0)
+    for header in (late, other):
+        net.send("a", "b", [header])
+    world.run(until_us=world.now_us + 10_000, events_max=10)
+    assert came == [late, other]
 
 
 def test_a_crash_loses_what_was_not_synced_and_nothing_else():

@@ -1,0 +1,92 @@
+"""Faults that wait for a moment of a move: whoever takes part in it dies just then, or is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from medusa.sim.faults import KINDS, UNSYNCED, Fault, Stage
+from medusa.sim.node import Node
+
+__all__ = ["Aims"]
+
+
+class Aims:
+    """The faults of one trial that wait for a step of a move; each happens once.
+
+    Args:
+        stage: where they happen.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._waiting: list[Fault] = []
+        self._seen: dict[tuple[str, str], str] = {}
+        """Node and fragment -> the step at which it was last."""
+
+    def add(self, fault: Fault) -> None:
+        """From now on the next move that comes to the step."""
+        self._waiting.append(fault)
+
+    def clear(self) -> None:
+        """What hasn't happened never will."""
+        self._waiting.clear()
+
+    def look(self, node: Node) -> None:
+        """The node has had a turn: has a move come to a step that is waited for?"""
+        if not self._waiting or node.loop is None:
+            return
+        steps = dict(_steps(node))
+        for fragment, (step, roles) in steps.items():
+            if self._seen.get((node.name, fragment)) != step:
+                self._seen[node.name, fragment] = step
+                self._at(step, roles)
+        for key in [key for key in self._seen if key[0] == node.name and key[1] not in steps]:
+            del self._seen[key]
+
+    def _at(self, step: str, roles: dict[str, str]) -> None:
+        aim = next((each for each in self._waiting if each.who[1] == step and each.who[0] in roles), None)
+        if aim is None:
+            return
+        self._waiting.remove(aim)
+        if aim.kind == "cut in a move":
+            fault = replace(aim, kind="cut", who=(roles["owner"], roles["target"]), amount=0)
+        else:
+            unsynced = UNSYNCED.index(aim.who[2])
+            fault = replace(aim, kind="crash", who=(roles[aim.who[0]],), amount=unsynced)
+        self._stage.world.after(aim.amount, lambda: self._begin(fault))
+
+    def _begin(self, fault: Fault) -> None:
+        world = self._stage.world
+        world.trace("world", f"fault {fault}")
+        end = KINDS[fault.kind].begin(self._stage, fault)
+        assert end is not None
+        world.after(fault.for_us, end)
+
+
+def _steps(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
+    """Fragment -> the step of its move here, and who is who in it."""
+    sliding, catalog = node.brain.commands.sliding, node.brain.catalog
+    for fragment, going in sliding.moves.status().items():
+        step, hosted = going["state"], node.brain.fragments[fragment]
+        if step == "handing" and hosted.frozen:
+            step = "handed"
+        yield fragment, (step, _roles(hosted.spec, node.name, going["to"]))
+    for fragment, coming in sliding.arrivals.status().items():
+        shadow = sliding.arrivals.shadow(fragment)
+        spec = None if shadow is None else shadow.spec
+        yield fragment, (coming["state"], _roles(spec, coming["from"], node.name))
+    for fragment in catalog.ownership.unplaced:
+        if fragment in node.brain.fragments and fragment not in sliding.arrivals.status():
+            yield fragment, ("owning", {"target": node.name})
+
+
+def _roles(spec: Any, owner: str, target: str) -> dict[str, str]:
+    roles = {"owner": owner, "target": target}
+    if spec is not None:
+        for feed in spec.feeds[:1]:
+            roles["upstream"] = feed.node
+        for reader in [each for readers in spec.readers.values() for each in readers][:1]:
+            roles["reader"] = reader
+    return roles
