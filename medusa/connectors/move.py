@@ -69,7 +69,12 @@ def _tell(fed: Federation, fragment: str, over: threading.Event) -> None:
             found = fed.status()["moves"]["going"].get(fragment)
         except (LinkError, KeyError):
             return
-        if found is not None and said != (said := (found["state"], found["bytes"], found.get("silent"))):
+        if found is None:
+            continue
+        # While it waits for somebody, attempts begin and end again and again.
+        now = found.get("silent") or (found["state"], found["bytes"])
+        if now != said:
+            said = now
             click.echo(progress(fragment, found), err=True)
 
 

@@ -176,13 +176,9 @@ class Commands:
             Splits(*about, **shared, make=host, room=self._room_for, moving=moves.moving),
             outbox=outbox,
             number=self.diverting.number,
-            where=self._where,
+            names=self.naming.names,
             own_peer=lambda node: node == self._settings.name or node in self._own,
         )
-
-    def _where(self, fragment: str) -> str | None:
-        entry = self.naming.directory.find("fragment", fragment)
-        return None if entry is None else entry.writer
 
     def _room_for(self, *fragments: Fragment, gone: Collection[Fragment] = ()) -> None:
         if len(self.fragments) + len(fragments) - len(gone) > FRAGMENTS_MAX:

@@ -80,6 +80,15 @@ class Names:
             code="E_STREAM",
         )
 
+    def fragments(self) -> list[str]:
+        """Names of the fragments of the participant, each once."""
+        return list(dict.fromkeys(entry.name for entry in self._directory.entries("fragment")))
+
+    def fragment_at(self, fragment: str) -> str | None:
+        """The node that has a fragment; None: unknown."""
+        entry = self._directory.find("fragment", fragment)
+        return None if entry is None else entry.writer
+
     def streams(self) -> list[str]:
         """Names of the streams of the participant, each once; not of those that a query reads by itself."""
         bodies = ((e.name, body_from(e.body, StreamBody)) for e in self._directory.entries("stream"))

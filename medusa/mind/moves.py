@@ -57,6 +57,9 @@ class Moves:
         fragments: what runs here, by name; one that has gone is taken out.
         diverting: the neighbours' side, and the numbers of questions.
         next_token: gives the numbers of attempts: larger than any before, over all lives.
+
+    Attributes:
+        away: which nodes don't answer.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class Moves:
         self._saver = saver
         self._diverting = diverting
         self._next_token = next_token
-        self._away = Away(settings.peers)
+        self.away = Away(settings.peers)
         self._orders: dict[str, Order] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
@@ -138,6 +141,9 @@ class Moves:
             return None
         if to not in self._settings.peers:
             return no("E_PEER", f"node {to!r} is no peer of {me!r}", f"add {to} to [peers] of {me}")
+        if (whose := self._diverting.whose(to)) != self._settings.participant:
+            text = f"node {to!r} is one of participant {whose!r}: fragments move between nodes of one owner"
+            return no("E_ROLE", text, "what another one offers to run is said by medusa remote define")
         if self._settings.store == "memory":
             hint = "deploy it at a node with a disk"
             return no("E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint)
@@ -253,7 +259,7 @@ class Moves:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted: attempts with it are over."""
-        self._away.peer_event(now_us, peer, event)
+        self.away.peer_event(now_us, peer, event)
         for order in list(self._orders.values()) if event is not LinkEvent.PEER_UP else ():
             if order.to == peer:
                 self._end(now_us, order, _E.BROKEN, no("E_BROKEN", f"node {peer!r} went away", ""))
@@ -386,8 +392,8 @@ class Moves:
         due = now_us - order.asked_us >= ASK_AGAIN_US
         if due:
             order.asked_us = now_us
-            order.silent = self._away.among(order.waited_for())
-            order.waits_for = self._away.told(now_us, order.silent)
+            order.silent = self.away.among(order.waited_for())
+            order.waits_for = self.away.told(now_us, order.silent)
         match order.state:
             case OwnerState.RUNNING:
                 if order.again_us is not None and now_us >= order.again_us:
@@ -396,7 +402,7 @@ class Moves:
                 if now_us - order.begun_us >= PREPARE_US:
                     nodes = order.waited_for()
                     silent = f"no answer from {', '.join(map(repr, nodes))} in {PREPARE_US // 1_000_000} s"
-                    text = self._away.told(now_us, nodes) or silent
+                    text = self.away.told(now_us, nodes) or silent
                     self._end(now_us, order, _E.BROKEN, no("E_TIMEOUT", text, ""))
                 elif due and order.questions:
                     self._ask(order)

@@ -141,7 +141,10 @@ def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
     who = f"node {caller.name!r} of participant {caller.participant!r}"
     if isinstance(message, Install | Placed):  # What else is said of moves: see ``Diverting``.
         text = f"{who} has no contract under which it may run or stop anything here"
-        return Refusal(code="E_NO_CONTRACT", text=text, hint="deploy it at nodes of its own participant")
+        hint = (
+            "have that part kept first (medusa remote define), or deploy it at nodes of its own participant"
+        )
+        return Refusal(code="E_NO_CONTRACT", text=text, hint=hint)
     if isinstance(message, StatusRequest):
         return Refusal(code="E_ROLE", text=f"{who} may not ask for the status", hint="")
     if isinstance(message, Entries | Digest):

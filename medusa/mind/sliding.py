@@ -16,6 +16,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
 from medusa.mind.hosting import Hosted
+from medusa.mind.looking_up import Names
 from medusa.mind.moves import Moves
 from medusa.mind.security import Caller, no_deploy
 from medusa.mind.splits import Splits
@@ -58,6 +59,14 @@ class _Relayed:
     since_us: int
     said_us: int
 
+    @property
+    def patience_us(self) -> int:
+        return self.message.timeout_ms * 1000 if isinstance(self.message, Move) else PATIENCE_US
+
+
+PATIENCE_US = 10_000_000
+"""Who has the fragment may be away for so long, or for the time that a move is given, before its order is
+refused."""
 
 AGAIN_US = 1_000_000
 """An order that wasn't answered is passed on again after this: to who has the fragment now."""
@@ -74,7 +83,7 @@ class Sliding:
 
     Args:
         number: gives the numbers of questions.
-        where: fragment -> the node that has it, as the catalog of the participant says; None: unknown.
+        names: of the participant: which node has a fragment.
         own_peer: whether a node is one of our participant's.
     """
 
@@ -88,7 +97,7 @@ class Sliding:
         *,
         outbox: Outbox,
         number: Callable[[], int],
-        where: Callable[[str], str | None],
+        names: Names,
         own_peer: Callable[[str], bool],
     ) -> None:
         self.moves = moves
@@ -98,7 +107,8 @@ class Sliding:
         self._catalog = catalog
         self._outbox = outbox
         self._number = number
-        self._where = where
+        self._names = names
+        self._where = names.fragment_at
         self._own_peer = own_peer
         self._relayed: dict[int, _Relayed] = {}
         """Orders that were passed on, by number."""
@@ -253,9 +263,10 @@ class Sliding:
             return  # It was here, maybe by this very order: who passed it on asks where the catalog says.
         node = self._place(name)
         if node is None or self._own_peer(peer):
-            here = ", ".join(sorted(self._catalog.fragments)) or "none"
-            text = f"node {self._me!r} knows no fragment {name[:100]!r}; it has: {here[:500]}"
-            hint = did_you_mean(name, self._catalog.fragments) or "fed.status() of its node shows its name"
+            known = sorted({*self._catalog.fragments, *self._names.fragments()})
+            there = ", ".join(known)[:500] or "none"
+            text = f"node {self._me!r} knows no fragment {name[:100]!r}; there are: {there}"
+            hint = did_you_mean(name, known) or "fed.status() of its node shows its name"
             self._refuse(peer, message.request, "E_FRAGMENT", text, hint)
             return
         if any(
@@ -268,8 +279,17 @@ class Sliding:
         self._say_again(now_us)
 
     def _say_again(self, now_us: int) -> None:
-        for number, each in self._relayed.items():
+        for number, each in list(self._relayed.items()):
             if now_us - each.said_us < AGAIN_US:
+                continue
+            if now_us - each.since_us >= each.patience_us and (
+                why := self.moves.away.told(now_us, [each.node])
+            ):
+                del self._relayed[number]
+                text = f"{why}: it has fragment {each.message.fragment!r}"
+                self._refuse(
+                    each.client, each.message.request, "E_TIMEOUT", text, "order it again when it is back"
+                )
                 continue
             each.said_us = now_us
             each.node = self._place(each.message.fragment) or each.node

@@ -29,6 +29,7 @@ def test_what_was_said_already_is_said_once(monkeypatch: pytest.MonkeyPatch, cap
     going = {"to": "b", "state": "preparing", "bytes": 0, "silent": [], "waits_for": ""}
     text = "node 'b' doesn't answer, seen {} s ago"
     away = [{**going, "silent": ["b"], "waits_for": text.format(second)} for second in (7, 8, 9)]
+    away.append({**away[0], "state": "running"})
     fed = Fed(going, going, *away, {**going, "state": "copying", "bytes": 1024})
     fed.over = threading.Event()
     move._tell(fed, FRAGMENT, fed.over)

@@ -34,3 +34,37 @@ def test_who_is_away_and_since_when():
     for event in (LinkEvent.PEER_UP, LinkEvent.PEER_RESTARTED):
         away.peer_event(6_000_000, "b", event)
         assert away.told(7_000_000, ["b"]) == ""
+
+
+def test_an_order_that_a_node_passed_on_to_one_that_is_away_ends_in_time():
+    world = World()
+    mover = world.client("e")
+    world.fed.run(for_us=100_000)
+    world.fed.nodes["m1"].crash()
+    request = world.order("m2", at="e", timeout_ms=3000)
+    reply, _ = world.fed.answer(mover, request)
+    assert reply.code == "E_TIMEOUT"
+    assert reply.text == "node 'm1' doesn't answer, seen 2 s ago: it has fragment 'q/mean'"
+    world.fed.nodes["m1"].restart()
+    world.check()
+    assert world.where == ["m1"], "who was refused didn't move it after all"
+
+
+def test_a_name_of_no_fragment_is_beside_those_of_all_nodes():
+    world = World()
+    reply, _ = world.move("m2", at="e", fragment="q/maen")
+    assert (reply.code, reply.hint) == ("E_FRAGMENT", "did you mean 'q/mean'?")
+    assert "there are: q/" in reply.text
+
+
+def test_a_fragment_goes_to_no_node_of_another_owner():
+    """That one dropped the link of whoever asked it, again and again."""
+    world = World()
+    owner = world.fed.nodes["m1"].brain
+    owner.commands.diverting.whose = {"m2": "bob"}.get
+    reply, _ = world.move("m2")
+    assert reply.code == "E_ROLE"
+    assert "'bob'" in reply.text
+    assert not owner.commands.sliding.status()["going"]
+    owner.commands.diverting.whose = lambda node: owner.settings.participant
+    world.check()
