@@ -257,6 +257,30 @@ class Program:
             ValueError: outputs that the window doesn't take, a time below its boundary or out of range.
         """
 
+class Snapshot:
+    """The state of a window as it was when this was made; given up when it is forgotten."""
+
+    @property
+    def left(self) -> int:
+        """Groups that are still to be copied."""
+
+    def copy(self, groups: int) -> None:
+        """Copy so many more, or a few above; gives up the GIL. MemoryError: nothing is lost, call again."""
+
+    def finish(self) -> Batch:
+        """What ``state`` would have given; once, when nothing is left."""
+
+def snapshot_of(window: Window) -> Snapshot | None:
+    """Begin a copy of ``state`` as it is now, to be made in pieces while rows come and windows close.
+
+    Returns:
+        None: this window's state isn't copied in pieces (no keys, stage combine, distinct values, text or
+        sketches among the aggregates).
+
+    Raises:
+        ValueError: one is under way, that is, neither finished nor forgotten.
+    """
+
 class Store(Window):
     """A ``Window`` of one int64 key (a slot) and one pane, whose groups leave one by one; never closed."""
 

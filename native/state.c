@@ -1,35 +1,65 @@
 #include "state.h"
 
 #include "md_alloc.h"
+#include "state_rows.h"
 #include "window_private.h"
 
 enum { PANE_START, PANE_END, FIRST, ROWS, KEYS };
 
-static md_rc put_pane(md_window *w, md_pane *pane, md_rows *rows) {
-    md_emission e = {.n = pane->keys->count, .keys = pane->keys, .table = &pane->table, .sets = pane->sets};
-    md_rc rc = md_emission_scratch(w, e.n);
-    if (rc == MD_OK) rc = md_rows_reserve(rows, e.n);
+md_rc md_state_rows(const md_window *w, md_rows **out) {
+    static const char *const names[] = {"pane_start", "pane_end", "first", "rows"};
+    md_rc rc = md_rows_new(KEYS + w->n_keys + w->plan->n_state, out);
     if (rc != MD_OK) return rc;
-    for (int64_t k = 0; k < e.n; k++) {
-        md_rows_words(rows, PANE_START)[k].i = pane->start;
-        md_rows_words(rows, PANE_END)[k].i = pane->end;
-        md_rows_words(rows, FIRST)[k].i = pane->keys->first[k];
-        md_rows_words(rows, ROWS)[k] = pane->table.columns[0][k];
+    for (int32_t c = 0; c < KEYS; c++) md_rows_define(*out, c, "l", names[c], false);
+    md_define_keys(*out, KEYS, w);
+    md_state_define(w->plan, *out, KEYS + w->n_keys);
+    return MD_OK;
+}
+
+md_rc md_state_keys(md_window *w, const md_pane *pane, md_rows *rows, int64_t start, int64_t n, int32_t *order,
+                    md_word *words, uint8_t *valid) {
+    (void)w;
+    md_word *starts = md_rows_words(rows, PANE_START), *ends = md_rows_words(rows, PANE_END);
+    for (int64_t k = 0; k < n; k++) {
+        order[k] = (int32_t)(start + k);
+        starts[k].i = pane->start;
+        ends[k].i = pane->end;
     }
-    rc = md_rows_put_keys(rows, KEYS, pane->keys, NULL, e.n, w->valid, w->words);
-    if (rc == MD_OK) rc = md_rows_of_state(rows, KEYS + w->n_keys, w, &e);
-    if (rc == MD_OK) md_rows_commit(rows, e.n);
+    if (n > 0) memcpy(md_rows_words(rows, FIRST), pane->keys->first + start, (size_t)n * sizeof(md_word));
+    return md_rows_put_keys(rows, KEYS, pane->keys, order, n, valid, words);
+}
+
+md_rc md_state_words(md_window *w, const md_pane *pane, md_rows *rows, const int32_t *order, int64_t n, md_word *words,
+                     uint8_t *valid) {
+    md_word *to = md_rows_words(rows, ROWS);
+    for (int64_t k = 0; k < n; k++) to[k] = pane->table.columns[0][order != NULL ? order[k] : k];
+    return md_state_put(w->plan, &pane->table, rows, KEYS + w->n_keys, order, n, words, valid);
+}
+
+/* In pieces that stay in the processor's cache. */
+static md_rc put_pane(md_window *w, md_pane *pane, md_rows *rows) {
+    int64_t n = pane->keys->count, before = rows->length;
+    md_emission e = {.n = n, .keys = pane->keys, .table = &pane->table, .sets = pane->sets};
+    md_rc rc = md_emission_scratch(w, n < MD_CHUNK ? n : MD_CHUNK);
+    if (rc == MD_OK) rc = md_rows_reserve(rows, n);
+    for (int64_t at = 0; rc == MD_OK && at < n; at += MD_CHUNK) {
+        int64_t m = n - at < MD_CHUNK ? n - at : MD_CHUNK;
+        rc = md_state_keys(w, pane, rows, at, m, w->order, w->words, w->valid);
+        if (rc == MD_OK) rc = md_state_words(w, pane, rows, w->order, m, w->words, w->valid);
+        rows->length += m;
+    }
+    rows->length = before;
+    if (rc == MD_OK) rc = md_rows_of_sets(rows, KEYS + w->n_keys, w, &e);
+    if (rc == MD_OK) md_rows_commit(rows, n);
     return rc;
 }
 
 md_rc md_window_state(md_window *w, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err) {
-    static const char *const names[] = {"pane_start", "pane_end", "first", "rows"};
-    md_rows *rows;
-    md_rc rc = md_rows_new(KEYS + w->n_keys + w->plan->n_state, &rows);
-    if (rc != MD_OK) return md_nomem(err);
-    for (int32_t c = 0; c < KEYS; c++) md_rows_define(rows, c, "l", names[c], false);
-    md_define_keys(rows, KEYS, w);
-    md_state_define(w->plan, rows, KEYS + w->n_keys);
+    md_rows *rows = NULL;
+    int64_t groups = 0;
+    for (int64_t i = 0; i < w->n_panes; i++) groups += w->panes[i]->keys->count;
+    md_rc rc = md_state_rows(w, &rows);
+    if (rc == MD_OK) rc = md_rows_reserve(rows, groups);
     for (int64_t i = 0; rc == MD_OK && i < w->n_panes; i++) rc = put_pane(w, w->panes[i], rows);
     if (rc == MD_OK) rc = md_rows_finish(rows, schema, array);
     md_rows_free(rows);

@@ -209,6 +209,7 @@ md_rc md_window_new(const md_window_config *c, md_window **out, md_error *err) {
 
 void md_window_free(md_window *w) {
     if (w == NULL) return;
+    if (w->snapshot != NULL) md_snapshot_abandon(w->snapshot);
     if (w->plan != NULL) {
         for (int64_t i = 0; i < w->n_panes; i++) pane_free(w, w->panes[i]);
         for (int32_t i = 0; i < w->n_spare; i++) pane_free(w, w->spare[i]);

@@ -199,6 +199,7 @@ static md_rc prepare_part(md_window *w, const md_column *views, const md_split *
 }
 
 void md_segment_fill(md_window *w, md_segment s, const md_column *views, md_scratch *scratch) {
+    md_pane_keep(s.pane, w->ids + s.at, s.n);
     md_accumulate(w->plan, &s.pane->table, w->ids + s.at, views + 1 + w->n_keys, &views[0], s.rows, s.start, s.n,
                   w->n_keys == 0, scratch);
     s.pane->rows += s.n;

@@ -26,6 +26,11 @@ md_rc md_emission_scratch(md_window *w, int64_t n) {
 
 md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e) {
     md_rc rc = md_state_put(w->plan, e->table, rows, column, e->table_order, e->n, w->words, w->valid);
+    return rc == MD_OK ? md_rows_of_sets(rows, column, w, e) : rc;
+}
+
+md_rc md_rows_of_sets(md_rows *rows, int32_t column, const md_window *w, const md_emission *e) {
+    md_rc rc = MD_OK;
     for (int32_t i = 0; rc == MD_OK && i < w->plan->n_state; i++) {
         md_state_column s = w->plan->state[i];
         if (s.column >= 0) continue;
@@ -367,7 +372,11 @@ static md_rc emit_pane(md_window *w, md_pane *pane) {
 }
 
 md_rc md_window_close(md_window *w, int64_t boundary, md_error *err) {
+    int64_t dropped; /* panes up to here are needed by no window that stays open */
     md_rc rc = MD_OK;
+    if (w->snapshot != NULL && !__builtin_sub_overflow(boundary, w->size - w->advance, &dropped))
+        rc = md_snapshot_close(w->snapshot, dropped);
+    if (rc != MD_OK) return md_nomem(err);
     if (boundary <= w->boundary) {
         rc = MD_OK; /* nothing to close; what an earlier call couldn't flush is flushed below */
     } else if (w->stage != MD_COMBINE && w->advance != w->size) {

@@ -41,7 +41,10 @@ typedef struct md_pane {
     int32_t segment;     /* scratch of the split of a mixed chunk */
     int64_t share;       /* of an add by panes */
     md_undo undo;
+    struct md_frozen *frozen; /* while it is copied (snapshot.h); NULL: it isn't */
 } md_pane;
+
+typedef struct md_frozen md_frozen; /* snapshot.c */
 
 /* n <= MD_CHUNK rows that belong to one pane: ids[at .. at + n); the rows themselves are start .. start + n or,
  * when it is not NULL, rows[0 .. n), ascending. */
@@ -126,6 +129,7 @@ struct md_window {
     md_slide slide;
     md_early *early; /* NULL before the first early results */
     md_spread *spread; /* NULL before the first add by panes */
+    struct md_snapshot *snapshot; /* under way; NULL: none */
 
     /* output */
     md_rows *shared, *failed;
@@ -200,11 +204,22 @@ md_rc md_window_add_states(md_window *w, const md_column *views, int64_t n, md_e
 md_rc md_emit(md_window *w, md_emission e);
 md_rc md_window_flush(md_window *w);
 md_rc md_rows_of_state(md_rows *rows, int32_t column, md_window *w, const md_emission *e);
+md_rc md_rows_of_sets(md_rows *rows, int32_t column, const md_window *w, const md_emission *e); /* those of them */
 void md_define_keys(md_rows *rows, int32_t column, const md_window *w);
 static inline void md_define_state(md_rows *rows, int32_t column, const md_window *w) {
     md_state_define(w->plan, rows, column);
 }
 md_rc md_emission_scratch(md_window *w, int64_t n);
+
+/* copies in pieces (snapshot.c) */
+/* Accumulators of n groups of a pane are about to change: those that are still to be copied are copied first. */
+void md_frozen_keep(md_frozen *frozen, const int32_t *ids, int64_t n);
+static inline void md_pane_keep(const md_pane *pane, const int32_t *ids, int64_t n) {
+    if (pane->frozen != NULL) md_frozen_keep(pane->frozen, ids, n);
+}
+/* Panes that end at or before `end` are about to go: they are copied first. MD_NOMEM: call again. */
+md_rc md_snapshot_close(struct md_snapshot *snapshot, int64_t end);
+void md_snapshot_abandon(struct md_snapshot *snapshot); /* the window goes */
 
 /* sliding (window_slide.c) */
 md_rc md_slide_close(md_window *w, int64_t boundary);

@@ -42,6 +42,7 @@ static md_rc add_row(md_window *w, md_pane *pane, const md_column *views, int64_
         c->known[d] = pane->sets[d]->keys->count;
     }
     md_rc rc = md_table_room(plan, &pane->table, id, inputs, &views[0], NULL, i, 1);
+    md_pane_keep(pane, id, 1);
     if (rc == MD_OK) md_accumulate(plan, &pane->table, id, inputs, &views[0], NULL, i, 1, false, w->scratch);
     return rc;
 }

@@ -24,9 +24,9 @@ from medusa.engine.boxes.sink import SinkBox
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
 from medusa.engine.dead import DeadLetters
-from medusa.engine.delta import Part, as_files
 from medusa.engine.evolve import Plan, catch_up
 from medusa.engine.idle import Idleness
+from medusa.engine.later import Copying
 from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.scheduler_steps import SteppingScheduler
@@ -397,15 +397,18 @@ class Fragment(Asked):
         Raises:
             StateError: calls of async functions have not ended (``wait``).
         """
-        return as_files(self.parts())
+        return self._copying(patient=False).files()
 
-    def parts(self) -> dict[str, Part]:
-        """What ``snapshot`` gives, in less time: ``as_files`` writes what is still a table, in any thread."""
+    def copying(self) -> Copying:
+        """What ``snapshot`` gives, copied piece by piece between elements. Raises as that."""
+        return self._copying(patient=True)
+
+    def _copying(self, *, patient: bool) -> Copying:
         self._refuse_after_failure()
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
         self._go_on(self.connections.sync)  # first: a history may be ahead of a checkpoint, never behind
-        return fragment_state.save(self.checked, self.boxes)
+        return fragment_state.save(self.checked, self.boxes, patient=patient)
 
     @classmethod
     def restore(

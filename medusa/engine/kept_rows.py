@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from medusa._native import Chunks
+from medusa.engine.later import ByNumber, rows_later
 
 __all__ = ["KeptRows"]
 
@@ -71,6 +72,24 @@ class KeptRows:
             return [pa.nulls(len(numbers), self.schema.field(index).type) for index in columns]
         made: list[pa.Array] = pa.record_batch(self._chunks.take(numbers, columns)).columns
         return made
+
+    def later(self, numbers: pa.Array, made: Callable[[list[pa.Array]], pa.Table]) -> ByNumber | None:
+        """A table of rows by number, copied piece by piece; None: they are few.
+
+        Args:
+            made: the table, of all their columns.
+        """
+        if not self._parts:
+            return None
+        chunks = Chunks()  # ours forget
+        for part in self._parts:
+            chunks.add(part.batch, part.first)
+        columns = range(len(self.schema))
+
+        def take(start: int, end: int) -> list[pa.Array]:
+            return pa.record_batch(chunks.take(numbers.slice(start, end - start), columns)).columns  # type: ignore[no-any-return]
+
+        return rows_later(len(numbers), take, made)
 
     def forget(self, before_us: int) -> None:
         """Drop the batches whose rows are all older."""

@@ -20,9 +20,9 @@ from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.decision_log import DecisionLog
 from medusa.engine.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows, Sheds
-from medusa.engine.delta import Part
 from medusa.engine.drops import Drops
 from medusa.engine.fragment import Fragment
+from medusa.engine.later import Copying
 from medusa.engine.replay import Held, Replay
 from medusa.errors import DataError, FullError, StateError
 from medusa.query.boxes import Graph
@@ -243,14 +243,14 @@ class LoggedFragment(Fragment):
         with suppress(StateError):  # what can't be removed now is removed later
             self.log.turned(number, min(self._logs.get(each, 0) for each in checkpoints))
 
-    def parts(self) -> dict[str, Part]:
+    def _copying(self, *, patient: bool) -> Copying:
         if self.stuck:
             raise StateError(
                 "calls of async functions wait for rows that were pushed before: no checkpoint can be made",
                 hint=self._missing(),
                 code="state.replay",
             )
-        return super().parts()
+        return super()._copying(patient=patient)
 
     # What was decided is done again
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from medusa._native import crc32c
 from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.delta import Part, read_table, write_table
+from medusa.engine.later import Copying, Later
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
@@ -83,18 +84,25 @@ def _order(signature: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode([list(input["columns"]) for input in signature["inputs"]])
 
 
-def save(checked: CheckedGraph, boxes: Mapping[str, Operator]) -> dict[str, Part]:
-    """The files of all boxes; tables that share no memory with them are still to be written as such."""
-    files: dict[str, Part] = {}
+def save(checked: CheckedGraph, boxes: Mapping[str, Operator], *, patient: bool = False) -> Copying:
+    """The files of all boxes, as they are now.
+
+    Args:
+        patient: who asks copies large tables by and by, while the boxes go on.
+    """
+    files: dict[str, Part | Later] = {}
     index: dict[str, Any] = {}
     sums = box_sums(checked)
     for id, box in boxes.items():
-        state = box.save()
+        state = box.save(patient=patient)
         names = {}
         for part, table in state.tables.items():
             name = f"{id}.{part}.arrow"
             files[name] = table if part in state.copied else write_table(table)
             names[part] = name
+        for part, table in state.later.items():
+            names[part] = f"{id}.{part}.arrow"
+            files[names[part]] = table
         for part, stream in state.streams.items():
             names[part] = f"{id}.{part}.arrow"
             files[names[part]] = stream.write()
@@ -107,7 +115,7 @@ def save(checked: CheckedGraph, boxes: Mapping[str, Operator]) -> dict[str, Part
         }
     document = {"version": VERSION, "query": checked.graph.name, "boxes": index}
     files[INDEX] = json.dumps(document, indent=1).encode()
-    return files
+    return Copying(files)
 
 
 def load(

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from medusa.elements import Silent
 from medusa.engine.checkpoint import seal
-from medusa.engine.delta import Part, as_files
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Holding
+from medusa.engine.later import Copying
 from medusa.engine.splitting import weighing
 from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Buffer, Clock, Content, Journal, Store
@@ -37,6 +37,7 @@ from medusa.runtime.done import (
     Stats,
     Weighed,
 )
+from medusa.runtime.pieces import Pieces
 from medusa.runtime.remaking import remade
 from medusa.runtime.segments import read_segment, write_segment
 from medusa.runtime.worker_thread import WorkerThread
@@ -78,6 +79,7 @@ class _Running:
 
     fragment: Fragment | None
     life: int
+    pieces: Pieces
     failed: bool = False
     stats_at_us: int = 0
     holding: Holding | None = None
@@ -130,13 +132,13 @@ class FragmentHost:
         """Fragment and its life -> files of its log; the disk's thread owns it."""
         self._clock = clock
         self._wake = wake
-        self._running: dict[str, _Running] = {"": _Running(None, 0)}
         self._lives: dict[str, int] = {}
         self._done: deque[tuple[str, int, Done]] = deque()
         self._woken = False
         self._make_worker: Callable[[str], Worker] = worker or WorkerThread
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
+        self._running: dict[str, _Running] = {"": _Running(None, 0, Pieces(self._engine.give))}
 
     # --- the loop's side ------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class FragmentHost:
     ) -> None:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         life = self._new_life(name)
-        self._running[name] = _Running(fragment, life, needed=dict(needed))
+        self._running[name] = _Running(fragment, life, Pieces(self._engine.give), needed=dict(needed))
         self._logs[name, life] = set(logs)
         if fragment is not None:
             self._done.append((name, life, Stats(name, _counts(fragment))))
@@ -223,7 +225,7 @@ class FragmentHost:
         Returns:
             whether both have ended.
         """
-        ended = self._engine.stop(timeout_s)
+        ended = self._engine.stop(timeout_s, last=self._settle)
         if "_beside" in vars(self):
             ended = self._beside.stop(timeout_s) and ended
         return self._disk.stop(timeout_s, last=last) and ended
@@ -250,10 +252,10 @@ class FragmentHost:
             else:
                 fragment = Fragment.restore(graph, files, clock=self._clock)
             holding = Holding(fragment) if self._counts else None
-            self._running[name] = _Running(fragment, life, holding=holding)
+            self._running[name] = _Running(fragment, life, Pieces(self._engine.give), holding=holding)
             self._tell(name, life, Stats(name, _counts(fragment)))
         except Exception as error:
-            self._running[name] = _Running(None, life, failed=True)
+            self._running[name] = _Running(None, life, Pieces(self._engine.give), failed=True)
             self._tell(name, life, Failed(name, _why(error)))
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
@@ -264,7 +266,7 @@ class FragmentHost:
             return
         for name, fragment in found.made.items():
             self._disk.give(partial(self._sweep, name, set()))
-            self._running[name] = _Running(fragment, lives[name])
+            self._running[name] = _Running(fragment, lives[name], Pieces(self._engine.give))
             self._tell(name, lives[name], Stats(name, _counts(fragment)))
         answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
         self._tell("", self._running[""].life, answer)
@@ -322,22 +324,35 @@ class FragmentHost:
         try:
             if running.failed:
                 raise StateError("the fragment has failed", code="state.failed")
-            state = running.fragment.parts() if running.fragment is not None else {}
+            copying = running.pieces.of(running.fragment)
         except Exception as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
-        self._disk.give(lambda: self._write(running, effect, state))
+
+        def copied(why: str) -> None:
+            if not why:
+                self._disk.give(lambda: self._write(running, effect, copying))
+                return
+            self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))
+
+        running.pieces.begin(copying, copied)
+
+    def _settle(self) -> None:
+        """Copy what is left of all states."""
+        for running in self._running.values():
+            running.pieces.finish()
 
     def _close(self, name: str) -> None:
-        running = self._running.pop(name, None)
+        if (running := self._running.pop(name, None)) is not None:
+            running.pieces.finish()
         self._disk.give(lambda: self._forget(name, running.life if running is not None else 0))
 
     # --- the disk's thread ------------------------------------------------------------------------
 
-    def _write(self, running: _Running, effect: Persist, state: Mapping[str, Part]) -> None:
+    def _write(self, running: _Running, effect: Persist, state: Copying) -> None:
         facts = {"fragment": effect.fragment, "token": effect.token}
         try:
-            files: dict[str, Content] = {**as_files(state), **effect.files}
+            files: dict[str, Content] = {**state.files(), **effect.files}
             self._store.write(group_name(effect.fragment, effect.token), seal(files, facts))
         except (StateError, MemoryError) as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,10 +11,12 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
-from medusa.engine.delta import as_files
+from medusa.engine import later
+from medusa.engine.delta import read_table
 from medusa.engine.evolve import plan
 from medusa.engine.fragment import Fragment
 from medusa.engine.state import box_sums
+from medusa.ports import Buffer
 from medusa.query.boxes import Filter, Graph, Input
 from medusa.query.expression import Column
 from medusa.query.graph import check_graph
@@ -58,10 +61,45 @@ def test_tables_that_become_files_later_hold_what_was_there_then(kind: str) -> N
     fragment = Fragment(kinds.query(kind).graph)
     kinds.push(fragment, 0, 45)
     expected = kinds.state_of(fragment)
-    parts = fragment.parts()
+    copying = fragment.copying()
+    assert copying.done, "few rows are copied at once"
     kinds.push(fragment, 45, 45)
     kinds.answer(fragment)
-    assert {name: bytes(data) for name, data in as_files(parts).items()} == expected
+    assert {name: bytes(data) for name, data in copying.files().items()} == expected
+
+
+def read(files: Mapping[str, Buffer]) -> dict[str, Any]:
+    """What is in them, without the bytes between the values."""
+    return {
+        name: repr((read_table(data).schema, read_table(data).to_pydict()))
+        if name.endswith(".arrow")
+        else json.loads(bytes(data))
+        for name, data in files.items()
+    }
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_that_is_copied_piece_by_piece_is_that_of_when_it_began(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows come and windows close between the pieces; the fragment goes on as if nobody had asked."""
+    monkeypatch.setattr(later, "AT_ONCE", -1)
+    fragment, other = Fragment(kinds.query(kind).graph), Fragment(kinds.query(kind).graph)
+    for start in (0, 45, 90):
+        for each in (fragment, other):
+            kinds.push(each, start, 45)
+        expected = kinds.state_of(other)
+        copying = fragment.copying()
+        for turn in range(start + 45, start + 75, 5):
+            copying.step(3)
+            for each in (fragment, other):
+                kinds.push(each, turn, 5)
+        copying.finish()
+        assert read(copying.files()) == read(expected)
+        for each in (fragment, other):
+            kinds.push(each, start + 75, 15)
+    assert kinds.answer(fragment) == kinds.answer(other)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

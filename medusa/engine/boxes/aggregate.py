@@ -20,6 +20,7 @@ from medusa.engine.boxes.window_parts import WindowParts
 from medusa.engine.boxes.window_spill import SpillWindow
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters, DeadRow, plain_value
+from medusa.engine.later import groups_later
 from medusa.engine.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.storage import Storage
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
@@ -212,13 +213,17 @@ class AggregateBox(Operator):
         if isinstance(self._window, SpillWindow):
             self._window.save(state, self._readable)
         else:
-            groups = pa.Table.from_batches([pa.record_batch(self._window.state())])
-            names = [self._readable(name) for name in groups.schema.names]
-            state.tables["groups"] = groups.rename_columns(names)
-            state.copied.add("groups")
+            window = self._window
+            later = None
+            if state.patient and isinstance(window, Window) and not isinstance(window, WindowPanes):
+                later = groups_later(window, self._groups)
+            state.put("groups", later or self._groups(pa.record_batch(window.state())))
         state.meta["position"] = list(self._window.position())
         if self._users is not None:
             state.tables["users"] = self._users.save()
+
+    def _groups(self, rows: pa.RecordBatch) -> pa.Table:
+        return pa.Table.from_batches([rows]).rename_columns([self._readable(n) for n in rows.schema.names])
 
     def load_more(self, state: BoxState) -> None:
         if isinstance(self._window, SpillWindow):

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
+from medusa.engine.later import Later
 from medusa.engine.spool import Streamed
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
@@ -29,13 +30,25 @@ class BoxState:
 
     Attributes:
         streams: tables that needn't fit in memory.
-        copied: tables that share no memory with the box: they may become files in another thread.
+        copied: tables whose memory the box never changes: they may become files in another thread.
+        patient: tables may be given as ``later``.
+        later: tables that are copied while the box goes on.
     """
 
     meta: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     streams: dict[str, Streamed] = field(default_factory=dict)
     copied: set[str] = field(default_factory=set)
+    patient: bool = False
+    later: dict[str, Later] = field(default_factory=dict)
+
+    def put(self, name: str, table: pa.Table | Later) -> None:
+        """Add a table whose memory the box never changes, or one that is still being copied."""
+        if isinstance(table, pa.Table):
+            self.tables[name] = table
+            self.copied.add(name)
+        else:
+            self.later[name] = table
 
 
 @dataclass(slots=True)
@@ -223,14 +236,19 @@ class Operator(ABC):
 
     # State
 
-    def save(self) -> BoxState:
-        """A copy of everything held; the box is unchanged."""
+    def save(self, *, patient: bool = False) -> BoxState:
+        """A copy of everything held; the box is unchanged.
+
+        Args:
+            patient: who asks copies ``later`` by and by.
+        """
         state = BoxState(
             meta={
                 "inputs_us": list(self.inputs_us),
                 "boundary_us": self.boundary_us,
                 "counts": [self.rows_in, self.rows_out, self.late, self.dead],
-            }
+            },
+            patient=patient,
         )
         state.meta |= {name: count for name in ("dropped", "shed") if (count := getattr(self, name))}
         self.save_more(state)

@@ -7,7 +7,7 @@ open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from medusa.engine.boxes.groups_user import SlotAggregates
 from medusa.engine.boxes.slot_results import Finished, Numbers
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
+from medusa.engine.later import ByNumber, groups_later, rows_later
 from medusa.engine.rows import as_int64, as_times
 from medusa.engine.widen import narrow, native_arrow, native_type, widen
 from medusa.query.boxes import AggregateCall, Schema
@@ -72,6 +73,20 @@ class KeyIndex:
         kept = pa.record_batch(pick_keys(self.keys, pa.array(ids)))
         self.keys = Keys(self._native)
         self.keys.map(kept)
+
+    def later(self, ids: Numbers, made: Callable[[list[pa.Array]], pa.Table]) -> ByNumber | None:
+        """A table of the keys of some numbers, copied piece by piece; None: they are few.
+
+        Args:
+            made: the table, of their columns.
+        """
+        keys = self.keys  # ``keep`` leaves it as it is
+
+        def take(start: int, end: int) -> list[pa.Array]:
+            batch = pa.record_batch(pick_keys(keys, pa.array(ids[start:end])))
+            return [narrow(column, type) for column, type in zip(batch.columns, self._types, strict=True)]
+
+        return rows_later(len(ids), take, made) if self._types else None
 
     def nbytes(self) -> int:
         return keys_nbytes(self.keys)
@@ -320,12 +335,16 @@ class Groups:
 
     def save(self, state: BoxState, slots: Numbers) -> None:
         """The accumulators of the slots in use, as table ``groups``."""
-        groups = pa.Table.from_batches([self._living(slots)])
-        names = [self._readable(name) for name in groups.schema.names]
-        state.tables["groups"] = groups.rename_columns(names).drop_columns(["pane_start", "pane_end"])
+        later = groups_later(self._store, self._table, len(slots)) if state.patient else None
+        state.put("groups", later or self._table(self._living(slots)))
         state.meta["rows"] = self._store.position()[1]
         if self._users is not None:
             state.tables["users"] = self._users.save(slots)
+
+    def _table(self, rows: pa.RecordBatch) -> pa.Table:
+        groups = pa.Table.from_batches([rows])
+        names = [self._readable(name) for name in groups.schema.names]
+        return groups.rename_columns(names).drop_columns(["pane_start", "pane_end"])
 
     def load(self, state: BoxState, slots: Numbers, next_slot: int) -> None:
         """Take that back; ValueError unless it has exactly these slots."""

@@ -310,9 +310,9 @@ class JoinBox(Operator):
     def save_more(self, state: BoxState) -> None:
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
             rows = pa.record_batch(self._join.rows(number))
-            columns = side.kept.take(rows.column(0), range(len(side.kept.schema)))
-            batch = pa.RecordBatch.from_arrays([*columns, *rows.columns[1:]], schema=side.state_schema())
-            state.tables[name] = pa.Table.from_batches([batch])
+            made = partial(_table, rows.columns[1:], side.state_schema())
+            later = side.kept.later(rows.column(0), made) if state.patient else None
+            state.put(name, later or made(side.kept.take(rows.column(0), range(len(side.kept.schema)))))
 
     def upgrade(self, state: BoxState, format: int) -> None:
         """Format 1 had the keys apart, the rows in no order (some gone already), and inner joins only."""
@@ -370,6 +370,10 @@ def join_options(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site
         "schema": site.output.schema,
         "letters": site.letters,
     }
+
+
+def _table(more: list[pa.Array], schema: pa.Schema, columns: list[pa.Array]) -> pa.Table:
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays([*columns, *more], schema=schema)])
 
 
 def _other_columns(schema: Schema, keys: Sequence[Named]) -> list[int]:

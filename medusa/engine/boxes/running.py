@@ -172,10 +172,15 @@ class RunningBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         latest, slots = self._slots()
-        keys = self._groups.index.columns(np.arange(len(slots)))
+        ids = np.arange(len(slots))
         names = [f"key.{name}" for name in self._key_names]
-        columns = [pa.array(latest), pa.array(slots)]
-        state.tables["keys"] = pa.Table.from_arrays([*keys, *columns], names=[*names, "latest", "slot"])
+
+        def table(keys: list[pa.Array]) -> pa.Table:
+            columns = [pa.array(latest), pa.array(slots)]
+            return pa.Table.from_arrays([*keys, *columns], names=[*names, "latest", "slot"])
+
+        later = self._groups.index.later(ids, table) if state.patient else None
+        state.put("keys", later or table(self._groups.index.columns(ids)))
         state.meta["next_slot"] = self._expiry_slots()
         if self._plain:
             self._groups.save(state, slots)

@@ -112,10 +112,14 @@ class SessionBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         rows = _columns(pa.record_batch(self._sessions.rows()))
-        keys = self._groups.index.columns(rows["key"])
         names = [f"key.{name}" for name in self._key_names]
-        columns = [pa.array(rows[name]) for name in PARTS[1:]]
-        state.tables["sessions"] = pa.Table.from_arrays([*keys, *columns], names=[*names, *PARTS[1:]])
+
+        def table(keys: list[pa.Array]) -> pa.Table:
+            columns = [pa.array(rows[name]) for name in PARTS[1:]]
+            return pa.Table.from_arrays([*keys, *columns], names=[*names, *PARTS[1:]])
+
+        later = self._groups.index.later(rows["key"], table) if state.patient else None
+        state.put("sessions", later or table(self._groups.index.columns(rows["key"])))
         state.meta["slots"] = list(self._sessions.position())
         self._groups.save(state, rows["slot"])
 

@@ -167,11 +167,16 @@ class SpanBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         spans = pa.record_batch(self._spans.keys())
-        keys = self._groups.index.columns(np.arange(spans.num_rows))
+        ids = np.arange(spans.num_rows)
         names = [f"key.{name}" for name in self._key_names]
-        state.tables["keys"] = pa.Table.from_arrays([*keys, *spans.columns], names=[*names, *KEYS])
+
+        def table(keys: list[pa.Array]) -> pa.Table:
+            return pa.Table.from_arrays([*keys, *spans.columns], names=[*names, *KEYS])
+
+        later = self._groups.index.later(ids, table) if state.patient else None
+        state.put("keys", later or table(self._groups.index.columns(ids)))
         panes = pa.record_batch(self._spans.panes())
-        state.tables["panes"] = pa.Table.from_arrays(panes.columns, names=list(PANES))
+        state.put("panes", pa.Table.from_arrays(panes.columns, names=list(PANES)))
         state.meta["slots"] = list(self._spans.position())
         self._groups.save(state, as_int64(panes.column(3)))
 
