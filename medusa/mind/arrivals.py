@@ -21,6 +21,7 @@ from medusa.mind.shadow import Shadow
 from medusa.mind.spec import Fragment, fragment_from
 from medusa.mind.taking import Carried, Taking
 from medusa.ports import Buffer
+from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Reply
@@ -34,7 +35,7 @@ ASK_AGAIN_US = 500_000
 """A coordinator that hasn't said that it knows is told again after this."""
 
 TAKINGS_MAX = 16
-"""Fragments that come at once: each has its copy in memory."""
+"""Fragments that come at once. Their checkpoints are in memory, together at most ``limits.memory``."""
 
 SILENT_US = 15_000_000
 """An attempt of which nothing comes for so long is over."""
@@ -182,9 +183,22 @@ class Arrivals:
         try:
             taking.heard_us = now_us
             taking.receive(now_us, message, payload)
+            self._check_room(taking)
         except RemoteProtocolError as error:
             self._call_off(taking, MoveEvent.REFUSED, error.code, error.message)
         self._look(now_us, taking)
+
+    def _check_room(self, taking: Taking) -> None:
+        """All checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
+        node, most = self._settings.name, self._settings.limits.memory_bytes
+        others = sum(each.held_bytes for each in self._takings.values() if each is not taking)
+        if taking.held_bytes + others <= most:
+            return
+        alone = taking.held_bytes > most
+        text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state"
+        text += "" if alone else f", and others that come have {size_text(others)}"
+        text += f"; node {node!r} takes {size_text(most)} at once: raise limits.memory of {node!r}"
+        raise RemoteProtocolError(text, peer=taking.owner, code="E_MEMORY" if alone else "E_BUSY")
 
     def gave_up(self, peer: str, message: GiveUp) -> None:
         """The owner goes on by itself."""

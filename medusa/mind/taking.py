@@ -84,6 +84,7 @@ class Taking:
         self._outbox = outbox
         self._files: dict[str, bytearray] = {}
         self._sizes: dict[str, int] = {}
+        self._bytes = 0
         self._base = 0
         self._opened = False
         self._frames = 0
@@ -147,6 +148,8 @@ class Taking:
         if self.state is not TargetState.FILLING:
             raise self._broken_rule("a piece of a file after the last one")
         file = self._files.setdefault(message.file, bytearray())
+        if message.file not in self._sizes:
+            self._bytes += message.nbytes
         size = self._sizes.setdefault(message.file, message.nbytes)
         data = memoryview(payload or b"").cast("B")
         if len(self._files) > FILES_MAX or (message.offset, message.nbytes) != (len(file), size):
@@ -211,6 +214,11 @@ class Taking:
     def done(self) -> int:
         """Frames of which everything has been fed."""
         return self._running[0] if self._running else self._frames
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the checkpoint, which is in memory until the fragment runs from it, as its owner says."""
+        return 0 if self._opened else self._bytes
 
     @property
     def caught_up(self) -> bool:
