@@ -135,8 +135,9 @@ class Copying:
         """All is copied."""
         return not self._later
 
-    def step(self, rows: int = SLICE_ROWS) -> bool:
-        """Copy about so many rows more, between two elements; whether all is copied now."""
+    def step(self, rows: int | None = None) -> bool:
+        """Copy about so many rows more (None: ``SLICE_ROWS``) between two elements; whether that was all."""
+        rows = SLICE_ROWS if rows is None else rows
         while self._later and rows > 0:
             part = self._later[0]
             before = part.left

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from medusa.engine import later
 from medusa.sim.faults import AIMED, LINKS, MACHINES, STEPS, WEATHER, Fault, draw
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world import World
@@ -29,6 +30,15 @@ def passed(name, seed):
     outcome = run_scenario(name, seed)
     assert outcome.ok, str(outcome)
     SPENT.append((name, outcome.events, time.process_time() - began))
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_states_that_are_copied_row_by_row_while_rows_come(name, monkeypatch):
+    """As large ones are: a move, a death or a split comes in between."""
+    monkeypatch.setattr(later, "AT_ONCE", -1)
+    monkeypatch.setattr(later, "SLICE_ROWS", 1)
+    for seed in range(500, 508):
+        passed(name, seed)
 
 
 @pytest.mark.full
