@@ -156,7 +156,9 @@ class Coordinator:
         if known is not None:
             same = (known.client, known.request) == (client, request)
             if same and known.state == RUNNING:
-                self._answer(client, Reply(request=request))
+                # That it runs may be on its way to disk.
+                after = None if self._saver.idle else self._saver.save()
+                self._answer(client, Reply(request=request), after=after)
             elif not (same and known.state == DEPLOYING):
                 # The same question while it is undone: this node died in between, or its answer was lost.
                 what = "being removed" if known.state == REMOVING else "deployed already"

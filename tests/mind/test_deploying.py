@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medusa.mind.catalog import DEPLOYING, REMOVING, Catalog, Deployment
+from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.mind.deploying import Coordinator
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
@@ -78,6 +78,23 @@ def test_who_asks_again_for_a_removal_that_is_done_hears_so_again():
     assert (again.peer, again.message) == ("x", Reply(request=7))
     assert not made.answered("x", 8)
     assert not made.answered("y", 7)
+
+
+def test_who_asks_again_hears_that_its_query_runs_once_the_disk_says_so():
+    """The node died after it had said so, and undid the deployment when it was back."""
+    made, catalog, outbox = coordinator(6)
+    outbox.take()
+    catalog.deployments["q"].state = RUNNING
+    made._saver.save()
+    made.deploy(1, "x", 1, Plan(query="q", fragments=()))
+    (held,) = replies(outbox)
+    assert (held.peer, held.message) == ("x", Reply(request=1))
+    assert held.after > made._saver.durable
+    for token in range(1, held.after + 1):
+        made._saver.written(2, token, True)
+    made.deploy(3, "x", 1, Plan(query="q", fragments=()))
+    (again,) = replies(outbox)
+    assert (again.message, again.after) == (Reply(request=1), None)
 
 
 def replies(outbox):
