@@ -18,7 +18,7 @@ FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-full lint bench sanitize sim docs wheel clean
+.PHONY: help demo test test-full test-spark spark-tests lint bench sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -32,6 +32,13 @@ test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-
 
 test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes on where it stopped; ISSUE=2 chooses
 	$(PYTEST) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) $(ARGS)
+
+# Of their own: pyspark wants an older pandas than the other tests have.
+test-spark: ## run the tests of Spark, in .venv-spark; needs Java 17
+	@$(MAKE) --no-print-directory VENV=.venv-spark spark-tests
+
+spark-tests: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
+	$(PYTEST) tests/spark $(ARGS)
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .

@@ -8,6 +8,7 @@ from __future__ import annotations
 # Not from typing, whose import takes longer than all the rest of this file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from medusa import spark as spark
     from medusa import testing as testing
     from medusa.elements import Boundary as Boundary
     from medusa.elements import Kind as Kind
@@ -128,10 +129,10 @@ if not TYPE_CHECKING:  # or type checkers would take any name
 
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)
-        if name == "testing":  # a room of its own, with names of its own
+        if name in ("testing", "spark"):  # rooms of their own, with names of their own
             from importlib import import_module
 
-            return import_module("medusa.testing")
+            return import_module(f"medusa.{name}")
         if home is None:
             from medusa.query.suggest import AGGREGATES_ELSEWHERE, did_you_mean
 

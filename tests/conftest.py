@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
@@ -13,6 +14,13 @@ from tests.resume import Resume
 # The same examples at each `make test`, so that a red one is red again; new ones in `make test-full`.
 hypothesis.settings.register_profile("fixed", database=None, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fresh", database=None, deadline=None, print_blob=True)
+
+HAS_SPARK = find_spec("pyspark") is not None
+collect_ignore = [] if HAS_SPARK else ["spark"]
+
+
+def pytest_report_header() -> str | None:
+    return None if HAS_SPARK else "tests/spark is left out: pyspark isn't installed here (make test-spark)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

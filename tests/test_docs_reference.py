@@ -102,9 +102,10 @@ ROOMS = (
 )
 def test_what_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    names = {*medusa.__all__, "testing"}
+    names = {*medusa.__all__, "testing", "spark"}
     assert {*re.findall(r"\bmd\.(\w+)\b(?!\.md)", text)} <= names
     assert {*re.findall(r"\bmd\.testing\.(\w+)", text)} <= {*medusa.testing.__all__}
+    assert {*re.findall(r"\bmd\.spark\.(\w+)", text)} <= {*medusa.spark.__all__}
     # In code only: `run.busy` is the code of an error.
     assert {name for name in re.findall(r"\brun\.(\w+)\(", text) if not hasattr(LiveRun, name)} == set()
     for path in re.findall(r"`([\w./*-]+\.(?:py|c|h|pyx|pxi|json))`", text):

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGETS = ("demo", "test", "test-full", "lint", "bench", "sanitize", "sim", "docs", "wheel", "clean")
+TARGETS = (
+    *("demo", "test", "test-full", "test-spark", "lint", "bench", "sanitize", "sim", "docs", "wheel"),
+    "clean",
+)
 TOOLS = ("sh", "make", "test", "touch", "sed", "grep", "expand", "rm")
 
 # A Python that answers the Makefile's questions as it is told by the file beside it.

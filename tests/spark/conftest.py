@@ -1,0 +1,22 @@
+"""One Spark session for all tests: starting one takes as long as many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import medusa as md
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    for name in ("LateWarning", "DeadRowWarning"):  # of the embedded run that answers are compared with
+        item.add_marker(pytest.mark.filterwarnings(f"ignore::medusa.errors.{name}"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    session = md.spark.session("local[2]", memory="1g")
+    yield session
+    session.stop()

@@ -1,0 +1,113 @@
+"""Of md.spark what needs no Spark: refusals, the table of its page, Java that is missing, lazy loading.
+
+tests/spark has the rest, in an environment with pyspark (make test-spark).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import medusa as md
+from medusa.errors import ConfigError
+from medusa.spark import ways
+from medusa.spark.session import check_java, session
+from medusa.spark.ways import WAYS, Way
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "spark.md"
+SCHEMA = {"ts": "timestamp", "k": "int64"}
+
+
+def test_neither_medusa_nor_its_room_for_spark_loads_pyspark() -> None:
+    program = "import sys, medusa as md; md.spark.batch, md.spark.session; print('pyspark' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False\n"
+
+
+def test_the_page_lists_the_way_of_every_kind() -> None:
+    listed: dict[str, set[str]] = {}
+    for way, kinds in re.findall(
+        r"^\| ([^|]+) \| (`[^|]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        listed[way] = set(re.findall(r"`(\w+)`", kinds))
+    ran = {way for way in Way if way not in (Way.SOURCE, Way.SINK, Way.REFUSED)}
+    assert listed == {way.value: {kind for kind, each in WAYS.items() if each is way} for way in ran}
+
+
+def test_every_kind_of_box_has_a_way() -> None:
+    from typing import get_args
+
+    from medusa.query.boxes import Box
+
+    assert set(WAYS) == {str(kind.__struct_config__.tag) for kind in get_args(Box)}
+
+
+def refusal(q: md.Query) -> str:
+    graph = ways.leads_to_sinks(q.graph)
+    with pytest.raises(md.QueryError) as caught:
+        ways.check(graph, ways.read_ports(graph))
+    return str(caught.value)
+
+
+def test_what_can_not_run_is_refused_by_name_with_the_reason() -> None:
+    async def slow(batch: object) -> object:
+        return batch
+
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts")
+    q.sink("out", cars.window("1s").group_by("k").aggregate(n=md.count(), name="per_k"))
+    assert refusal(q.split("per_k", 2)).startswith(
+        "key_router 'per_k-router' can't run in Spark: it is part of"
+    )
+    ahead = md.Query("q")
+    ahead.sink("out", ahead.source("cars", SCHEMA, time="ts", ahead="1h"))
+    assert "source 'cars' can't run in Spark: with ahead= the arrival" in refusal(ahead)
+    calls = md.Query("q")
+    calls.sink("out", calls.source("cars", SCHEMA).apply(slow, SCHEMA, in_flight=2))
+    assert "its function is async" in refusal(calls)
+    dead = md.Query("q")
+    left, right = (dead.source(name, SCHEMA, time="ts") for name in "ab")
+    dead.sink("out", left.join(right, on={"1 // k": "1 // k"}, within="1s").dead)
+    assert "its .dead is read" in refusal(dead)
+
+
+JAVA = """#!/bin/sh
+echo '{} version "{}" 2026-01-01' >&2
+"""
+
+
+def java(folder: Path, version: str) -> None:
+    (folder / "bin").mkdir(exist_ok=True)
+    program = folder / "bin" / "java"
+    program.write_text(JAVA.format("openjdk", version))
+    program.chmod(0o755)
+
+
+def test_java_is_looked_at_before_a_session_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(
+        ConfigError, match="needs Java 17, and there is no java in the PATH .*apt install openjdk"
+    ):
+        check_java()
+    java(tmp_path, "1.8.0_392")
+    with pytest.raises(ConfigError, match="needs Java 17, and .*java is Java 8"):
+        check_java()
+    java(tmp_path, "21.0.2")
+    assert check_java() == 21
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="there is no java in JAVA_HOME=.*nowhere"):
+        check_java()
+
+
+@pytest.mark.skipif(find_spec("pyspark") is not None, reason="pyspark is installed here")
+def test_without_pyspark_a_session_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match=r"needs pyspark, .*pip install 'medusa-streams\[spark\]'"):
+        session()
