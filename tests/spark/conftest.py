@@ -15,8 +15,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.filterwarnings(f"ignore::medusa.errors.{name}"))
 
 
+# Hundreds of small plans, each run once: compiling them takes longer than running them.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    session = md.spark.session("local[2]", memory="1g")
+    session = md.spark.session("local[2]", memory="1g", conf=QUICK)
     yield session
     session.stop()
