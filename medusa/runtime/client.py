@@ -41,6 +41,9 @@ __all__ = ["Federation", "connect"]
 
 ASK_EVERY_S = 0.05
 
+PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Between attempts to deploy a query whose stream moves meanwhile."""
+
 
 def connect(
     address: str,
@@ -154,13 +157,17 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.
         places = tuple((node, tuple(boxes)) for node, boxes in where.items())
         content = graph_to_msgpack(graph)
-        for last in (False, False, True):
-            deploy = Deploy(request=0, at=places, reads=(reads := self._reads(graph)))
+        moved: tuple[str, ...] = ()
+        for rest_s in (*PAUSES_S, None):
+            deploy = Deploy(request=0, at=places, reads=self._reads(graph))
             try:
                 self._ask(partial(_numbered, deploy), content, spread=True)
             except LinkError as error:
-                if last or not reads or error.code not in ("E_MOVED", "E_BUSY"):
+                # What it reads has just moved: it is looked for anew, once all that was begun is undone.
+                if rest_s is None or not deploy.reads or error.code not in ("E_MOVED", *moved):
                     raise
+                moved = ("E_DEPLOYED",)
+                time.sleep(rest_s)
             else:
                 return
 
