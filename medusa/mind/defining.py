@@ -69,7 +69,7 @@ class Definitions:
             self._outbox.send(client, reply)
             return
         if version is None:
-            self._outbox.send(client, Reply(request=message.request))
+            self._coordinator.runs(client, message.request)
             return
         if version > 1:
             self._coordinator.drop(now_us, graph.name)

@@ -156,9 +156,7 @@ class Coordinator:
         if known is not None:
             same = (known.client, known.request) == (client, request)
             if same and known.state == RUNNING:
-                # That it runs may be on its way to disk.
-                after = None if self._saver.idle else self._saver.save()
-                self._answer(client, Reply(request=request), after=after)
+                self.runs(client, request)
             elif not (same and known.state == DEPLOYING):
                 # The same question while it is undone: this node died in between, or its answer was lost.
                 what = "being removed" if known.state == REMOVING else "deployed already"
@@ -186,6 +184,11 @@ class Coordinator:
             self._look_at_us = now_us + LOOK_US
         else:
             self._spread(now_us, client, request, plan, defined)
+
+    def runs(self, client: str, request: int) -> None:
+        """Say that it runs already, as was asked for; that may be on its way to disk."""
+        after = None if self._saver.idle else self._saver.save()
+        self._answer(client, Reply(request=request), after=after)
 
     def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
         self._answer(client, _refused(request, query, owner))

@@ -367,14 +367,16 @@ class Moves:
             figures = _figures(order.to, order.nbytes, pause_us, order.tries)
             self._saver.send(peer, Reply(request=request), figures, after=token)
 
-    def grant(self, now_us: int, fragment: str) -> Refusal | None:
-        """Its operator says that who may have taken it is lost for good; None: it is ours again."""
+    def grant(self, now_us: int, peer: str, request: int, fragment: str) -> Refusal | None:
+        """Its operator says that who may have taken it is lost for good; None: it is ours again, and the
+        operator hears so once the disk says it."""
         order = self._orders.get(fragment)
         if order is None or order.state is not _O.HANDING:
             text = f"fragment {fragment!r} waits for nobody"
             return no("E_GRANT", text, "only one that was handed over and not taken can be granted")
         order.until_us = now_us
         self._never(now_us, order, event=_E.GRANT)
+        self._saver.send(peer, Reply(request=request), after=order.token)
         return None
 
     # --- time -------------------------------------------------------------------------------------

@@ -240,10 +240,8 @@ class Sliding:
         if message.to != self._me:
             hint = f"node {self._me!r} has what is left of it: grant it to that node"
             self._refuse(peer, message.request, "E_GRANT", f"node {message.to!r} has nothing of it", hint)
-        elif (why := self.moves.grant(now_us, message.fragment)) is not None:
+        elif (why := self.moves.grant(now_us, peer, message.request, message.fragment)) is not None:
             self._refuse(peer, message.request, why.code, why.text, why.hint)
-        else:
-            self._outbox.send(peer, Reply(request=message.request))
 
     def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
         most = limits.TEXT_CHARS_MAX

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from medusa.sim.move_trial import claims
 from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Reply
 from medusa.wire.messages_divert import Placed
 from medusa.wire.messages_move import GiveUp, Got, Ready, Receive, Settle, Settled
 from tests.mind.moved import FRAGMENT, World
@@ -166,4 +168,23 @@ def test_who_took_it_says_so_also_after_its_restart_and_when_it_has_gone_on(on):
     for number in (attempt + 1, attempt):
         hears(target, "m1", Settle(fragment=FRAGMENT, attempt=number, gone=True))
         assert said(heard, Settled, "m2")[-1][0].taken is (number == attempt)
+    world.check()
+
+
+def test_a_grant_is_answered_once_it_is_on_disk():
+    """Its operator was told so by a node that died then, and waited again when it was back."""
+    world = World()
+    owner, on_disk = world.fed.nodes["m1"], []
+
+    def look(source, target, said):
+        if (source, target) == ("m1", "mover-m1") and isinstance(said, Reply):
+            on_disk.append(claims(owner, FRAGMENT))
+
+    world.order("m2")
+    assert world.fed.run(lambda: owner.brain.fragments[FRAGMENT].frozen)
+    world.fed.nodes["m2"].crash()
+    listening(world, look)
+    assert world.grant("m1", at="m1").code == ""
+    assert on_disk == [True]
+    world.fed.nodes["m2"].restart()
     world.check()

@@ -9,9 +9,10 @@ import pytest
 import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.calling import AWAY_US, Calling, reachable
+from medusa.mind.catalog import RUNNING
 from medusa.mind.entry_bodies import StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
-from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup
+from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Reply
 from medusa.wire.messages_directory import Entry, Run, runs_to
 from medusa.wire.outbox import CallAt, Outbox, Send
 from tests.mind.keyed import Keyed
@@ -132,6 +133,17 @@ def test_a_definition_is_versioned_and_not_changed_under_a_reader():
     assert node.answer("maker", Define(request=5), definition("q", "w")) == ""
     found = asked(node, "maker", "q", "definition")[1]
     assert (found["version"], found["columns"]) == (2, [["w", "int64"]])
+
+
+def test_that_a_definition_stands_already_is_said_once_it_is_on_disk():
+    """The node died after it had said so, and had none when it was back."""
+    node = Keyed()
+    node.hello("maker")
+    for request in (2, 3):
+        node.say("maker", Define(request=request), definition("q"), disk=False)
+    assert node.brain.catalog.deployments["q"].state == RUNNING
+    [held] = [e for e in node.effects if isinstance(e, Send) and e.message == Reply(request=3)]
+    assert held.after is not None
 
 
 def test_what_is_no_definition_is_refused():

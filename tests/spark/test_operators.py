@@ -8,19 +8,27 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.spark import source
 from medusa.spark.ways import WAYS, Way
 from tests.spark.cases import CASES, SCHEMA, rows
 from tests.spark.same import as_archive, check, in_spark, plain
 
+SMALL = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "17",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+
 
 @pytest.fixture(autouse=True)
-def small_batches(spark: Any) -> Iterator[None]:
-    """Boundaries stand between batches: of a few hundred rows there is only one else."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "17")
+def small_pieces(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As with many rows: boundaries stand between batches, and rows come to a step from several places."""
+    monkeypatch.setattr(source, "RANGE_BITS", 4)
+    before = {name: spark.conf.get(name) for name in SMALL}
+    for name, value in SMALL.items():
+        spark.conf.set(name, value)
     yield
-    spark.conf.set(name, before)
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 def kinds() -> set[str]:
