@@ -7,6 +7,8 @@ CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative
 PY = $(VENV)/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check install -q
 PYTEST = $(PY) -m pytest
+# A process for each core. One that has nothing left to do takes half of what another has still to do.
+IN_PROCESSES = --numprocesses=auto --maxprocesses=4 --dist=worksteal
 NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
 C_FILES = $(wildcard native/*.c examples/c/*.c)
 C_TESTS = $(wildcard tests/native/*.c)
@@ -28,10 +30,10 @@ demo: $(READY) $(VENV)/.stamp-extra-plot ## watch three nodes find a botnet in a
 	$(VENV)/bin/medusa demo netmon $(ARGS)
 
 test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
-	$(PYTEST) $(ARGS)
+	$(PYTEST) $(IN_PROCESSES) $(ARGS)
 
 test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes on where it stopped; ISSUE=2 chooses
-	$(PYTEST) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) $(ARGS)
+	$(PYTEST) $(IN_PROCESSES) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) $(ARGS)
 
 # Of their own: pyspark wants an older pandas than the other tests have.
 test-spark: ## run the tests of Spark, in .venv-spark; needs Java 17

@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     hypothesis.settings.load_profile("fresh" if config.getoption("--full") else "fixed")
     if config.getoption("--resume"):
-        config.pluginmanager.register(Resume(Path(config.getoption("--resume"))))
+        config.pluginmanager.register(Resume(config, Path(config.getoption("--resume"))))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,6 +42,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(wanted) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
         items[:] = wanted
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how fast the simulator's seeds were."""
+    reports = [report for each in terminalreporter.stats.values() for report in each]
+    noted = [value for report in reports for _, value in getattr(report, "user_properties", ())]
+    for name in sorted({name for name, _, _ in noted}):
+        events = [events for each, events, _ in noted if each == name]
+        seconds = sum(seconds for each, _, seconds in noted if each == name)
+        terminalreporter.write_line(
+            f"simulator, {name}: {len(events)} seeds, {len(events) / seconds:.1f} a second of one core, "
+            f"{sum(events) / seconds:,.0f} events a second"
+        )
 
 
 def _wanted(config: pytest.Config, item: pytest.Item) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,12 +27,20 @@ def code_digest(root: Path = ROOT) -> str:
 
 class Resume:
     """A pytest plugin. The file holds the code's digest and the ids of the tests that passed; it is
-    written after each test, so a kill loses none."""
+    written after each test, so a kill loses none.
 
-    def __init__(self, path: Path, *, code: str | None = None) -> None:
+    Where pytest-xdist runs the tests in several processes, the one that hears of all alone reads and writes
+    the file, and tells the others at their start: they must leave out the same tests, also one that takes
+    the place of another that died.
+    """
+
+    def __init__(self, config: pytest.Config, path: Path, *, code: str | None = None) -> None:
+        told: dict[str, Any] | None = getattr(config, "workerinput", None)
+        self._writes = told is None
         self._path = path
-        self._code = code or code_digest()
-        self._passed = self._read()
+        self._code = (code or code_digest()) if told is None else ""
+        self._passed = self._read() if told is None else set(told["passed"])
+        self._before = frozenset(self._passed)
         self._left_out = 0
         self._call_passed: set[str] = set()
 
@@ -51,23 +59,30 @@ class Resume:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        left_out = [item for item in items if item.nodeid in self._passed]
+        left_out = [item for item in items if item.nodeid in self._before]
         self._left_out = len(left_out)
         if left_out:
             config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if item.nodeid not in self._passed]
+            items[:] = [item for item in items if item.nodeid not in self._before]
+        if not self._writes:
+            config.workeroutput["left_out"] = self._left_out  # type: ignore[attr-defined]
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
-        if report.when == "call" and report.passed:
-            self._call_passed.add(item.nodeid)
-        if report.when == "teardown" and report.passed and item.nodeid in self._call_passed:
-            self._passed.add(item.nodeid)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not self._writes or not report.passed:
+            return
+        if report.when == "call":
+            self._call_passed.add(report.nodeid)
+        elif report.when == "teardown" and report.nodeid in self._call_passed:
+            self._passed.add(report.nodeid)
             self._write()
-        return report
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["passed"] = sorted(self._before)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._left_out = max(self._left_out, getattr(node, "workeroutput", {}).get("left_out", 0))
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._left_out:

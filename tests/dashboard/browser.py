@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.ports import free_ports
+
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 MISSING = (
     "" if BROWSER and DRIVER else "needs chromium and chromedriver (Debian: apt install chromium-driver)"
@@ -26,7 +28,7 @@ def browser(width: int = 1400, height: int = 900) -> Iterator[Any]:
     for each in (*OPTIONS, f"--window-size={width},{height}"):
         options.add_argument(each)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER, port=free_ports(1)[0]))
     try:
         yield driver
     finally:

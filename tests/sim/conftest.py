@@ -1,16 +1,21 @@
-"""Says in the end how fast the seeds were."""
+"""Notes how fast the seeds were; ``tests/conftest.py`` says it in the end."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+import pytest
+
 SPENT: list[tuple[str, int, float]] = []
-"""Scenario, events and CPU seconds of each seed that ran."""
+"""Scenario, events and CPU seconds of each seed that the test at work ran."""
 
 
-def pytest_terminal_summary(terminalreporter):
-    for name in dict.fromkeys(name for name, _, _ in SPENT):
-        events = [events for each, events, _ in SPENT if each == name]
-        seconds = sum(seconds for each, _, seconds in SPENT if each == name)
-        terminalreporter.write_line(
-            f"simulator, {name}: {len(events)} seeds, {len(events) / seconds:.1f} a second of one core, "
-            f"{sum(events) / seconds:,.0f} events a second"
-        )
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Reports reach the process that sums up, whichever ran the test."""
+    report = yield
+    report.user_properties += [("seed", each) for each in SPENT]
+    SPENT.clear()
+    return report

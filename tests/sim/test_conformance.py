@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 
 import msgspec
@@ -20,6 +19,7 @@ from medusa.runtime.zeromq import Transport
 from medusa.sim.disk import Disk
 from medusa.sim.federation import Federation
 from medusa.sim.federations import windows
+from tests.ports import free_ports
 
 NODES = ("e1", "e2", "core")
 LIMITS = Limits(checkpoint_every_us=50_000, subscriber_timeout_us=500_000)
@@ -116,14 +116,8 @@ class Running:
         assert self.ended == [True], "the last checkpoint is written"
 
 
-def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
 def over_zeromq():
-    each = settings({name: free_address() for name in NODES})
+    each = settings({name: f"tcp://127.0.0.1:{free_ports(1)[0]}" for name in NODES})
     disks = {name: Disk(name) for name in NODES}
     running = {name: Running(each[name], disks[name]) for name in NODES}
     got = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -169,15 +168,6 @@ def first_line(process: subprocess.Popen[str]) -> str:
         return process.stdout.readline().rstrip("\n")
     finally:
         timer.cancel()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; all held at once, so that they differ."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 def run_to_end(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli import main
 from tests.blocks import blocks
-from tests.system.nodes import DEADLINE_S, RUN, first_line, free_ports, until
+from tests.ports import free_ports
+from tests.system.nodes import DEADLINE_S, RUN, first_line, until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
 
