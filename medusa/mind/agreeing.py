@@ -105,13 +105,11 @@ class Agreeing:
         if written.node in seen:
             known.knows = seen[written.node]
         self._doubt(now_us, peer, seen)
-        names = [name for name, version in seen.items() if written.seen(name) > version]
+        names, behind = written.compare(seen)
         lacks = {
             name: have
-            for name, version in seen.items()
-            if (have := written.seen(name)) < version
-            and name != written.node
-            and (name == peer or name not in self.peers)
+            for name, have in behind.items()
+            if name != written.node and (name == peer or name not in self.peers)
         }
         if message.covers == ALL:
             names += [name for name in written.all_seen() if name not in seen]

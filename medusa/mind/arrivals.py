@@ -371,6 +371,8 @@ class Arrivals:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
+        if not (self._takings or self._places):
+            return None
         times = [at for each in self._takings.values() if (at := each.wake_at_us()) is not None]
         times += [each.heard_us + SILENT_US for each in self._takings.values()]
         times += [said_us + ASK_AGAIN_US for _, _, said_us in self._places.values()]

@@ -442,6 +442,8 @@ class Coordinator:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
+        if not (self._attempts or self._questions or self._waiting):
+            return None
         times = [attempt.deadline_us for attempt in self._attempts.values()]
         times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
         times += [self._look_at_us] if self._waiting else []

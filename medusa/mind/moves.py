@@ -454,6 +454,8 @@ class Moves:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
+        if not self._orders:
+            return None
         times = [order.asked_us + ASK_AGAIN_US for order in self._orders.values()]
         times += [order.again_us for order in self._orders.values() if order.again_us is not None]
         times += [o.handing.wake_at_us(now_us) for o in self._orders.values() if o.handing is not None]

@@ -488,9 +488,12 @@ class Remotes:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
+        kept = self._kept
+        if not (self._asked or kept.held or kept.mapped or kept.revoking):
+            return None
         times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
-        ends = [each.expires_us for each in self._kept.held.values()]
-        ends += [each.expires_us for each in (*self._kept.mapped.values(), *self._kept.revoking.values())]
+        ends = [each.expires_us for each in kept.held.values()]
+        ends += [each.expires_us for each in (*kept.mapped.values(), *kept.revoking.values())]
         if any(ends):
             times.append(self._look_at_us)
         again_us = self.revoking.wake_at_us({each.name for each in self._asked.values()})

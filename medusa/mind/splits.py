@@ -481,6 +481,8 @@ class Splits:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
+        if not self._jobs:
+            return None
         times = [job.asked_us + ASK_AGAIN_US for job in self._jobs if job.question is not None]
         times += [job.begun_us + DRAIN_US for job in self._jobs if job.step is Step.DRAINING]
         return min(times, default=None)

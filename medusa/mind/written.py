@@ -49,12 +49,14 @@ class Writer:
         seen: all up to this version is known.
         change: the number of the last change to it, among all changes.
         term: its part in the hash.
+        whole: the run of all that stands, while nothing has changed since it was made.
     """
 
     since: int = 0
     seen: int = 0
     change: int = 0
     term: int = 0
+    whole: Run | None = None
     entries: dict[Key, Entry] = field(default_factory=dict)
 
 
@@ -88,12 +90,27 @@ class Written:
 
     def digest(self) -> bytes:
         """A hash of what is known: equal where the same is."""
+        self._sum %= MODULUS
         return self._sum.to_bytes(16, "big")
 
     def seen(self, name: str) -> int:
         """All that a node wrote up to this version is known; 0: nothing is."""
         writer = self.writers.get(name)
         return 0 if writer is None or writer.seen < writer.since else writer.seen
+
+    def compare(self, seen: Seen) -> tuple[list[str], Seen]:
+        """Nodes of which we have seen more than somebody else, and those of which less, with how much."""
+        more: list[str] = []
+        less: Seen = {}
+        writers = self.writers
+        for name, version in seen.items():  # A thousand in one message: as little as can be for each.
+            writer = writers.get(name)
+            have = 0 if writer is None or writer.seen < writer.since else writer.seen
+            if have > version:
+                more.append(name)
+            elif have < version:
+                less[name] = have
+        return more, less
 
     def all_seen(self) -> Seen:
         """Of every node of which something is known."""
@@ -116,11 +133,16 @@ class Written:
     def run(self, name: str, after: int) -> Run:
         """What a node wrote after a version."""
         writer = self.writers[name]
+        if writer.whole is not None and after < writer.since:
+            return writer.whole
         after = max(after, writer.since - 1)
         entries = [entry for entry in writer.entries.values() if entry.version > after]
         if len(entries) > 1:
             entries.sort(key=attrgetter("version"))
-        return Run(writer=name, since=writer.since, after=after, upto=writer.seen, entries=tuple(entries))
+        run = Run(writer=name, since=writer.since, after=after, upto=writer.seen, entries=tuple(entries))
+        if after < writer.since:
+            writer.whole = run
+        return run
 
     # --- what changes it --------------------------------------------------------------------------------
 
@@ -177,11 +199,14 @@ class Written:
             for key in [key for key, entry in writer.entries.items() if entry.version < run.since]:
                 self._drop(writer, key, name)
             writer.since = run.since
+        all_new = writer.seen < run.since
         for entry in run.entries:
             if entry.version > writer.seen and entry.version >= run.since and self._may(writer, entry):
                 self._keep(now_us, writer, entry)
         writer.seen = run.upto
         self._changed(name, writer)
+        if all_new and run.after == run.since - 1 and len(run.entries) == len(writer.entries):
+            writer.whole = run
         return False
 
     def anew(self, name: str) -> Writer:
@@ -211,16 +236,18 @@ class Written:
     def _changed(self, name: str, writer: Writer) -> None:
         self.changes += 1
         writer.change = self.changes
+        writer.whole = None
         self.writers[name] = self.writers.pop(name)
         before, writer.term = writer.term, 0
         if writer.seen >= writer.since:
             since, seen = _factors(name)
             writer.term = since * writer.since + seen * writer.seen
-        self._sum = (self._sum + writer.term - before) % MODULUS
+        self._sum += writer.term - before
 
     def _keep(self, now_us: int, writer: Writer, entry: Entry) -> None:
         key = entry.kind, entry.name
-        self._drop(writer, key, entry.writer)
+        if key in writer.entries:
+            self._drop(writer, key, entry.writer)
         writer.entries[key] = entry
         self.by_key[key] = (*self.by_key.get(key, ()), entry.writer)
         self._nbytes += len(entry.body)
@@ -231,6 +258,7 @@ class Written:
         old = writer.entries.pop(key, None)
         if old is None:
             return
+        writer.whole = None
         self._nbytes -= len(old.body)
         self._gone.pop((name, key), None)
         writers = tuple(each for each in self.by_key[key] if each != name)

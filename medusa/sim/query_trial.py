@@ -259,9 +259,8 @@ class QueryTrial(Federation):
 
     @property
     def ended(self) -> bool:
-        name = self.q.graph.name
-        ended = {stream for client in self.clients.values() for stream in client.ended}
-        done = all(f"{name}.{sink}" in ended for sink in self.want)
+        name, clients = self.q.graph.name, self.clients.values()
+        done = all(any(f"{name}.{sink}" in client.ended for client in clients) for sink in self.want)
         return done and self._names_agree() and self._together()
 
     def _names_agree(self) -> bool:

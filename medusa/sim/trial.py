@@ -164,6 +164,24 @@ def run_trial(
         parts: classes with a mistake planted, in tests of the checkers.
         keep_trace: the outcome holds the whole trace, not only its end.
     """
+    collects = gc.isenabled()
+    gc.disable()  # A run is short, and cycles are few: looking for them takes a third of the time.
+    try:
+        return _outcome(name, scenario, seed, only, rows, parts, keep_trace)
+    finally:
+        if collects:
+            gc.enable()  # The trial is garbage by now: it is looked at once.
+
+
+def _outcome(
+    name: str,
+    scenario: Scenario,
+    seed: int,
+    only: Iterable[int] | None,
+    rows: int | None,
+    parts: Any,
+    keep_trace: bool,
+) -> Outcome:
     world = World(seed, name=name, keep_trace=keep_trace)
     trial = scenario.build(world, rows, parts)
     faults = faults_of(world, scenario, trial)
@@ -200,8 +218,6 @@ def faults_of(world: World, scenario: Scenario, trial: Trial) -> tuple[Fault, ..
 
 def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]) -> str:
     """The violation, or nothing."""
-    collects = gc.isenabled()
-    gc.disable()  # A run is short, and cycles are few: looking for them takes a third of the time.
     try:
         inject(trial, faults)
         trial.start()
@@ -217,7 +233,4 @@ def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]
         trial.check_end()
     except Exception as error:  # whatever a mind raises is a finding
         return f"{type(error).__name__}: {error}"
-    finally:
-        if collects:
-            gc.enable()
     return ""

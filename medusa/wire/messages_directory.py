@@ -5,6 +5,8 @@ The payloads are msgpack too, decoded as strictly as headers: ``runs_from`` and 
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
@@ -33,17 +35,16 @@ __all__ = [
     "seen_to",
 ]
 
-Kind = Annotated[str, Meta(pattern=r"\A[a-z]{1,32}\Z")]
 US, NEWS, ALL = range(3)
 """Of which nodes a ``Digest`` says what was seen of them: of the two, of those of which there was news
 since the last time, of all."""
 
-NodeName = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
 Looked = Annotated[str, Meta(min_length=1, max_length=64)]
-"""Of a node, only compared with names that are known: a thousand of them are read in one message."""
+"""Of a node, only compared with names that are known: a thousand of them are read in one message. Those of
+writers, and kinds, are checked by ``check_run``, which knows those that it saw before."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """One line of the catalog, as the node that wrote it says.
 
     Attributes:
@@ -55,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
         stream_version: replicas of one stream share its name and differ in this.
     """
 
-    kind: Kind
+    kind: Looked
     name: Name
     writer: Looked
     epoch: Count
@@ -65,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     stream_version: Count = 1
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """All that one node has written with versions in (``after``, ``upto``] and that still stands.
 
     Attributes:
@@ -73,7 +74,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
         entries: by version, ascending.
     """
 
-    writer: NodeName
+    writer: Looked
     since: Count
     after: Count
     upto: Count
@@ -157,14 +158,28 @@ def runs_from(data: Buffer) -> tuple[Run, ...]:
     return runs
 
 
+@lru_cache(maxsize=2 * limits.WRITERS_MAX)
+def _is_node(name: str) -> bool:
+    return re.fullmatch(r"[a-z0-9_-]{1,64}", name) is not None
+
+
+@lru_cache(maxsize=256)
+def _is_kind(name: str) -> bool:
+    return re.fullmatch(r"[a-z]{1,32}", name) is not None
+
+
 def check_run(run: Run) -> None:
     """Whether a run is one: of one writer, ascending, between its bounds.
 
     Raises:
         RemoteProtocolError: no (``E_MESSAGE``).
     """
+    if not _is_node(run.writer):
+        raise RemoteProtocolError(f"no node is called {run.writer!r}", code="E_MESSAGE")
     before = run.after
     for entry in run.entries:
+        if not _is_kind(entry.kind):
+            raise RemoteProtocolError(f"no kind of an entry is called {entry.kind!r}", code="E_MESSAGE")
         if entry.writer != run.writer or not before < entry.version <= run.upto:
             raise RemoteProtocolError(f"a run of {run.writer!r} that isn't one", code="E_MESSAGE")
         if not entry.name.isprintable():
