@@ -492,9 +492,7 @@ class Remotes:
         if not (self._asked or kept.held or kept.mapped or kept.revoking):
             return None
         times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
-        ends = [each.expires_us for each in kept.held.values()]
-        ends += [each.expires_us for each in (*kept.mapped.values(), *kept.revoking.values())]
-        if any(ends):
+        if any(each.expires_us for some in (kept.held, kept.mapped, kept.revoking) for each in some.values()):
             times.append(self._look_at_us)
         again_us = self.revoking.wake_at_us({each.name for each in self._asked.values()})
         if again_us is not None:
