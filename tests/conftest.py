@@ -40,14 +40,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = [item for item in items if _wanted(config, item)]
     if len(wanted) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+        ids = {item.nodeid for item in wanted}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in ids])
         items[:] = wanted
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how fast the simulator's seeds were."""
     reports = [report for each in terminalreporter.stats.values() for report in each]
-    noted = [value for report in reports for _, value in getattr(report, "user_properties", ())]
+    said = [each for report in reports for each in getattr(report, "user_properties", ())]
+    noted = [value for name, value in said if name == "seed"]
     for name in sorted({name for name, _, _ in noted}):
         events = [events for each, events, _ in noted if each == name]
         seconds = sum(seconds for each, _, seconds in noted if each == name)
