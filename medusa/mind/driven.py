@@ -52,6 +52,7 @@ class Driven(ABC):
         if (hosted := self._running(fragment)) is not None:
             hosted.fail(why)
             self.commands.sliding.failed(fragment, why)
+            self.commands.sliding.splits.tick(now_us)
             self._wake(now_us)
 
     def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str = "") -> None:

@@ -216,7 +216,7 @@ class Hosted:
         Raises:
             RemoteProtocolError: other columns than the source's, or the source has ended.
         """
-        if self._stopping or self.frozen:
+        if self._stopping or self.frozen or (self.tap is not None and self.tap.closed):
             return  # It offers again at the next start, or where it went.
         known = self.inputs.get((source, peer))
         if known is not None:

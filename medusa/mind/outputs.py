@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from medusa.elements import Boundary, Element, Kind, Train
+from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.mind.record import EntryRecord, OutputRecord, entries_from
 from medusa.mind.spec import Fragment, Guest
 from medusa.mind.spilling import Spilling
@@ -23,12 +23,12 @@ from medusa.wire.named import is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.sender import Sender
 
-__all__ = ["Output", "leaving", "outputs_of"]
+__all__ = ["Leaving", "Output", "leaving", "outputs_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """Output that may leave only when a checkpoint covers it."""
+class Leaving:
+    """A train, encoded, or a boundary; where it is held back it leaves once a checkpoint covers it."""
 
     payload: Buffer | None
     rows: int = 0
@@ -38,7 +38,7 @@ class _Held:
     note: bytes = b""
 
 
-def _cost(held: _Held) -> int:
+def _cost(held: Leaving) -> int:
     return memoryview(held.payload or b"").nbytes + limits.ENTRY_BYTES
 
 
@@ -48,7 +48,9 @@ class Output:
     Attributes:
         sender: its links.
         window_us: of results of windows, their size and advance.
-        rows: taken from the fragment since the stream began.
+        rows: of the stream since it began.
+        given: how many of them the fragment has given. Fewer where it took the place of one that was ahead
+            of it: the others come once more, and are dropped.
         held_bytes: what is held back counts for so many, as it will once it is kept.
         spilling: what is on disk only.
 
@@ -83,7 +85,7 @@ class Output:
         self.sender = Sender(
             stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
         )
-        self._held: list[_Held] = []
+        self._held: list[Leaving] = []
         self.held_bytes = 0
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
@@ -111,7 +113,10 @@ class Output:
         """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
         it aren't for this stream."""
         self.rows = self.sender.log.next_seq
+        self.given = self.rows - (0 if record is None else record.again)
         self.boundary_us = self.sender.log.boundary_us
+        self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
+        """Boundaries up to this one are there already."""
 
     @property
     def schema_names(self) -> list[str]:
@@ -121,7 +126,7 @@ class Output:
         """The fragment begins anew, with nothing, and its first row has this number; before all else."""
         assert self.sender.log.end == self.sender.log.base, "there is output already"
         self.sender.begin_log(seq)
-        self.rows = self._engine_seq = seq
+        self.rows = self.given = self._engine_seq = seq
 
     def reset(self) -> None:
         """Forget what readers took in; nothing was appended yet."""
@@ -136,8 +141,8 @@ class Output:
         there = (v.acked for v in views if not v.plain or v.state is not SenderState.DETACHED)
         return min(there, default=None)
 
-    def take(self, now_us: int, element: Element, *, hold: bool, note: bytes = b"") -> None:
-        """Append what came out of the fragment.
+    def take(self, now_us: int, element: Element, *, hold: bool, note: bytes = b"") -> Sequence[Leaving]:
+        """Append what came out of the fragment, but what is there already; the pieces in which it leaves.
 
         Args:
             hold: keep it back until ``release``.
@@ -145,19 +150,26 @@ class Output:
         """
         if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
             if early >= len(element):
-                return
+                return ()
             element = _without(element, early)
         if isinstance(element, Boundary):
+            if element.time_us <= self._again_us:
+                return ()
             self.boundary_us = max(self.boundary_us, element.time_us)
-            pieces = [_Held(payload=None, time_us=element.time_us, note=note)]
+            pieces = [Leaving(payload=None, time_us=element.time_us, note=note)]
         else:
             assert isinstance(element, Train), "only trains and boundaries leave a fragment"
             first_seq = element.first_seq + self._engine_seq
-            assert first_seq == self.rows, "rows of a sink are numbered without gaps"
-            self.rows += len(element)
+            assert first_seq == self.given, "rows of a sink are numbered without gaps"
+            self.given += len(element)
+            if self.given <= self.rows:
+                return ()
+            if self.rows > first_seq:
+                element = _without(element, self.rows - first_seq)
+            self.rows = self.given
             tentative = element.kind is Kind.TENTATIVE
             pieces = [
-                _Held(payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note)
+                Leaving(payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note)
                 for payload, rows, late in self._codec.encode(element)
             ]
         if hold:
@@ -165,8 +177,9 @@ class Output:
             self.held_bytes += sum(map(_cost, pieces))
         else:
             self._send(now_us, pieces)
+        return pieces
 
-    def _send(self, now_us: int, pieces: Iterable[_Held]) -> None:
+    def _send(self, now_us: int, pieces: Iterable[Leaving]) -> None:
         for piece in pieces:
             if piece.payload is None:
                 self.sender.boundary(now_us, piece.time_us, piece.note)
@@ -186,6 +199,7 @@ class Output:
         where nothing is held back or on disk only."""
         made = copy(self)
         made._held = []
+        made._again_us = self.boundary_us
         made._stored = {}
         made.spilling = Spilling(
             self.sender, made._stored, fragment=fragment, outbox=outbox, next_token=next_token
@@ -208,7 +222,7 @@ class Output:
         made._held, made.held_bytes = [], 0
         made._stored = {}
         made.spilling = self.spilling.like(made.sender, made._stored)
-        made.rows, made._engine_seq = 0, -guest.first
+        made.rows, made.given, made._engine_seq = 0, 0, -guest.first
         made._recorded = recorded_as(id, guest)
         return made
 
@@ -329,6 +343,7 @@ class Output:
             receivers=self.sender.durable_positions(),
             notes=self.sender.notes(),
             segments=tuple(sorted(segments)),
+            again=self.rows - self.given,
         )
         return made, payloads, places
 

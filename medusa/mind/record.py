@@ -50,6 +50,8 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One stream: what is kept of it, what each receiver holds durably, the notes that they left.
 
     ``segments`` are tokens of groups with output and nothing else: that stays on disk until it is wanted.
+    ``again`` rows at the end of it came from a fragment whose place this one took, and come once more out of
+    the state that lies beside it.
     """
 
     sink: str
@@ -59,6 +61,7 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     receivers: dict[str, int]
     notes: dict[str, bytes] = {}
     segments: tuple[int, ...] = ()
+    again: int = 0
 
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -310,8 +310,8 @@ class Sliding:
     # --- what the driver brings -------------------------------------------------------------------
 
     def shadow(self, fragment: str) -> Hosted | None:
-        """What follows another node's fragment of this name."""
-        return self.arrivals.shadow(fragment)
+        """What follows another node's fragment of this name, or is to take the place of one of ours."""
+        return self.arrivals.shadow(fragment) or self.splits.shadow(fragment)
 
     def failed(self, fragment: str, why: str) -> None:
         """The engine can't run what follows."""

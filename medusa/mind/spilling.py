@@ -54,6 +54,7 @@ class Spilling:
 
     Attributes:
         spilled_to: every train with a smaller index lies in a segment.
+        paused: no segment is begun: what is in memory stays there.
         error: why the last segment couldn't be written; empty: it could.
     """
 
@@ -68,6 +69,7 @@ class Spilling:
         segments: Collection[int] = (),
     ) -> None:
         self._sender = sender
+        self.paused = False
         self._stored = stored
         self._fragment = fragment
         self._outbox = outbox
@@ -117,6 +119,7 @@ class Spilling:
 
     def resume(self) -> None:
         """Look after the output again, after another one was to."""
+        self.paused = False
         self._sender.missing = self._missing
 
     @property
@@ -181,7 +184,8 @@ class Spilling:
 
     def _write(self, now_us: int) -> None:
         """Begin a segment, if there is enough for one."""
-        if self._writing is not None or now_us < self._write_at_us or not self._sender.receivers:
+        busy = self.paused or self._writing is not None
+        if busy or now_us < self._write_at_us or not self._sender.receivers:
             return
         log = self._sender.log
         for index in range(max(self._counted, log.base), log.end):

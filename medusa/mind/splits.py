@@ -12,29 +12,25 @@ and from others are those of the old ones, at the same rows, so no neighbour not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
 
-from medusa.elements import Element
-from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
+from medusa.errors import LinkError, QueryError
 from medusa.mind.already import already, cuts_ordered
-from medusa.mind.catalog import Becoming, Catalog
+from medusa.mind.catalog import Catalog
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
-from medusa.mind.regrouped import Regrouped, begins_with
 from medusa.mind.replanning import Replan, replan_merge, replan_split, set_of
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
-from medusa.query.split import cuts_of
+from medusa.mind.split_steps import Job, Step, Steps
 from medusa.wire import limits
 from medusa.wire.messages import Reply
 from medusa.wire.messages_divert import Placed
 from medusa.wire.messages_split import Merge, Split
-from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh
+from medusa.wire.outbox import CloseFragment, Outbox, Weigh
 
 __all__ = ["Splits", "Step"]
 
@@ -47,44 +43,8 @@ ASK_US = 5_000_000
 DRAIN_US = 10_000_000
 """What is on its way between the parts arrives within this, or they go on as they were."""
 
-ANSWERS_KEPT = 100
-"""Orders that were done and are remembered, since a client whose answer was lost asks again."""
 
-
-class Step(Enum):
-    """How far a split or merge is."""
-
-    ASKING = "asking"
-    WEIGHING = "weighing"
-    DRAINING = "draining"
-    CUTTING = "cutting"
-    WRITING = "writing"
-    SWITCHING = "switching"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Job:
-    order: Split | Merge
-    answers: list[tuple[str, int]]
-    gone: tuple[str, ...]
-    begun_us: int
-    asked_us: int
-    step: Step = Step.ASKING
-    question: tuple[str, Placed] | None = None
-    stopped_us: int = 0
-    token: int = 0
-    """Of what the next step waits for."""
-    cuts: Sequence[int] | None = None
-    """Where ranges end; None: they are even."""
-    shares: list[float] = field(default_factory=list)
-    plan: Replan | None = None
-    olds: list[Hosted] = field(default_factory=list)
-    news: dict[str, Regrouped] = field(default_factory=dict)
-    writing: set[int] = field(default_factory=set)
-    becoming: Becoming | None = None
-
-
-class Splits:
+class Splits(Steps):
     """What a node does when boxes of its fragments are split or merged.
 
     Args:
@@ -120,9 +80,8 @@ class Splits:
         self._make = make
         self._room = room
         self._moving = moving
-        self._jobs: list[_Job] = []
-        self._done: dict[tuple[str, int], tuple[int, bytes]] = {}
-        """Who ordered what is done -> the token that holds it, and the answer."""
+        self._jobs = []
+        self._done = {}
 
     def busy(self, fragment: str) -> bool:
         """Whether it is just being split or merged."""
@@ -170,7 +129,7 @@ class Splits:
         number, query = self._diverting.number(), self._fragments[order.fragment].spec.query
         question = Placed(request=number, query=query, fragment=order.fragment, node=self._me)
         coordinator = self._catalog.owners.get(query, self._me)
-        job = _Job(order=order, answers=[(peer, order.request)], gone=gone, begun_us=now_us, asked_us=now_us)
+        job = Job(order=order, answers=[(peer, order.request)], gone=gone, begun_us=now_us, asked_us=now_us)
         job.question = coordinator, question
         self._jobs.append(job)
         self._outbox.send(coordinator, question)
@@ -240,7 +199,7 @@ class Splits:
             return True
         return False
 
-    def _weigh(self, now_us: int, job: _Job) -> None:
+    def _weigh(self, now_us: int, job: Job) -> None:
         """Where its ranges end, if that goes by what the box holds now."""
         order, job.cuts = job.order, cuts_ordered(job.order)
         if not isinstance(order, Split) or order.ranges != "weight":
@@ -258,184 +217,19 @@ class Splits:
                 job.cuts = cuts
                 self._drain(now_us, job)
 
-    def _drain(self, now_us: int, job: _Job) -> None:
-        """No more rows from outside; those that are on their way between the fragments arrive."""
-        job.step, job.begun_us, job.stopped_us = Step.DRAINING, now_us, now_us
-        job.olds = [self._fragments[name] for name in job.gone]
-        for hosted in job.olds:
-            hosted.settling = True  # A part that came just now may not have attached yet.
-        _rest(now_us, self._fragments[job.order.fragment])
-        self._look(now_us, job)
-
-    def _look(self, now_us: int, job: _Job) -> None:
-        """Whether the next step can be taken."""
-        match job.step:
-            case Step.DRAINING:
-                if any(hosted.failed for hosted in job.olds):
-                    self._end(now_us, job, "E_FAILED", "a fragment has failed")
-                elif self._at_rest(now_us, job):
-                    self._cut(now_us, job)
-            case Step.WRITING:
-                if not job.writing:
-                    self._switch(now_us, job)
-            case Step.SWITCHING:
-                if self._saver.durable >= job.token:
-                    self._go(now_us, job)
-                elif self._saver.resting:
-                    self._no_disk(now_us, job)
-            case _:
-                pass
-
-    def _at_rest(self, now_us: int, job: _Job) -> bool:
-        """Nothing is under way in the fragments nor between them."""
-        for hosted in job.olds:
-            if not self._has_all(hosted, job.olds):
-                return False
-            if not hosted.frozen:
-                if hosted.under_way or hosted.waiting():
-                    return False
-                _rest(now_us, hosted)
-            if not hosted.quiet:
-                return False
-        return True
-
-    def _has_all(self, hosted: Hosted, olds: Sequence[Hosted]) -> bool:
-        """It was fed all that others of the set have sent."""
-        sent = {output.stream: output.sender.log for old in olds for output in old.outputs.values()}
-        reads = [each for each in hosted.inputs.values() if each.peer == self._me and each.stream in sent]
-        return all(
-            (each.fed_seq, each.fed_us) == (sent[each.stream].next_seq, sent[each.stream].boundary_us)
-            for each in reads
-        )
-
-    def _cut(self, now_us: int, job: _Job) -> None:
-        try:
-            plan = self._plan(job.order, job.cuts)
-            self._check_room(plan)
-        except (QueryError, LinkError) as error:
-            self._end(now_us, job, error.code, error.message, error.hint)
-            return
-        job.plan = plan
-        job.step, job.token = Step.CUTTING, self._next_token()
-        effect = Regroup(
-            token=job.token,
-            box=plan.box,
-            merges=plan.merges,
-            gone=plan.gone,
-            whole=plan.whole,
-            opened={each.name: each.graph for each in plan.made},
-            arcs=plan.arcs,
-        )
-        self._outbox.append(effect)
-
-    def remade(
-        self,
-        now_us: int,
-        token: int,
-        reached_us: Mapping[str, Mapping[str, int]],
-        outputs: Sequence[tuple[str, Element]],
-        rows: Sequence[int],
-        why: str,
-    ) -> None:
-        """The engine has the new fragments, or can't have them: ``why``."""
-        job = next((each for each in self._jobs if (each.step, each.token) == (Step.CUTTING, token)), None)
-        if job is None or job.plan is None:
-            return
-        if why:
-            self._end(now_us, job, "query.split", why)
-            return
-        plan, arcs = job.plan, job.plan.arcs
-        job.shares = [each / sum(rows) for each in rows] if any(rows) else []
-        try:
-            for spec in plan.made:
-                inner = reached_us.get(spec.name, {})
-                saved = begins_with(spec, job.olds, arcs if plan.merges else {}, inner, self._me)
-                hosted = self._make(spec, saved, make=Regrouped)
-                assert isinstance(hosted, Regrouped)
-                hosted.adopt(job.olds, inner, outputs)
-                job.news[spec.name] = hosted
-                job.writing.add(hosted.base(now_us))
-        except (StateError, RemoteProtocolError) as error:
-            self._end(now_us, job, error.code, error.message)
-            return
-        job.step = Step.WRITING
-
-    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
-        """A checkpoint was written, or not; whether it was of a new fragment."""
-        for job in self._jobs:
-            if token in job.writing:
-                job.writing.discard(token)
-                if ok:
-                    self._look(now_us, job)
-                else:
-                    self._end(now_us, job, "E_DISK", why)
-                return True
-        return False
-
-    def _switch(self, now_us: int, job: _Job) -> None:
-        """One record says that the new ones are there, and the old ones are not."""
-        if self._saver.disk_error:
-            self._no_disk(now_us, job)
-            return
-        job.becoming = Becoming(
-            gone=job.gone,
-            made=tuple(hosted.spec for hosted in job.news.values()),
-            epoch=max(self._kept.epoch(name) for name in job.gone) + 1,
-        )
-        self._catalog.becoming.append(job.becoming)
-        job.step, job.token = Step.SWITCHING, self._saver.save()
-
-    def _go(self, now_us: int, job: _Job) -> None:
-        """It is on disk: the new ones go on, and nothing is left of the old ones."""
-        assert job.plan is not None
-        assert job.becoming is not None
-        self._jobs.remove(job)
-        self._catalog.becoming.remove(job.becoming)
-        self._kept.replaced = self._kept.replaced_by(job.gone, [*job.news])
-        for name in job.gone:
-            del self._fragments[name]
-            self._catalog.fragments.pop(name, None)
-            self._kept.epochs.pop(name, None)
-            self._outbox.append(CloseFragment(fragment=name))
-        owner = self._catalog.owners[job.plan.made[0].query]
-        for name, hosted in job.news.items():
-            self._diverting.back(name)
-            self._catalog.add(hosted.spec, owner)
-            self._kept.epochs[name] = job.becoming.epoch
-            self._fragments[name] = hosted
-            hosted.take_over(job.olds)
-        for hosted in job.news.values():
-            hosted.go(now_us, self._me)
-        what = "box merged" if job.plan.merges else "box split"
-        self._outbox.report("info", what, box=job.plan.box, fragments=", ".join(job.news))
-        told = {"node": self._me, "fragments": list(job.news), "pause_us": now_us - job.stopped_us}
-        if not job.plan.merges:
-            told |= {"ranges": cuts_of(job.plan.whole, job.plan.box), "shares": job.shares}
-        content = msgspec.json.encode(told)
-        for peer, request in job.answers:
-            self._done[peer, request] = job.token, content
-            self._saver.send(peer, Reply(request=request), content, after=job.token)
-        while len(self._done) > ANSWERS_KEPT:
-            del self._done[next(iter(self._done))]
-
     # --- ends -------------------------------------------------------------------------------------
 
-    def _no_disk(self, now_us: int, job: _Job) -> None:
-        text = f"node {self._me!r} can't write its catalog: {self._saver.disk_error}"
-        self._end(now_us, job, "E_DISK", text, "make room in its data folder, then ask again")
-
-    def _forget(self, job: _Job) -> None:
+    def _forget(self, job: Job) -> None:
         self._jobs.remove(job)
         if job.becoming is not None:
             self._catalog.becoming.remove(job.becoming)
 
-    def _end(self, now_us: int, job: _Job, code: str, text: str, hint: str = "") -> None:
+    def _end(self, now_us: int, job: Job, code: str, text: str, hint: str = "") -> None:
         """It can't be: the old ones go on as if nothing had been."""
         self._forget(job)
-        if job.plan is not None:
-            for fragment in job.plan.made:
-                self._outbox.append(CloseFragment(fragment=fragment.name))
+        self._close_new(job)
         for hosted in job.olds:
+            hosted.tap = None
             for output in hosted.outputs.values():
                 output.spilling.resume()
             hosted.thaw(now_us)
@@ -459,6 +253,8 @@ class Splits:
             if job.step is not Step.SWITCHING:
                 self._end(now_us, job, "E_BROKEN", f"node {self._me!r} ends")
                 continue
+            for hosted in job.olds:
+                hosted.freeze()  # A last checkpoint would let upstream forget what the new ones need.
             for hosted in job.news.values():
                 hosted.stop(now_us)
 
@@ -486,11 +282,3 @@ class Splits:
         times = [job.asked_us + ASK_AGAIN_US for job in self._jobs if job.question is not None]
         times += [job.begun_us + DRAIN_US for job in self._jobs if job.step is Step.DRAINING]
         return min(times, default=None)
-
-
-def _rest(now_us: int, hosted: Hosted) -> None:
-    """It is fed nothing more; what came out of it before goes on its way."""
-    hosted.freeze()
-    for output in hosted.outputs.values():
-        output.sender.muted = False
-        output.sender.settle(now_us)

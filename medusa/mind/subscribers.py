@@ -177,6 +177,16 @@ class Subscribers:
             if each.peer == peer and isinstance(each.message, Attach):
                 each.peer = ""
 
+    def take_over(self, now_us: int, other: Subscribers) -> None:
+        """Who waits for a checkpoint of a fragment that had some of these outputs waits for one of ours."""
+        mine = [each for each in other._waiting if each.sink in self._outputs]
+        for each in mine:
+            each.token = 0
+        self._waiting += mine
+        self._answered.extend(other._answered)
+        if mine:
+            self._changed(now_us, True)
+
     # --- checkpoints ----------------------------------------------------------------------------
 
     def covered(self, token: int) -> None:

@@ -52,11 +52,12 @@ class Tap:
         nbytes: of it, and of what was sent and isn't done; who sends it counts it down, by ``done``.
         items: how many elements that is.
         bound, items_bound: with as much the fragment is fed nothing; None: any number.
+        closed: no other publisher is let in.
     """
 
     def __init__(self) -> None:
         self.token = 0
-        self.durable = False
+        self.durable = self.closed = False
         self.broken = ""
         self.queue: deque[Tapped] = deque()
         self.nbytes = self.items = 0

@@ -20,6 +20,7 @@ from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Holding
 from medusa.engine.later import Copying
+from medusa.engine.regrouping import Regrouped
 from medusa.engine.splitting import weighing
 from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Buffer, Clock, Content, Journal, Store
@@ -38,7 +39,7 @@ from medusa.runtime.done import (
     Weighed,
 )
 from medusa.runtime.pieces import Pieces
-from medusa.runtime.remaking import remade
+from medusa.runtime.remaking import remade, remade_of
 from medusa.runtime.segments import read_segment, write_segment
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill, Weigh
@@ -83,6 +84,8 @@ class _Running:
     failed: bool = False
     stats_at_us: int = 0
     holding: Holding | None = None
+    copied: Copying | None = None
+    """Its state as it begins, until it is fed: the first checkpoint needn't copy it."""
     needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Token of a durable group -> tokens of the groups it refers to; the last two."""
 
@@ -162,9 +165,10 @@ class FragmentHost:
         self._engine.give(lambda: self._open(name, life, graph, files))
 
     def regroup(self, effect: Regroup) -> None:
-        """Make fragments of others; those stay, and rest."""
+        """Make fragments of others; those stay, and rest, or go on."""
         lives = {name: self._new_life(name) for name in effect.opened}
-        self._engine.give(lambda: self._regroup(effect, lives))
+        do = self._copy_aside if effect.aside else self._regroup
+        self._engine.give(lambda: do(effect, lives))
 
     def weigh(self, effect: Weigh) -> None:
         """Say where ranges end that share what a box holds now."""
@@ -262,12 +266,58 @@ class FragmentHost:
         try:
             found = remade(effect, {name: self._running[name].fragment for name in effect.gone}, self._clock)
         except Exception as error:
-            self._tell("", self._running[""].life, Remade(effect.token, {}, [], _why(error)))
+            self._not_remade(effect, _why(error))
             return
+        self._begin(effect, lives, found, {})
+
+    def _not_remade(self, effect: Regroup, why: str) -> None:
+        self._tell("", self._running[""].life, Remade(effect.token, {}, [], why))
+
+    def _copy_aside(self, effect: Regroup, lives: Mapping[str, int]) -> None:
+        """The state of the old ones is copied, as for a checkpoint; the new ones are made beside them."""
+        states: dict[str, tuple[Graph, Copying]] = {}
+        left = set(effect.gone)
+
+        def copied(name: str, why: str) -> None:
+            left.discard(name)
+            if why:
+                self._not_remade(effect, why)
+            elif not left:
+                self._beside.give(lambda: self._make_aside(effect, lives, states))
+
+        try:
+            for name in effect.gone:
+                running = self._running[name]
+                if running.failed or running.fragment is None:
+                    raise StateError(f"fragment {name!r} has failed", code="state.failed")
+                states[name] = running.fragment.graph, running.pieces.of(running.fragment)
+        except Exception as error:
+            self._not_remade(effect, _why(error))
+            return
+        for name, (_, copying) in states.items():
+            self._running[name].pieces.begin(copying, partial(copied, name))
+
+    def _make_aside(
+        self, effect: Regroup, lives: Mapping[str, int], states: Mapping[str, tuple[Graph, Copying]]
+    ) -> None:
+        """In the thread beside the engine's."""
+        try:
+            found, begun = remade_of(effect, states, self._clock)
+        except Exception as error:
+            self._not_remade(effect, _why(error))
+            return
+        self._engine.give(lambda: self._begin(effect, lives, found, begun))
+
+    def _begin(
+        self, effect: Regroup, lives: Mapping[str, int], found: Regrouped, begun: Mapping[str, Copying]
+    ) -> None:
+        """The new ones are the engine's, but those that were closed meanwhile."""
         for name, fragment in found.made.items():
-            self._disk.give(partial(self._sweep, name, set()))
-            self._running[name] = _Running(fragment, lives[name], Pieces(self._engine.give))
-            self._tell(name, lives[name], Stats(name, _counts(fragment)))
+            if self._lives.get(name) == lives[name]:
+                self._disk.give(partial(self._sweep, name, set()))
+                pieces = Pieces(self._engine.give)
+                self._running[name] = _Running(fragment, lives[name], pieces, copied=begun.get(name))
+                self._tell(name, lives[name], Stats(name, _counts(fragment)))
         answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
         self._tell("", self._running[""].life, answer)
 
@@ -295,7 +345,7 @@ class FragmentHost:
         running = self._running.get(name)
         if running is None or running.failed or running.fragment is None:
             return
-        fragment, refused = running.fragment, ""
+        fragment, refused, running.copied = running.fragment, "", None
         try:
             if isinstance(effect.element, Silent):
                 self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
@@ -324,7 +374,7 @@ class FragmentHost:
         try:
             if running.failed:
                 raise StateError("the fragment has failed", code="state.failed")
-            copying = running.pieces.of(running.fragment)
+            copying, running.copied = running.copied or running.pieces.of(running.fragment), None
         except Exception as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return

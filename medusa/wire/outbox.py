@@ -167,6 +167,8 @@ class Regroup:
     it can't be done. The old ones stay as they are.
 
     Attributes:
+        aside: their state is taken before any later effect, and they may go on at once: the rest is done
+            beside them. Else they rest.
         merges: else it is split.
         gone: names of the old ones.
         whole: the graph in which ``box`` is split.
@@ -182,6 +184,7 @@ class Regroup:
     whole: Graph
     opened: Mapping[str, Graph]
     arcs: Mapping[str, Mapping[str, Input]]
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

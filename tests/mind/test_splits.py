@@ -78,7 +78,7 @@ def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynce
 @pytest.mark.parametrize("what", ["split", "merge"])
 def test_at_each_turn(what, unsynced):
     """Up to one at which the order is done."""
-    assert any(dies(what, turn, unsynced) for turn in range(1, 120))
+    assert any(dies(what, turn, unsynced) for turn in range(1, 240))
 
 
 # --- what is refused, and what comes in between -----------------------------------------------------

@@ -155,11 +155,7 @@ def new_ones_go_before_it_persisted(monkeypatch):
 
 def what_waited_is_forgotten(monkeypatch):
     """Rows that came while a box was split are fed to nobody."""
-
-    def forgetful(self, olds):
-        self.linked = True
-
-    monkeypatch.setattr(Regrouped, "take_over", forgetful)
+    monkeypatch.setattr(Regrouped, "_take_waiting", lambda self, old: None)
 
 
 SPLIT = {
