@@ -393,7 +393,7 @@ class Steps(ABC):
             hosted.go(now_us, self._me)
         what = "box merged" if job.plan.merges else "box split"
         self._outbox.report("info", what, box=job.plan.box, fragments=", ".join(job.news))
-        pause_us = max(job.paused_us, now_us - job.stopped_us)
+        pause_us = max(job.paused_us, now_us - job.stopped_us, 1)  # 0 says that it was so already.
         if job.follows:
             job.token = self._saver.save()  # They are listed with it: only now they are here.
         told = {"node": self._me, "fragments": list(job.news), "pause_us": pause_us}

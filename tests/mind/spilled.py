@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
 
-from medusa.mind.outputs import Output, _Held
+from medusa.mind.outputs import Leaving, Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, read_record
 from medusa.runtime.host import Fetched, FragmentHost, Persisted, group_name, group_token
 from medusa.sim.disk import Disk
@@ -102,7 +102,7 @@ class Story:
     def train(self, rows):
         at = self.log.next_seq
         text = "".join(ROW[seq % len(ROW)] for seq in range(at, at + rows))
-        self.output._send(self.now_us, [_Held(payload=text.encode(), rows=rows)])
+        self.output._send(self.now_us, [Leaving(payload=text.encode(), rows=rows)])
         self.perform()
 
     def checkpoint(self):

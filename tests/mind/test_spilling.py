@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.errors import ConfigError
-from medusa.mind.outputs import _Held
+from medusa.mind.outputs import Leaving
 from medusa.mind.record import LOG
 from medusa.mind.settings import parse
 from medusa.mind.spilling import READS_MAX, RETRY_US
@@ -211,7 +211,7 @@ def test_every_row_comes_once_and_in_order(steps, seed):
                         story.check()
             case "boundary":
                 story.boundary_us += amount
-                story.output._send(story.now_us, [_Held(payload=None, time_us=story.boundary_us)])
+                story.output._send(story.now_us, [Leaving(payload=None, time_us=story.boundary_us)])
             case "work":
                 story.work(amount)
             case "consume":
