@@ -320,22 +320,13 @@ class Steps(ABC):
         if job.step is Step.SWITCHING:
             return True  # The disk may say already that the new ones are there.
         if first.tap is not None and first.tap.broken:
-            self._fall_back(now_us, job)
+            text = f"fragment {first.spec.name!r}: {first.tap.broken}"
+            self._end(now_us, job, "E_BUSY", text, "try again in a moment")
             return False
         failed = next((each for each in (*job.olds, *job.news.values()) if each.failed), None)
         if failed is not None:
             self._end(now_us, job, "E_FAILED", f"fragment {failed.spec.name!r} has failed: {failed.failed}")
         return failed is None
-
-    def _fall_back(self, now_us: int, job: Job) -> None:
-        """They can't follow any more: it is done anew, while the old ones rest."""
-        self._close_new(job)
-        self._fragments[job.order.fragment].tap = None
-        job.news, job.following, job.follows = {}, None, False
-        job.writing.clear()
-        job.step, job.begun_us = Step.DRAINING, now_us
-        self._rest(now_us, job)
-        self._look(now_us, job)
 
     def _close_new(self, job: Job) -> None:
         for fragment in job.plan.made if job.plan is not None else ():

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from msgspec.structs import replace
+
+from medusa.mind import split_steps
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
@@ -158,7 +163,34 @@ def what_waited_is_forgotten(monkeypatch):
     monkeypatch.setattr(Regrouped, "_take_waiting", lambda self, old: None)
 
 
+def new_ones_begin_one_row_too_far(monkeypatch):
+    """Their first checkpoint is of a place behind that of the state in it."""
+    honest = split_steps.stands
+
+    def far(hosted, token, *, whole):
+        saved = honest(hosted, token, whole=whole)
+        inputs = tuple(replace(each, next_seq=each.next_seq + 1) for each in saved.record.inputs)
+        return dataclasses.replace(saved, record=replace(saved.record, inputs=inputs))
+
+    monkeypatch.setattr(split_steps, "stands", far)
+
+
+def what_was_sent_is_sent_again(monkeypatch):
+    """Rows that the old fragment has sent leave the new one too."""
+    honest = Regrouped._relieve
+
+    def twice(self, old, gone):
+        honest(self, old, gone)
+        for sink in self._later:
+            self.outputs[sink].rows = self.outputs[sink].given
+
+    monkeypatch.setattr(Regrouped, "_relieve", twice)
+    monkeypatch.setattr(Regrouped, "sent", lambda self, outputs: None)
+
+
 SPLIT = {
+    "the new ones begin one row too far": (0, new_ones_begin_one_row_too_far),
+    "what was sent is sent again": (0, what_was_sent_is_sent_again),
     "the new ones go before it persisted": (0, new_ones_go_before_it_persisted),
     "what waited is forgotten": (8, what_waited_is_forgotten),
 }
