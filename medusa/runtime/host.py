@@ -26,18 +26,7 @@ from medusa.errors import DataError, MedusaError, StateError
 from medusa.ports import Buffer, Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.copying import read_copy
-from medusa.runtime.done import (
-    Copied,
-    Done,
-    Failed,
-    Fetched,
-    Logged,
-    Persisted,
-    Ran,
-    Remade,
-    Stats,
-    Weighed,
-)
+from medusa.runtime.done import Copied, Done, Failed, Fetched, Logged, Persisted, Ran, Remade, Stats, Weighed
 from medusa.runtime.pieces import Pieces
 from medusa.runtime.remaking import remade, remade_of
 from medusa.runtime.segments import read_segment, write_segment

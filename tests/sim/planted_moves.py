@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from msgspec.structs import replace
-
-from medusa.mind import split_steps
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
@@ -165,14 +160,18 @@ def what_waited_is_forgotten(monkeypatch):
 
 def new_ones_begin_one_row_too_far(monkeypatch):
     """Their first checkpoint is of a place behind that of the state in it."""
-    honest = split_steps.stands
+    honest = Regrouped.base
 
-    def far(hosted, token, *, whole):
-        saved = honest(hosted, token, whole=whole)
-        inputs = tuple(replace(each, next_seq=each.next_seq + 1) for each in saved.record.inputs)
-        return dataclasses.replace(saved, record=replace(saved.record, inputs=inputs))
+    def far(self, now_us):
+        inputs = [input for (source, _), input in self.inputs.items() if source in self.outer]
+        for input in inputs:
+            input.fed_seq += 1
+        token = honest(self, now_us)
+        for input in inputs:
+            input.fed_seq -= 1
+        return token
 
-    monkeypatch.setattr(split_steps, "stands", far)
+    monkeypatch.setattr(Regrouped, "base", far)
 
 
 def what_was_sent_is_sent_again(monkeypatch):
