@@ -19,6 +19,10 @@ from medusa.mind.tapping import Tap
 
 __all__ = ["Following"]
 
+KEPT_MAX = 256 << 20
+"""Of what the new ones gave each other, which is in memory until they take over. With as much the old ones
+are fed nothing more until then. Too small: they rest long where a disk is slow; too large: memory."""
+
 
 class Following:
     """Feeds a set of new fragments what the old ones were fed since they were copied.
@@ -26,6 +30,9 @@ class Following:
     Args:
         first: the old one that gets what comes from outside.
         news: the new ones, by name; exactly one of them takes what comes from outside.
+
+    Attributes:
+        held_us: since when the old ones are fed nothing, as too much is kept; None: they are fed.
     """
 
     def __init__(self, first: Hosted, olds: Collection[Hosted], news: Mapping[str, Regrouped]) -> None:
@@ -41,6 +48,7 @@ class Following:
             for input in hosted.inputs.values():
                 if input.source not in hosted.outer:
                     self._reads.setdefault(input.stream, []).append((hosted, input))
+        self.held_us: int | None = None
         self._costs: deque[int] = deque()
         """Of what the outer one was told to feed and hasn't fed."""
         self._tap.opened()
@@ -66,6 +74,8 @@ class Following:
         outputs = {sink: output for old in self._olds for sink, output in old.outputs.items()}
         for hosted in self._news.values():
             hosted.sent(outputs)
+        if self.held_us is None and sum(each.kept_bytes for each in self._news.values()) >= KEPT_MAX:
+            self.held_us, self._tap.held = now_us, True
         if full and not self._tap.full:
             self._first.tick(now_us)
 
@@ -80,7 +90,7 @@ class Following:
 
     def _fed(self) -> bool:
         """The next that the old ones were fed; whether there was anything that may be fed now."""
-        behind = sum(hosted.behind for hosted in self._news.values())
+        behind = sum(hosted.behind for hosted in self._news.values() if not hosted.failed)
         if not self._tap.queue or behind >= RUNNING_MAX:
             return False
         tapped = self._tap.queue.popleft()

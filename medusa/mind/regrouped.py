@@ -115,6 +115,13 @@ class Regrouped(Hosted):
         """Elements that the engine hasn't fed yet."""
         return len(self._running)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Of what it gave others of the set."""
+        return sum(
+            output.sender.log.memory_bytes for sink, output in self.outputs.items() if sink in self._inner
+        )
+
     def follow(self, tapped: Tapped) -> bool:
         """Feed what one of the others was fed; whether the engine has something to do."""
         key = tapped.input.source, tapped.input.peer
@@ -225,7 +232,7 @@ class Regrouped(Hosted):
     def go(self, now_us: int, me: str) -> None:
         """All is on disk: feed and emit."""
         if self.follows:
-            self.follows = False
+            self.follows, self._dirty = False, True  # What readers hold by now isn't in ``base``.
             self._checkpoint_at_us = now_us + self._every_us
             for (source, _), input in self.inputs.items():
                 if source in self._inner:

@@ -26,6 +26,7 @@ from medusa.mind.moves_kept import Ownership
 from medusa.mind.regrouped import Regrouped, begins_with, stands
 from medusa.mind.replanning import Arcs, Replan
 from medusa.mind.saving import Saver
+from medusa.mind.settings import Settings, stream_link
 from medusa.mind.spec import Fragment
 from medusa.mind.tapping import Tap
 from medusa.query.boxes import Aggregate
@@ -97,6 +98,7 @@ class Steps(ABC):
     """What is done with a job, step by step."""
 
     _me: str
+    _settings: Settings
     _catalog: Catalog
     _kept: Ownership
     _fragments: MutableMapping[str, Hosted]
@@ -145,12 +147,18 @@ class Steps(ABC):
         partial = any(isinstance(each, Aggregate) and each.stage == "combine" for each in boxes)
         if any(old.spec.guests for old in job.olds):
             return False  # Their streams begin at rows of their own, and they may leave meanwhile.
+        inner = {s for each in plan.made for s in each.streams.values()} - {
+            s for old in job.olds for s in old.spec.streams.values()
+        }
+        if any(stream_link(self._settings, stream).at_limit == "shed" for stream in inner):
+            return False  # All that they give each other is kept until they take over.
         decided = any(old.mixed for old in job.olds) or any(decides(each.graph) for each in plan.made)
         return not (partial or decided)
 
     def _rest(self, now_us: int, job: Job) -> None:
         """What gets rows from outside is fed nothing more."""
-        job.stopped_us = now_us
+        held_us = job.following.held_us if job.following is not None else None
+        job.stopped_us = now_us if held_us is None else held_us
         _rest(now_us, self._fragments[job.order.fragment])
         for hosted in job.olds:
             hosted.settling = True  # A part that came just now may not have attached yet.
@@ -356,8 +364,11 @@ class Steps(ABC):
         if job.following is not None:
             if not first.frozen:
                 self._rest(now_us, job)
+                for hosted in job.olds:
+                    _rest(now_us, hosted)  # What is between them has been made by the new ones too.
                 job.following.step(now_us)
-            if not (self._at_rest(now_us, job) and job.following.done):
+            busy = any(hosted.under_way and not hosted.failed for hosted in job.olds)
+            if busy or not job.following.done:
                 return
         self._go(now_us, job)
 

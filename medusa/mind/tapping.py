@@ -53,11 +53,12 @@ class Tap:
         items: how many elements that is.
         bound, items_bound: with as much the fragment is fed nothing; None: any number.
         closed: no other publisher is let in.
+        held: the fragment is fed nothing.
     """
 
     def __init__(self) -> None:
         self.token = 0
-        self.durable = self.closed = False
+        self.durable = self.closed = self.held = False
         self.broken = ""
         self.queue: deque[Tapped] = deque()
         self.nbytes = self.items = 0
@@ -72,7 +73,8 @@ class Tap:
 
     @property
     def full(self) -> bool:
-        return self.nbytes >= self.bound or (self.items_bound is not None and self.items >= self.items_bound)
+        many = self.items_bound is not None and self.items >= self.items_bound
+        return self.held or many or self.nbytes >= self.bound
 
     @property
     def near(self) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from medusa.elements import Boundary, Train
+from medusa.mind import following
 from medusa.mind.outputs import Output
+from medusa.mind.settings_streams import StreamRule
 from medusa.query.boxes import Field
 from medusa.query.shape import Shape
 from medusa.wire.link import LinkSettings
 from medusa.wire.outbox import Outbox
 from tests.mind.parted import Parting
+from tests.sim.planted_moves import new_ones_begin_one_row_too_far
 
 HERE = {"e": ["rows", "all_rows", "box"], "c": ["last", "out"]}
 """The box is where rows are published."""
@@ -98,6 +103,112 @@ def test_a_node_that_stops_while_it_switches_finds_the_old_one_or_the_new_ones(u
     node.crash(unsynced)
     node.restart()
     assert (world.fragments == before) or "q/box-1" in world.fragments
+    world.check()
+
+
+def dies_after_the_switch(what, unsynced="lost"):
+    """Rows have been sent by the old ones since the new ones' checkpoint, and by the new ones."""
+    world, number, job = begun(what, "united")  # Each row comes out.
+    assert world.told(number)[0].code == ""
+    news = job.news.values()
+    [first] = [new for new in news if new.outer]
+    fed = first.rows_in
+    assert world.fed.run(lambda: first.rows_in > fed, for_us=100_000)
+    assert {new.checkpoints for new in news} == {1}
+    node = world.fed.nodes["m"]
+    node.crash(unsynced)
+    node.restart()
+    world.check()
+
+
+@pytest.mark.parametrize("unsynced", ["lost", "kept"])
+@pytest.mark.parametrize("what", ["split", "merge"])
+def test_a_node_that_dies_after_the_switch_goes_on_from_where_they_were_copied(what, unsynced):
+    dies_after_the_switch(what, unsynced)
+
+
+@pytest.mark.parametrize("what", ["split", "merge"])
+def test_a_first_checkpoint_of_a_place_behind_its_state_is_noticed(what, monkeypatch):
+    new_ones_begin_one_row_too_far(monkeypatch)
+    with pytest.raises(AssertionError):
+        dies_after_the_switch(what)
+
+
+def begun(what, kind="passing"):
+    """A run in which a split or merge is switching, the number of the order, and what is under way."""
+    world = Parting(kind)
+    if what == "merge":
+        assert world.told(world.split())[0].code == ""
+    number = world.split() if what == "split" else world.merge()
+    return world, number, until(world, "switching")
+
+
+def fails(world, name):
+    """The engine gives nothing of it from now on."""
+    node = world.fed.nodes["m"]
+    node.loop._host._running[name].failed = True
+    node.order(lambda now_us: node.brain.fragment_failed(now_us, name, "boom"))
+
+
+@pytest.mark.parametrize(("what", "which"), [("split", 0), ("merge", 0), ("merge", -1)])
+def test_an_old_one_that_fails_while_the_record_is_written_is_replaced_all_the_same(what, which):
+    """What it was fed and gave nothing for comes of those that follow."""
+    world, number, job = begun(what)
+    fails(world, job.olds[which].spec.name)
+    assert world.told(number)[0].code == ""
+    world.check()
+
+
+@pytest.mark.parametrize("what", ["split", "merge"])
+def test_a_new_one_that_fails_while_the_record_is_written_begins_anew_when_the_node_does(what):
+    world, number, job = begun(what)
+    name = next(name for name, new in job.news.items() if new.outer)
+    fails(world, name)
+    assert world.told(number)[0].code == ""
+    node = world.fed.nodes["m"]
+    assert node.brain.fragments[name].failed == "boom"
+    node.crash("lost")
+    node.restart()
+    world.check()
+
+
+def test_a_merge_does_not_wait_for_who_reads_it():
+    world, number, job = begun("merge")
+    [old] = [old for old in job.olds if "q.box" in old.spec.streams.values()]
+    [output] = old.outputs.values()
+    output.full = lambda coming: True
+    assert world.told(number)[0].code == ""
+    for hosted in job.news.values():
+        for each in hosted.outputs.values():
+            vars(each).pop("full", None)
+    world.check()
+
+
+def test_while_too_much_is_kept_the_old_one_is_fed_nothing(monkeypatch):
+    monkeypatch.setattr(following, "KEPT_MAX", 1)
+    world = Parting("passing")
+    number = world.split()
+    job = until(world, "writing")
+    [old] = job.olds
+    assert world.fed.run(lambda: old.tap.held, for_us=100_000)
+    fed = old.rows_in
+    until(world, "switching")
+    assert old.rows_in == fed
+    reply, told = world.told(number)
+    assert reply.code == ""
+    assert told["pause_us"] >= world.fed.world.now_us - job.following.held_us - 20_000
+    world.check()
+
+
+def test_where_links_between_the_new_ones_would_shed_the_old_one_rests():
+    world = Parting("passing")
+    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    rule = StreamRule(pattern="q.box-*", weight=1, retention_bytes=None, at_limit="shed")
+    splits._settings = replace(splits._settings, streams=(rule,))
+    number = world.split()
+    job = until(world, "writing")
+    assert (job.follows, job.olds[0].frozen) == (False, True)
+    assert world.told(number)[0].code == ""
     world.check()
 
 
