@@ -147,9 +147,8 @@ class Steps(ABC):
         partial = any(isinstance(each, Aggregate) and each.stage == "combine" for each in boxes)
         if any(old.spec.guests for old in job.olds):
             return False  # Their streams begin at rows of their own, and they may leave meanwhile.
-        inner = {s for each in plan.made for s in each.streams.values()} - {
-            s for old in job.olds for s in old.spec.streams.values()
-        }
+        known = {stream for old in job.olds for stream in old.spec.streams.values()}
+        inner = [s for each in plan.made for s in each.streams.values() if s not in known]
         if any(stream_link(self._settings, stream).at_limit == "shed" for stream in inner):
             return False  # All that they give each other is kept until they take over.
         decided = any(old.mixed for old in job.olds) or any(decides(each.graph) for each in plan.made)

@@ -125,11 +125,17 @@ class SplittingMethods(ABC):
         for name, node in {**known.parts, **known.merges}.items():
             if node != home:
                 self._move_soon(name, home, timeout)
-        router = known.router["name"]
+
+        first = known.router["name"]
+
+        def order() -> Callable[[int], Message]:
+            """Where the router is may have another name since, by a split or merge of another box."""
+            now = self._parted(query, id)
+            fragment = first if now is None else now.router["name"]
+            return lambda number: Merge(request=number, fragment=fragment, box=id)
+
         try:
-            found = self._order(
-                lambda: lambda number: Merge(request=number, fragment=router, box=id), limit_us
-            )
+            found = self._order(order, limit_us)
         except LinkError as error:
             if error.code != "E_FRAGMENT" or self._parted(query, id) is not None:
                 raise

@@ -1,0 +1,34 @@
+"""Splits and merges, as the client of a node orders them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from medusa.errors import LinkError
+from medusa.runtime import splitting
+
+
+class Client(splitting.SplittingMethods):
+    move = None
+
+
+def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatch):
+    """The catalog said so late that another box of the set had been merged."""
+    names = iter(["q/box-router", "q/box-router"])
+    client = Client()
+    client._loop = None
+    client._parted = lambda query, box: SimpleNamespace(
+        router={"name": next(names, "q/other"), "node": "a"}, parts={"q/box-1": "a"}, merges={"q/box": "a"}
+    )
+    asked = []
+
+    def ask(loop, make, *, timeout_us):
+        asked.append(make(1).fragment)
+        if asked[-1] == "q/box-router":
+            raise LinkError("node 'a' knows no fragment 'q/box-router'", code="E_FRAGMENT")
+        return {"fragments": ["q/box"], "node": "a", "pause_us": 5}
+
+    monkeypatch.setattr(splitting, "ask", ask)
+    monkeypatch.setattr(splitting, "LOOK_EVERY_S", 0)
+    assert client.merge("q/box") == {"fragment": "q/box", "node": "a", "pause_us": 5}
+    assert asked == ["q/box-router", "q/other"]
