@@ -22,6 +22,7 @@ from medusa.query.window_kinds import KeyedStream, KindStream, SessionStream
 from medusa.query.windows import GroupedStream, WindowedStream
 from medusa.runtime.client import Federation
 from medusa.runtime.collected import Collected
+from medusa.runtime.named import NamedPublisher
 from medusa.runtime.reading import Subscription
 from medusa.runtime.views import HistoryInfo
 
@@ -61,7 +62,16 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
     "Nodes": (
         "See nodes.md.",
-        (medusa.node, medusa.Node, medusa.connect, medusa.balance, Federation, PublishedStream, Subscription),
+        (
+            medusa.node,
+            medusa.Node,
+            medusa.connect,
+            medusa.balance,
+            Federation,
+            PublishedStream,
+            Subscription,
+            NamedPublisher,
+        ),
     ),
     "Testing": (
         "`md.testing`; see testing.md.",

@@ -90,7 +90,8 @@ def check_memory(
         )
     if caller is None or caller.rules is None:
         return
-    mine = sum(hosted.streams_of(caller.called) for hosted in fragments)
+    inputs = (each for hosted in fragments for each in hosted.inputs.values() if each.silent_since_us is None)
+    mine = sum(f"{each.by}-".startswith(f"{caller.called}-") for each in inputs)
     if mine and 2 * (mine + streams) * limits_.credit_bytes > limits_.memory_bytes:
         raise LinkError(
             f"client {caller.name!r} publishes {mine} streams into node {settings.name!r}; "

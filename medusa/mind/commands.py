@@ -307,8 +307,9 @@ class Commands:
         self._outbox.send(client, _refusal(message.request, "E_QUERY", text, hint))
 
     def _forget(self, now_us: int, client: str, message: Forget, caller: Caller | None) -> None:
+        found = self._catalog.entry if message.publisher else self._catalog.sink
         try:
-            fragment, sink = self._catalog.sink(message.stream)
+            fragment, at = found(message.stream)
         except LinkError as error:
             self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
             return
@@ -318,7 +319,8 @@ class Commands:
             why = no_deploy(caller, hosted.spec.query)
             self._outbox.send(client, _refusal(message.request, why.code, why.text, why.hint))
             return
-        hosted.subscribers.forget(now_us, sink, client, message.owner or owner, message)
+        ending = hosted.publishers if message.publisher else hosted.subscribers
+        ending.forget(now_us, at, client, message.owner or owner, message)
 
     # --- fragments ------------------------------------------------------------------------------
 

@@ -90,7 +90,8 @@ class Entries:
         Raises:
             RemoteProtocolError: all of them may come back for something.
         """
-        gone = [each for each in others if each.silent_since_us is not None and each.settled]
+        away = (each for each in others if each.silent_since_us is not None and not each.named)
+        gone = [each for each in away if each.settled]
         if not gone:
             raise RemoteProtocolError(
                 f"source {name!r} has {PUBLISHERS_MAX} publishers", peer=peer, code="E_LIMIT"

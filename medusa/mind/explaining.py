@@ -22,6 +22,7 @@ from medusa.query.graph import UNTIMED_PORTS
 from medusa.query.published import reads_of
 from medusa.units import duration_text, size_text
 from medusa.wire.link import ReceiverState, SenderState
+from medusa.wire.named import owner_and_name
 from medusa.wire.views import ReceiverView
 
 __all__ = ["Unmoved", "explained"]
@@ -147,7 +148,8 @@ class _Told:
 
     def _of_input(self, input: Input) -> str:
         receiver = input.receiver
-        who = f"node {input.peer!r}" if input.judged else f"publisher {input.peer!r}"
+        name = owner_and_name(input.peer)[1] if input.named else input.peer
+        who = f"node {name!r}" if input.judged else f"publisher {name!r}"
         if (source := reads_of(self._hosted.spec.graph).get(input.source)) is not None:
             who = f"stream {source.of!r} at {who}"
         if input.silent_since_us is not None:

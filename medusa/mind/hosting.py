@@ -26,6 +26,7 @@ from medusa.mind.feeding import Feeding
 from medusa.mind.feeds import at_feeds, known_inputs
 from medusa.mind.inputs import Input, Work
 from medusa.mind.outputs import Output, leaving, outputs_of
+from medusa.mind.publishers import Publishers
 from medusa.mind.record import InputRecord
 from medusa.mind.spec import Fragment, check_fragment
 from medusa.mind.subscribers import Subscribers
@@ -34,7 +35,7 @@ from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState
-from medusa.wire.messages import Ack, Attach, Detach, Refuse
+from medusa.wire.messages import Ack, Attach, Detach, Offer, Refuse
 from medusa.wire.outbox import Outbox, RunFragment
 from medusa.wire.receiver import ReceiverMessage
 
@@ -102,12 +103,9 @@ class Hosted:
         self._mixed_durable = self.mixed
         decisions = saved.decisions if saved else ()
         self.inputs: dict[tuple[str, str], Input] = {}
+        fed_us = record.fed_us if record else {}
         self._entries = Entries(
-            self._sources,
-            spec.entries,
-            self.inputs,
-            fed_us=record.fed_us if record else {},
-            grace_us=link.idle_us,
+            self._sources, spec.entries, self.inputs, fed_us=fed_us, grace_us=link.idle_us
         )
         for known in known_inputs(spec, record.inputs if record else (), decisions):
             self._add_input(*known)
@@ -122,13 +120,11 @@ class Hosted:
             logs=saved.logs if saved else None,
         )
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
-        self.decided = Decided(
-            spec.name,
-            outbox=outbox,
-            next_token=next_token,
-            at=record.decided if record else 0,
-            usable=self.mixed,
+        self.publishers = Publishers(
+            self.inputs, self._publisher, self.changed, lambda: bool(self.repeating), outbox=outbox
         )
+        at = record.decided if record else 0
+        self.decided = Decided(spec.name, outbox=outbox, next_token=next_token, at=at, usable=self.mixed)
         clocked = Clocked(spec, self._sources, wall, incarnation=incarnation, outbox=outbox, settings=link)
         self._feeding = Feeding(
             spec.name, decisions, self.inputs, self._entries, self.decided, outbox, clocked
@@ -145,14 +141,9 @@ class Hosted:
         self.rows_in = 0
 
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
-        made = self.inputs[source, peer] = Input(
-            self._sources[source],
-            stream,
-            peer,
-            incarnation=self._incarnation,
-            outbox=self._outbox,
-            settings=self._link,
-            record=record,
+        life, about = self._incarnation, (self._sources[source], stream, peer)
+        self.inputs[source, peer] = made = Input(
+            *about, incarnation=life, outbox=self._outbox, settings=self._link, record=record
         )
         return made
 
@@ -164,11 +155,6 @@ class Hosted:
     def streams_in(self) -> int:
         """Incoming streams that have credit."""
         return sum(input.judged or input.silent_since_us is None for input in self.inputs.values())
-
-    def streams_of(self, called: str) -> int:
-        """Of those, the ones of one client key."""
-        mine = (each for each in self.inputs.values() if f"{each.peer}-".startswith(f"{called}-"))
-        return sum(each.silent_since_us is None for each in mine)
 
     @property
     def under_way(self) -> bool:
@@ -199,7 +185,7 @@ class Hosted:
 
     def input_of(self, stream: str, peer: str) -> Input | None:
         """The input that reads this stream of this peer."""
-        return next((i for i in self.inputs.values() if i.peer == peer and i.stream == stream), None)
+        return next((i for i in self.inputs.values() if i.by == peer and i.stream == stream), None)
 
     def receive(self, now_us: int, input: Input, message: ReceiverMessage, payload: Buffer | None) -> None:
         """Take a message for one of our inputs."""
@@ -224,14 +210,7 @@ class Hosted:
             if not self._feeding.is_joining(known) and known.receiver.state in RESTING:
                 known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
             return
-        others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
-        made = self._add_input(source, self.spec.entries[source], peer)
-        if others and not self._mixed_durable:
-            # Which publisher's row came first is a decision. From now on output waits until those that
-            # it depends on are on disk, and from the next checkpoint on they are logged.
-            self.mixed = self._wanted = True
-            if self.tap is not None:
-                self.tap.broken = "another publisher came, so that the order of arrival matters"
+        made = self._publisher(peer, source, schema, peer)
         if self.mixed:
             self._feeding.joins(made)
             if self.tap is not None:
@@ -241,14 +220,32 @@ class Hosted:
         else:
             made.receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
+    def offer_named(
+        self, now_us: int, peer: str, source: str, message: Offer, *, owner: str, others: int
+    ) -> None:
+        """A publisher has rows under a name: see ``Publishers.offer``."""
+        if not (self._stopping or self.frozen):
+            self.publishers.offer(now_us, peer, source, message, owner=owner, others=others)
+
+    def _publisher(self, peer: str, source: str, schema: Schema, key: str) -> Input:
+        others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
+        made = self._add_input(source, self.spec.entries[source], key)
+        if others and not self._mixed_durable:
+            # Which publisher's row came first is a decision. From now on output waits until those that
+            # it depends on are on disk, and from the next checkpoint on they are logged.
+            self.mixed = self._wanted = True
+            if self.tap is not None:
+                self.tap.broken = "another publisher came, so that the order of arrival matters"
+        return made
+
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node or client came, went or restarted."""
         for input in self.inputs.values():
-            if input.peer != peer:
+            if input.by != peer:
                 continue
             input.silent_since_us = now_us if event is LinkEvent.PEER_DOWN else None
             input.gone = False
-            if not self._feeding.is_joining(input):
+            if not (self._feeding.is_joining(input) or self.publishers.rests(input)):
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
             output.sender.peer(now_us, peer, event)
@@ -330,14 +327,8 @@ class Hosted:
         if refused:
             rows = len(work.element) if isinstance(work.element, Train) else 0
             work.input.refused_rows += rows
-            self._outbox.report(
-                "error",
-                "input refused",
-                fragment=self.spec.name,
-                stream=work.input.stream,
-                rows=rows,
-                why=refused,
-            )
+            about = {"fragment": self.spec.name, "stream": work.input.stream, "why": refused}
+            self._outbox.report("error", "input refused", rows=rows, **about)
             if rows and not work.input.judged:
                 work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
         note = self._noted(now_us, work, outputs, dying)
@@ -429,6 +420,7 @@ class Hosted:
         if self.tap is not None:
             self.tap.begins(token)
         self.subscribers.covered(token)
+        self.publishers.covered(token)
         self.decided.turn(token)
         self._wanted = self._dirty = False
         self._checkpoint_at_us = now_us + self._every_us
@@ -466,6 +458,7 @@ class Hosted:
             if writing.mixed:
                 self._mixed_durable = True
         self.subscribers.persisted(now_us, token, ok)
+        self.publishers.persisted(now_us, token, ok)
         self._pump(now_us)
         return True
 

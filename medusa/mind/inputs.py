@@ -11,6 +11,7 @@ from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link import LinkEvent, LinkSettings
 from medusa.wire.messages import Refuse
+from medusa.wire.named import is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
 
@@ -55,6 +56,7 @@ class Input:
     Attributes:
         source: id of the source box.
         judged: the rows come from another node of ours, else from a publisher.
+        peer: the node or client; of a named publisher its key, ``by`` then is the client that has the name.
         fed_seq, fed_us, fed_note: where the fragment stands: the next row, the last promise, the
             sender's note.
         durable_us: the last promise that a checkpoint holds.
@@ -92,9 +94,10 @@ class Input:
         self._not_taken: Refuse | None = None
         self._time = None if source.judged else source.time
         self.codec = TrainCodec(source.schema, timed=timed)
+        self.named = not source.judged and is_key(peer)
         self.receiver = Receiver(
             stream,
-            peer,
+            peer if not self.named else record.holder if record else "",
             incarnation=incarnation,
             outbox=outbox,
             settings=settings,
@@ -110,10 +113,20 @@ class Input:
         return self.receiver.stream
 
     @property
+    def by(self) -> str:
+        """At the other end of the connection; of a named publisher empty while nobody has the name."""
+        return self.receiver.peer
+
+    @property
     def settled(self) -> bool:
         """Everything that came is durable, promises too."""
         receiver = self.receiver
         return receiver.durable_seq >= receiver.next_seq and self.durable_us >= receiver.boundary_us
+
+    @property
+    def fed(self) -> bool:
+        """Everything that came was fed, promises too."""
+        return self.fed_seq >= self.receiver.next_seq and self.fed_us >= self.receiver.boundary_us
 
     def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> list[Work]:
         """Take one message; what it brings to feed, in order. Broken rules are answered here."""
@@ -178,7 +191,7 @@ class Input:
     def repeat_not_taken(self) -> None:
         """The publisher is back and may have missed the last such word; it knows a repeated one."""
         if self._not_taken is not None:
-            self._outbox.send(self.peer, self._not_taken)
+            self._outbox.send(self.by, self._not_taken)
 
     def redirect(self, now_us: int, peer: str, *, up: bool) -> None:
         """The stream comes from another node from now on; position and counts stay."""
@@ -187,6 +200,12 @@ class Input:
         self.receiver.redirect(peer)
         if up:
             self.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    def taken(self, by: str) -> None:
+        """Another client has the name from now on, or nobody; what came stays."""
+        self.silent_since_us = None
+        self.gone = False
+        self.receiver.redirect(by)
 
     def issued(self, work: Work) -> None:
         """The driver was told to feed it: it is part of the next checkpoint."""
@@ -203,4 +222,5 @@ class Input:
             next_seq=self.fed_seq,
             boundary_us=self.fed_us,
             note=self.fed_note,
+            holder=self.by if self.named else "",
         )

@@ -98,7 +98,7 @@ class LinkLoads:
             for input in hosted.inputs.values():
                 where = hosted.spec.name, input.stream, input.peer
                 count = self._came[where] = came.get(where) or _Grown()
-                peers.setdefault(input.peer, [0, 0])[1] += count.since(0, input.came_bytes)
+                peers.setdefault(input.by, [0, 0])[1] += count.since(0, input.came_bytes)
         self._peers.note(now_us, peers)
         self._streams.note(now_us, streams)
 
@@ -122,8 +122,8 @@ class LinkLoads:
         found: dict[str, dict[str, Any]] = {}
         for hosted in fragments:
             newest_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
-            for input in hosted.inputs.values():
-                link = found.setdefault(input.peer, self._link(input.peer, bandwidth))
+            for input in (each for each in hosted.inputs.values() if each.by):
+                link = found.setdefault(input.by, self._link(input.by, bandwidth))
                 link["queue_bytes"] += input.receiver.held_bytes
                 link["lag_us"] = max(link["lag_us"], _lag_us(input, newest_us))
             for output in hosted.outputs.values():

@@ -24,13 +24,17 @@ VERSION = 1
 
 
 class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one stream was fed: the next row wanted, the promise that stood, the sender's note."""
+    """How far one stream was fed: the next row wanted, the promise that stood, the sender's note.
+
+    ``peer`` of a named publisher is its key (``wire.named``), ``holder`` the client that has the name.
+    """
 
     source: str
     peer: str
     next_seq: int
     boundary_us: int
     note: bytes = b""
+    holder: str = ""
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):

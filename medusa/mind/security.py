@@ -168,6 +168,8 @@ def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Ref
     if isinstance(message, Forget) and message.owner:  # Which query it is of shows there.
         return no_deploy(caller, "") if not rules.deploy else None
     role = ROLES.get(type(message))
+    if isinstance(message, Forget) and message.publisher:
+        role = "publish"
     if role is None:
         return None
     name = message.query if isinstance(message, Remove) else getattr(message, "stream", "")

@@ -16,7 +16,7 @@ from medusa.mind.outputs import Output
 from medusa.mind.spec import Fragment
 from medusa.query.boxes import Source
 from medusa.wire import limits
-from medusa.wire.link import SenderState
+from medusa.wire.link import ReceiverState, SenderState
 from medusa.wire.log import OutputLog
 from medusa.wire.named import owner_and_name
 from medusa.wire.views import ReceiverView
@@ -142,6 +142,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "arcs": [[arc.box, arc.port, box.id] for box in hosted.spec.graph.boxes for arc in box.inputs],
         "inputs": inputs,
         "outputs": outputs,
+        "publishers": [_publisher_status(each) for each in hosted.inputs.values() if each.named],
     }
 
 
@@ -188,7 +189,7 @@ def _input_status(input: Input) -> dict[str, Any]:
     return {
         "source": input.source,
         "stream": input.stream,
-        "from": input.peer,
+        "from": input.by,
         "state": receiver.state.value,
         "refusal": f"{refusal.text} ({refusal.code})" if refusal else "",
         "rows": input.rows,
@@ -201,6 +202,23 @@ def _input_status(input: Input) -> dict[str, Any]:
         "durable_boundary_us": input.durable_us,
         "attachments": receiver.attachments,
         "duplicates": receiver.duplicates,
+    }
+
+
+def _publisher_status(input: Input) -> dict[str, Any]:
+    """A named publisher: how far it is, and who publishes under the name."""
+    owner, name = owner_and_name(input.peer)
+    return {
+        "source": input.source,
+        "stream": input.stream,
+        "name": name,
+        "owner": owner,
+        "next_row": input.receiver.next_seq,
+        "durable_row": input.receiver.durable_seq,
+        "boundary_us": _point(input.fed_us),
+        "finished": input.fed_us >= END_US,
+        "connected": input.silent_since_us is None and input.receiver.state is ReceiverState.FLOWING,
+        "from": input.by,
     }
 
 

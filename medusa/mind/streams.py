@@ -8,10 +8,12 @@ from medusa.errors import LinkError, RemoteProtocolError
 from medusa.mind.admission import check_reader, say_no
 from medusa.mind.catalog import Catalog
 from medusa.mind.commands import Commands
+from medusa.mind.hosting import Hosted
 from medusa.mind.security import Caller, Refusal
 from medusa.mind.settings import Settings
 from medusa.wire.link import ReceiverState
 from medusa.wire.messages import Ack, Attach, Detach, Message, Offer, Progress, Refuse
+from medusa.wire.named import TAKEN, key_of
 from medusa.wire.outbox import Cut, Outbox
 from medusa.wire.receiver import PATIENCE_US
 
@@ -90,12 +92,30 @@ class Streams:
         try:
             fragment, source = self._catalog.entry(message.stream)
             hosted = self._commands.fragments[fragment]
-            if (source, peer) not in hosted.inputs:
+            owner = caller.called if caller is not None else ""
+            key = key_of(owner, message.name) if message.name else peer
+            known = hosted.inputs.get((source, key))
+            if known is None or (message.name and known.silent_since_us is not None):
                 self._commands.check_memory(1, caller)
-            hosted.offer(now_us, peer, source, message.schema)
+            self._check_offer(peer, key, message, hosted)
+            if message.name:
+                others = sum(each.publishers.count(owner) for each in self._commands.fragments.values())
+                hosted.offer_named(now_us, peer, source, message, owner=owner, others=others)
+            else:
+                hosted.offer(now_us, peer, source, message.schema)
         except LinkError as error:
             if error.code != "E_STREAM" or not self._may_come(now_us):
                 self._refuse(peer, message, error)
+
+    def _check_offer(self, peer: str, key: str, message: Offer, hosted: Hosted) -> None:
+        if message.name and self._forgets:
+            text = f"node {self._me!r} has no disk to remember how far publisher {message.name!r} is"
+            hint = "publish without a name, or put that part of the query at a node with a disk"
+            raise LinkError(text, hint=hint, code="E_STORE")
+        other = hosted.input_of(message.stream, peer)
+        if other is not None and other.peer != key:
+            text = f"this connection publishes into {message.stream!r} already, under another name"
+            raise LinkError(text, hint="use a connection of its own for each name", code=TAKEN)
 
     def unwanted(self, now_us: int, peer: str, message: Message) -> None:
         """Somebody asks how much came of a stream of which nothing here takes anything from it.

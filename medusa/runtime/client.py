@@ -22,6 +22,7 @@ from medusa.runtime.client_keys import ClientKeys, KeyGiven, client_keys, first_
 from medusa.runtime.client_loop import ClientLoop, now_us
 from medusa.runtime.following import Following, ask
 from medusa.runtime.introduction import pin
+from medusa.runtime.named import NamedMethods, NamedPublisher
 from medusa.runtime.naming import NamingMethods
 from medusa.runtime.overview import Overview
 from medusa.runtime.planning import Balance, PlanMethods
@@ -31,7 +32,7 @@ from medusa.runtime.remote import RemoteMethods
 from medusa.runtime.sliding import SlidingMethods
 from medusa.runtime.splitting import SplittingMethods
 from medusa.units import Duration, duration_text, duration_us
-from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Forget, Message, StatusRequest
+from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Message, StatusRequest
 from medusa.wire.statement import from_text
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ def connect(
     return made
 
 
-class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, PlanMethods, RemoteMethods):
+class Federation(
+    NamingMethods, NamedMethods, Overview, SlidingMethods, SplittingMethods, PlanMethods, RemoteMethods
+):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is
@@ -108,6 +111,7 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
     def __init__(self, address: str, timeout_us: int, keys: ClientKeys | None = None) -> None:
         self._address = address
         self._publishers: dict[str, Publisher] = {}
+        self._named: set[NamedPublisher] = set()
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
         self._loop = ClientLoop(address, timeout_us, keys)
@@ -244,18 +248,18 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
                     raise (why if why is not None and error.code in GONE else error) from None
             return self._publishers[name]
 
-    def _begun(self, name: str) -> Publisher:
+    def _begun(self, name: str, durable: str = "") -> Publisher:
         """Publishing, wherever its source is."""
         place = self._following.place(name, "source")
         if place is None:
             try:
-                return Publisher(self._loop, source_from(name, self.status()))
+                return Publisher(self._loop, source_from(name, self.status()), durable)
             except LinkError as error:
                 raise self._following.hinted(error, name, "source") from None
         for each in self._publishers.values():
             if each.name == place["name"]:
                 return each  # Known by another of its names.
-        made = Publisher(self._following.loop_at(place), described(place["name"], place))
+        made = Publisher(self._following.loop_at(place), described(place["name"], place), durable)
         self._following.add(made, place["epoch"])
         return made
 
@@ -301,6 +305,8 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
             )
         for publisher in publishers.values():
             publisher.check_taken()
+        for each in self._open_names():
+            each.flush(max(end_us - now_us(), 1))
 
     def _await_boundaries(self, publishers: Mapping[str, Publisher], end_us: int, timeout_us: int) -> None:
         # An acknowledgement says nothing of boundaries; the node's status does.
@@ -388,32 +394,12 @@ class Federation(NamingMethods, Overview, SlidingMethods, SplittingMethods, Plan
         self._following.add(made, place["epoch"])
         return made
 
-    def unsubscribe(self, name: str, *, durable: str, owner: str | None = None) -> None:
-        """End a named subscription for good: the node keeps nothing for it any more.
-
-        Args:
-            name: of the stream.
-            durable: the name of the subscription, of this client or of an earlier one with its key.
-            owner: whose it is, as status shows it, where it is of another key: takes the role ``deploy``
-                for the query, and ends it also while it is read.
-
-        Raises:
-            LinkError: there is none of this name (``E_NAME``), or another program reads it (``E_TAKEN``),
-                or it is another's and not this client's to end (``E_ROLE``).
-        """
-        check_name(durable)
-        if owner is not None:
-            check_name(owner)
-        whose = owner or ""
-        place = self._following.place(name, "stream")
-        loop = self._loop if place is None else self._following.loop_at(place)
-        stream = name if place is None else place["name"]
-        ask(loop, lambda number: Forget(request=number, stream=stream, name=durable, owner=whose))
-
     # --- the end --------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close at once; what is not yet durable may be lost."""
+        """Close at once; what is not yet durable may be lost. Named publishers end too."""
+        for each in self._open_names():
+            each.close()
         self._following.close()
         self._loop.close()
         self._following.join()

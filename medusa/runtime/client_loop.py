@@ -260,6 +260,11 @@ class ClientLoop:
         """Where the node is called."""
         return self._address
 
+    @property
+    def keys(self) -> ClientKeys | None:
+        """With which the node is called."""
+        return self._keys
+
     def down_us(self) -> int:
         """For how long the node has been away; 0: it is there."""
         since_us = self._down_since_us

@@ -31,6 +31,7 @@ class Publisher(Followed):
 
     Args:
         source: what the node says of it (``source_from``).
+        durable: of a named publisher: its name.
 
     Raises:
         LinkError: the node has refused it, or didn't answer.
@@ -38,7 +39,7 @@ class Publisher(Followed):
 
     kind = "source"
 
-    def __init__(self, loop: ClientLoop, source: Source) -> None:
+    def __init__(self, loop: ClientLoop, source: Source, durable: str = "") -> None:
         super().__init__(loop, source.id)
         self.boundary_us: int = START_US
         self._abandoned = False
@@ -46,7 +47,7 @@ class Publisher(Followed):
         self._codec = TrainCodec(source.schema, timed=False, clean=loop.keyed)  # The node may be another's.
         self._order = threading.Lock()
         with loop.lock:
-            self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False)
+            self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False, name=durable)
         try:
             self._wait(lambda: self._mind.attached, f"node {loop.node!r} to take {self.name!r}")
         except BaseException:
@@ -72,6 +73,25 @@ class Publisher(Followed):
         """Why the node has forgotten this stream; None while it hasn't."""
         refusal = self.final_refusal()
         return self._error(refusal) if refusal is not None and refusal.code in GONE else None
+
+    @property
+    def next_row(self) -> int:
+        """The number of the next row that is published."""
+        return self.under_lock(lambda: self._mind.sender.log.next_seq)
+
+    @property
+    def durable_row(self) -> int:
+        """The node holds the rows below this number durably."""
+        return self.under_lock(lambda: self._mind.durable_seq)
+
+    def check(self) -> None:
+        """Whether the node still takes it.
+
+        Raises:
+            LinkError: it has refused it for good.
+        """
+        if (refusal := self.final_refusal()) is not None:
+            raise self._error(refusal)
 
     def abandon(self) -> int:
         """End it at our side.
@@ -113,9 +133,7 @@ class Publisher(Followed):
         """Until ``done``, or the node refuses."""
 
         def settled() -> bool:
-            refusal = self.final_refusal()
-            if refusal is not None:
-                raise self._error(refusal)
+            self.check()
             return done()
 
         self.wait(settled, what, self._loop.timeout_us if timeout_us is None else timeout_us)

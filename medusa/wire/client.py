@@ -44,6 +44,9 @@ __all__ = ["ClientMind", "Publication", "Subscription"]
 NOT_TAKEN_MAX = 10
 """Words of rows not taken that a publication keeps."""
 
+LOST = ("E_TAKEN", "E_NAME", "E_REMOVED", "E_FINISHED")
+"""Refusals after which a named publisher offers nothing more: it isn't ours, or isn't any more."""
+
 EARLY_MAX = 1000
 """Streams that a node may ask for before they are published to it."""
 
@@ -57,10 +60,14 @@ class Publication:
         not_taken: what it said of rows that it received and could not take (``E_ROWS``), at most
             the first few; whoever tells the user clears it.
         attached: the node has asked for it, or acknowledged of it, since it last came up.
+        name: of a named publisher, else empty.
+        begun: of a named publisher: the node has said at which row it goes on.
     """
 
-    def __init__(self, sender: Sender, node: str, way: Detour) -> None:
+    def __init__(self, sender: Sender, node: str, way: Detour, name: str = "") -> None:
         self.sender = sender
+        self.name = name
+        self.begun = False
         self.way = way
         self.refusal: Refuse | None = None
         self.not_taken: list[Refuse] = []
@@ -74,7 +81,8 @@ class Publication:
         """Tell the node that there are rows for it."""
         self.attached = False
         self._offered_at_us = now_us
-        outbox.send(self._node, Offer(stream=self.sender.stream, schema=self.sender.schema))
+        stream, schema = self.sender.stream, self.sender.schema
+        outbox.send(self._node, Offer(stream=stream, schema=schema, name=self.name, resumed=self.begun))
 
     def move(self, now_us: int, node: str, outbox: Outbox) -> None:
         """Another node takes the stream from now on: it goes on after the last row that is durable."""
@@ -89,7 +97,17 @@ class Publication:
 
     def offer_again_at_us(self) -> int | None:
         """When an unanswered offer is repeated."""
-        return None if self.attached else self._offered_at_us + self.sender.settings.retry_us
+        lost = self.name and self.refusal is not None and self.refusal.code in LOST
+        return None if self.attached or lost else self._offered_at_us + self.sender.settings.retry_us
+
+    def asked(self, now_us: int, message: Attach | Ack | Detach) -> None:
+        """The node says what it wants, or has."""
+        self.refusal = None
+        self.attached = not isinstance(message, Detach)
+        if self.name and not self.begun and isinstance(message, Attach):
+            self.begun = True
+            self.sender.begin_log(message.durable)
+        self.sender.receive(now_us, self._node, message)
 
     def rows_refused(self, message: Refuse) -> None:
         """Rows were not taken; the stream goes on. The node says its last word again when we offer anew."""
@@ -105,7 +123,12 @@ class Publication:
     @property
     def undurable_rows(self) -> int:
         """Rows published that a crash of the node could still take."""
-        return max(self.sender.log.next_seq - self.sender.receivers[self._node].durable, 0)
+        return max(self.sender.log.next_seq - self.durable_seq, 0)
+
+    @property
+    def durable_seq(self) -> int:
+        """The node holds the rows below it durably."""
+        return self.sender.receivers[self._node].durable
 
 
 class Subscription:
@@ -210,8 +233,13 @@ class ClientMind:
 
     # --- what the user does -----------------------------------------------------------------
 
-    def publish(self, now_us: int, stream: str, schema: Schema, *, timed: bool) -> Publication:
+    def publish(
+        self, now_us: int, stream: str, schema: Schema, *, timed: bool, name: str = ""
+    ) -> Publication:
         """Begin to publish a stream.
+
+        Args:
+            name: of a named publisher: rows may be appended once it has ``begun``.
 
         Raises:
             LocalProtocolError: we publish it already.
@@ -220,7 +248,7 @@ class ClientMind:
             raise LocalProtocolError(f"{stream!r} is being published already")
         way = Detour(self.outbox)
         sender = Sender(stream, schema, timed=timed, outbox=way, settings=self._link)
-        publication = self.publications[stream] = Publication(sender, self.node, way)
+        publication = self.publications[stream] = Publication(sender, self.node, way, name)
         if self.up:
             publication.offer(now_us, self.outbox)
         return publication
@@ -349,9 +377,7 @@ class ClientMind:
                 )
 
     def _asked(self, now_us: int, publication: Publication, message: Attach | Ack | Detach) -> None:
-        publication.refusal = None
-        publication.attached = not isinstance(message, Detach)
-        publication.sender.receive(now_us, self.node, message)
+        publication.asked(now_us, message)
 
     def _read(
         self, now_us: int, message: Attached | Data | Boundary | Progress, payload: Buffer | None

@@ -16,6 +16,7 @@ __all__ = [
     "Name",
     "Names",
     "Note",
+    "PublisherName",
     "StreamTime",
     "SubscriptionName",
     "Text",
@@ -26,6 +27,7 @@ Incarnation = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
 Note = Annotated[bytes, Meta(max_length=limits.NOTE_BYTES_MAX)]
 SubscriptionName = Annotated[str, Meta(max_length=64, pattern=r"\A[a-z0-9_-]*\Z")]
+PublisherName = Annotated[str, Meta(max_length=64, pattern=r"\A[a-z0-9_-]*(?:/[a-z0-9_-]+)*\Z")]
 Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
 StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]

@@ -24,6 +24,7 @@ from medusa.wire.message_base import (
     Name,
     Names,
     Note,
+    PublisherName,
     StreamTime,
     SubscriptionName,
     Text,
@@ -212,10 +213,19 @@ class Detach(MessageBase, frozen=True, tag="detach"):
 
 
 class Offer(MessageBase, frozen=True, tag="offer"):
-    """I have rows for this stream of yours: attach to me (a client that publishes)."""
+    """I have rows for this stream of yours: attach to me (a client that publishes).
+
+    Attributes:
+        name: of a named publisher: whose rows are numbered on under it, by whichever client. The first
+            ``Attach`` says from where; who offers under it later takes it over.
+        resumed: of a named publisher: this client was attached under the name before, and takes over
+            nothing. Refused (``E_TAKEN``) where another one has it now.
+    """
 
     stream: Name
     schema: Annotated[Schema, Meta(max_length=limits.COLUMNS_MAX)]
+    name: PublisherName = ""
+    resumed: bool = False
 
 
 class Attached(MessageBase, frozen=True, tag="attached"):
@@ -321,17 +331,19 @@ class Remove(MessageBase, frozen=True, tag="remove"):
 
 
 class Forget(MessageBase, frozen=True, tag="forget"):
-    """From a client: end its named subscription, keep nothing for it.
+    """From a client: end its named subscription, keep nothing for it; or its named publisher.
 
     Attributes:
+        publisher: a named publisher is meant, of the stream as it is published.
         owner: whose it is, as status shows it; empty: the client's own. Another's is ended by who may
             remove the query.
     """
 
     request: Count
     stream: Name
-    name: Annotated[SubscriptionName, Meta(min_length=1)]
+    name: Annotated[PublisherName, Meta(min_length=1)]
     owner: SubscriptionName = ""
+    publisher: bool = False
 
 
 class StatusRequest(MessageBase, frozen=True, tag="status"):
