@@ -187,11 +187,11 @@ def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str,
     for hosted in node.brain.fragments.values():
         for input in hosted.inputs.values():
             want, stream = input.receiver.next_seq, input.stream
-            if input.peer in clients:
-                publication = clients[input.peer].publication(stream)
+            if input.by in clients:
+                publication = clients[input.by].publication(stream)
                 senders = [publication.sender] if publication is not None else []
             else:
-                up = nodes.get(input.peer)
+                up = nodes.get(input.by)
                 if up is None or up.loop is None or (up.forgets and up.lives > 1):
                     continue
                 outputs = [each for other in up.brain.fragments.values() for each in other.outputs.values()]
@@ -199,6 +199,6 @@ def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str,
             for sender in senders:
                 if sender.log.start_seq > want:
                     raise SimulationError(
-                        f"trimmed: {input.peer} keeps rows of {stream} from {sender.log.start_seq}, "
+                        f"trimmed: {input.by} keeps rows of {stream} from {sender.log.start_seq}, "
                         f"the disk of {node.name} has {want}"
                     )

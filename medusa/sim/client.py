@@ -24,14 +24,18 @@ __all__ = ["Client"]
 
 
 class Client:
-    """A program with a connection to one node. It has no disk and never crashes.
+    """A program with a connection to one node. It has no disk.
 
     Attributes:
         mind: positions, replies, refusals.
         rows: by stream, what was read.
         lost: by stream, rows that the stream said are lost.
         ended: streams that came to their end.
+        names: stream -> the name under which it publishes it.
+        dead: it was killed.
     """
+
+    dead = False
 
     def __init__(self, world: World, network: Network, name: str, node: str) -> None:
         self.name = name
@@ -39,6 +43,7 @@ class Client:
         self.rows: dict[str, list[pa.RecordBatch]] = {}
         self.lost: dict[str, int] = {}
         self.ended: set[str] = set()
+        self.names: dict[str, str] = {}
         self._world = world
         self._network = network
         self._codecs: dict[str, TrainCodec] = {}
@@ -118,12 +123,18 @@ class Client:
         return number
 
     def _publication(self, name: str, schema: Schema) -> Publication:
-        return self.publication(name) or self.mind.publish(self._world.now_us, name, schema, timed=False)
+        return self.publication(name) or self._publishes(self.mind, name, schema)
+
+    def _publishes(self, mind: ClientMind, name: str, schema: Schema) -> Publication:
+        durable = self.names.get(name, "")
+        return mind.publish(self._world.now_us, name, schema, timed=False, name=durable)
 
     # --- what happens -------------------------------------------------------------------------
 
     def deliver(self, source: str, frames: list[Buffer]) -> None:
         """A message arrived."""
+        if self.dead:
+            return
         mind = next((mind for mind in self.minds if mind.node == source), self.mind)
         try:
             mind.receive(self._world.now_us, *decode_frame(frames, peer=source))
@@ -132,6 +143,8 @@ class Client:
         self._settle()
 
     def _settle(self) -> None:
+        if self.dead:
+            return
         now_us = self._world.now_us
         wake_at_us = min(self._settle_one(now_us, mind) for mind in self.minds)
         if not now_us < self._wake_at_us <= wake_at_us:

@@ -19,7 +19,7 @@ from medusa.sim.query_trial import QueryOptions, QueryTrial
 from medusa.sim.trial import Scenario
 from medusa.sim.world import World
 
-__all__ = ["FEDERATIONS"]
+__all__ = ["FEDERATIONS", "OFTEN", "in_order", "over_nodes"]
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 ROWS = 400
@@ -123,11 +123,15 @@ def mixed(world: World, rows: int | None, parts: Any) -> QueryTrial:
         q, at = unions()
         tables, want = answered("unions", world.seed % 16, rows)
         return QueryTrial(world, q, tables, options(dice, at, publishers=publishers), want=want)
+    return in_order(world, dice, rows, publishers=publishers)
+
+
+def in_order(world: World, dice: Random, rows: int, *, publishers: int, **more: Any) -> QueryTrial:
     # Which rows of two publishers are late depends on who comes first: then none is.
     slack = "50ms" if publishers == 1 else "1h"
     tables, want = ordered(slack, world.seed % 16, rows)
-    at = dice.choice(PLACES)
-    return OrderTrial(world, numbered(slack), tables, options(dice, at, publishers=publishers), want=want)
+    decided = options(dice, dice.choice(PLACES), publishers=publishers, **more)
+    return OrderTrial(world, numbered(slack), tables, decided, want=want)
 
 
 @lru_cache(maxsize=64)

@@ -105,6 +105,8 @@ class Follower(Client):
     # --- following ----------------------------------------------------------------------------
 
     def _look(self) -> None:
+        if self.dead:
+            return
         now_us = self._world.now_us
         for node, mind in self._there.items():
             if mind.up:
@@ -185,7 +187,7 @@ class Follower(Client):
             mind.subscribe(self._world.now_us, name, OLDEST)
             return
         assert trail.schema is not None
-        mind.publish(self._world.now_us, name, trail.schema, timed=False)
+        self._publishes(mind, name, trail.schema)
         for rows in trail.later:
             super().publish(name, rows, trail.schema)
         if trail.ends:

@@ -265,7 +265,7 @@ def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict
     return tables, dict(collect(q, **tables))
 
 
-def moves(world: World, rows: int | None, parts: Any) -> QueryTrial:
+def moves(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     dice = world.dice("options")
     kind = dice.choice(["slides", "slides", "parts", "unites"])
     make, middle, ends = KINDS[kind]
@@ -273,7 +273,7 @@ def moves(world: World, rows: int | None, parts: Any) -> QueryTrial:
     movable = middle + ends if dice.random() < 0.6 else middle
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
     number = dice.randrange(1, 7)
-    return MoveTrial(world, q, tables, options(dice, at), want=want, movable=movable, moves=number)
+    return MoveTrial(world, q, tables, options(dice, at, **more), want=want, movable=movable, moves=number)
 
 
 MOVES: dict[str, Scenario] = {

@@ -22,6 +22,7 @@ from medusa.sim.liar import Liar
 from medusa.sim.names_check import check_names, names_agree
 from medusa.sim.network import Faults
 from medusa.sim.node import Node
+from medusa.sim.program import Program
 from medusa.sim.world import SimulationError, World
 from medusa.wire.session import PeerState
 
@@ -43,6 +44,7 @@ class QueryOptions:
         publish_us: rows come over so long a time.
         piece_rows: published at once, at most.
         publishers: clients that publish into one source at one node.
+        deaths: each of them goes by a name, and is killed so often.
         sync_us: what a synced write takes.
         job_us: what a step of the engine takes, about.
         liar: a client that keeps no rule is there.
@@ -57,6 +59,7 @@ class QueryOptions:
     publish_us: int = 1_000_000
     piece_rows: int = 40
     publishers: int = 1
+    deaths: int = 0
     sync_us: int = 2000
     job_us: int = 50
     liar: bool = False
@@ -121,7 +124,8 @@ class QueryTrial(Federation):
             if source in self._sources
             for number in range(options.publishers)
         }
-        for name, (_, node) in self.publishers.items():
+        self.programs: dict[str, Program] = {}
+        for name, (_, node) in self.publishers.items() if not options.deaths else ():
             self.client(name, node)
 
     # --- the trial ----------------------------------------------------------------------------
@@ -205,7 +209,47 @@ class QueryTrial(Federation):
         for sink in self.want:
             self._read(name, sink)
 
+    def _program(self, publisher: str, stream: str, part: pa.Table, schema: Schema) -> None:
+        """Its rows come as it says, but it dies now and then."""
+        world, for_us, node = self.world, self.options.publish_us, self.publishers[publisher][1]
+        dice = world.dice(f"program {publisher}")
+
+        def left(client: Client) -> None:
+            self.strangers[client.name] = self.clients.pop(client.name).deliver
+
+        program = self.programs[publisher] = Program(
+            world,
+            dice,
+            f"{publisher}/of-it",
+            client=lambda life: self.client(f"{publisher}-{life}", node),
+            left=left,
+            stream=stream,
+            record=part,
+            schema=schema,
+            piece_rows=self.options.piece_rows,
+        )
+        for rows in range(0, len(part) + 1, self.options.piece_rows):
+            world.after(for_us * rows // max(len(part), 1), lambda rows=rows: program.has(rows))  # type: ignore[misc]
+        for _ in range(self.options.deaths):
+            world.after(dice.randrange(1, for_us + 300_000), program.die)
+        world.after(for_us, lambda: program.has(len(part)))
+        world.after(for_us + 1, lambda: self._finish_program(program, stream))
+
+    def _finish_program(self, program: Program, stream: str) -> None:
+        """Once the node knows all of the source: see ``_finish``."""
+        status = [node.brain.status(0)["fragments"] for node in self.nodes.values() if node.alive]
+        known = {
+            p["name"] for each in status for one in each for p in one["publishers"] if p["stream"] == stream
+        }
+        if len(known) == self._expected(stream):
+            program.finish()
+        else:
+            self.world.after(AGAIN_US, lambda: self._finish_program(program, stream))
+
     def _publish(self, publisher: str, stream: str, part: pa.Table, schema: Schema) -> None:
+        if self.options.deaths:
+            self._program(publisher, stream, part, schema)
+            return
         client, world, begin = self.clients[publisher], self.world, 0
         client.publish(stream, part.slice(0, 0), schema)
         for_us = self.options.publish_us

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from medusa.sim.chains import CHAINS
+from medusa.sim.comebacks import COMEBACKS
 from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
 from medusa.sim.move_trial import MOVES
@@ -17,7 +18,15 @@ from medusa.sim.world import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
 
-SCENARIOS: dict[str, Scenario] = {**CHAINS, **FEDERATIONS, **DEPLOYS, **TOGETHER, **MOVES, **SPLITS}
+SCENARIOS: dict[str, Scenario] = {
+    **CHAINS,
+    **FEDERATIONS,
+    **DEPLOYS,
+    **TOGETHER,
+    **MOVES,
+    **SPLITS,
+    **COMEBACKS,
+}
 
 
 def run_scenario(

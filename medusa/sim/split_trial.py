@@ -137,11 +137,11 @@ def _move(fragment: str, to: str) -> Callable[[int], Message]:
     return lambda n: Move(request=n, fragment=fragment, to=to, timeout_ms=2000)
 
 
-def splits(world: World, rows: int | None, parts: Any) -> QueryTrial:
+def splits(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     dice = world.dice("options")
     q, at = slides()
     tables, want = answered("slides", world.seed % 16, ROWS // 2 if rows is None else rows)
-    return SplitTrial(world, q, tables, options(dice, at), want=want, movable=(), moves=0)
+    return SplitTrial(world, q, tables, options(dice, at, **more), want=want, movable=(), moves=0)
 
 
 SPLITS: dict[str, Scenario] = {

@@ -111,7 +111,7 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
     assert sum(SEEDS.values()) == 200
     assert sum(FULL.values()) == 5000
     assert len(TWICE) >= 10
-    elsewhere = ("town", "federation", "deploys", "selflinks", "move", "splits")
+    elsewhere = ("town", "federation", "deploys", "selflinks", "move", "splits", "comeback")
     assert set(SEEDS) == {name for name in SCENARIOS if name not in elsewhere}
     assert any(run_scenario("gap", seed).lost for seed in range(6))
     assert {fault.kind for name, seed in CASES for fault in drawn(name, seed)} == set(KINDS) - set(AIMED)

@@ -1,0 +1,39 @@
+"""The scenario of publishers that have names and die."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.federations import OFTEN, in_order, over_nodes
+from medusa.sim.move_trial import moves
+from medusa.sim.query_trial import QueryTrial
+from medusa.sim.split_trial import splits
+from medusa.sim.trial import Scenario
+from medusa.sim.world import World
+
+__all__ = ["COMEBACKS"]
+
+ROWS = 200
+
+
+def comeback(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    """Two publishers of a source are a decision, one is none; fragments stay, move, or are split."""
+    dice = world.dice("comebacks")
+    deaths, kind = dice.choice([1, 3]), dice.choice(["nodes", "nodes", "order", "order", "moves", "splits"])
+    if kind == "nodes":
+        return over_nodes(world, rows, deaths=deaths)
+    if kind == "order":
+        count = ROWS if rows is None else rows
+        return in_order(world, dice, count, publishers=dice.choice([1, 2]), deaths=deaths)
+    return (moves if kind == "moves" else splits)(world, rows, parts, deaths=deaths)
+
+
+COMEBACKS: dict[str, Scenario] = {
+    "comeback": Scenario(
+        about="publishers with names are killed, hang, and come back: each row of theirs counts once",
+        build=comeback,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        events_max=600_000,
+    ),
+}

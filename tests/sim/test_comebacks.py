@@ -1,0 +1,84 @@
+"""Publishers with names that die under faults; mistakes in that are noticed."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+
+from medusa.mind.inputs import Input
+from medusa.mind.publishers import Publishers
+from medusa.sim.scenarios import run_scenario
+from medusa.wire.link import LinkEvent
+from tests.sim.conftest import SPENT
+
+SEEDS = 24
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_seed(seed):
+    """Chaos and checks: as ``medusa.sim.query_trial`` says, with ``program``."""
+    passed(seed)
+
+
+def passed(seed):
+    began = time.process_time()
+    outcome = run_scenario("comeback", seed)
+    assert outcome.ok, str(outcome)
+    SPENT.append(("comeback", outcome.events, time.process_time() - began))
+
+
+@pytest.mark.full
+@pytest.mark.issue(7)
+@pytest.mark.parametrize("block", range(20))
+def test_more_seeds(block):
+    """1,000 in all."""
+    for seed in range(1000 + 50 * block, 1000 + 50 * (block + 1)):
+        passed(seed)
+
+
+def test_in_them_programs_die_and_hang():
+    outcomes = [run_scenario("comeback", seed, keep_trace=True) for seed in range(4)]
+    trace = "\n".join(line for outcome in outcomes for line in outcome.last)
+    for what in ("dies", "wakes", "another program publishes"):
+        assert what in trace
+
+
+def count_not_saved(monkeypatch):
+    """A checkpoint says nothing of the rows of a name."""
+    honest = Input.record
+
+    def careless(self):
+        record = honest(self)
+        return msgspec.structs.replace(record, next_seq=0) if self.named else record
+
+    monkeypatch.setattr(Input, "record", careless)
+
+
+def answered_at_once(monkeypatch):
+    """Who opens a name is answered before that is on disk."""
+
+    def hasty(self, now_us, input, peer, message):
+        self._changed(now_us, False)
+        input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    monkeypatch.setattr(Publishers, "_wait", hasty)
+
+
+def a_name_per_client(monkeypatch):
+    """Each life counts for itself."""
+    honest = Publishers.offer
+
+    def alone(self, now_us, peer, source, message, **more):
+        own = msgspec.structs.replace(message, name=peer, resumed=False)
+        honest(self, now_us, peer, source, own, **more)
+
+    monkeypatch.setattr(Publishers, "offer", alone)
+
+
+@pytest.mark.parametrize("plant", [count_not_saved, answered_at_once, a_name_per_client])
+def test_a_planted_mistake_is_noticed(plant, monkeypatch):
+    plant(monkeypatch)
+    seen = (run_scenario("comeback", seed).violation for seed in [4, *range(16)])
+    assert next(violation for violation in seen if violation).startswith("SimulationError: ")
