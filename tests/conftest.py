@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -43,6 +44,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ids = {item.nodeid for item in wanted}
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in ids])
         items[:] = wanted
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Of a file or a test that isn't there pytest-xdist says nothing."""
+    ended = getattr(node, "workeroutput", {}).get("exitstatus")
+    if ended == pytest.ExitCode.USAGE_ERROR and node.gateway.id == "gw0":  # All say the same.
+        asked = " ".join(node.config.args)
+        said = node.config.pluginmanager.get_plugin("terminalreporter")
+        said.write_line(f"ERROR: no such file or test: {asked} (-n 0 says which)", red=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
