@@ -199,6 +199,20 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
     run_node(config, as_json=as_json)
 
 
+@main.command(epilog=_example("medusa gateway gateway.toml"))
+@click.argument("config", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
+def gateway(config: Path, as_json: bool) -> None:
+    """Run a gateway between Spark and a node until it is told to stop (Ctrl-C, SIGTERM).
+
+    CONFIG is a TOML file: node, listen, data, name, [keys], [clients], [limits]; docs/spark.md describes it.
+    A gateway that was killed goes on where it was when it is started again.
+    """
+    from medusa.spark.exchange.command import run_gateway
+
+    run_gateway(config, as_json=as_json)
+
+
 @main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
 @click.argument("query", type=_FILE)
 @_NODE

@@ -378,7 +378,7 @@ RULES: tuple[Rule, ...] = (
 
 # --- the tree, and rules about all of it --------------------------------------------------------
 
-FOLDERS = ("medusa", "native", "bindings", "tests", "bench", "docs", "examples", ".ci")
+FOLDERS = ("medusa", "pyspark_medusa", "native", "bindings", "tests", "bench", "docs", "examples", ".ci")
 TEXTS = {
     ".py",
     ".pyi",
@@ -469,7 +469,11 @@ def heavy_when_loaded(sources: list[Source]) -> list[str]:
 def unused(sources: list[Source]) -> list[str]:
     """Modules that nothing in the package or in the examples names."""
     graph = import_graph(sources)
-    users = [each for each in sources if each.is_package_code or each.path.startswith("examples/")]
+    users = [
+        each
+        for each in sources
+        if each.is_package_code or each.path.startswith(("examples/", "pyspark_medusa/"))
+    ]
     typed = {found.name for source in users if source.path.endswith(".py") for found in source.imports}
     typed |= {name.rpartition(".")[0] for name in typed}
     used = set().union(*graph.values(), typed)

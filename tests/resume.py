@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("medusa", "native", "bindings", "tests", "examples", "docs")
+FOLDERS = ("medusa", "pyspark_medusa", "native", "bindings", "tests", "examples", "docs")
 FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
 
 

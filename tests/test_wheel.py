@@ -16,7 +16,8 @@ import pytest
 from tests.blocks import blocks
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("medusa", "native", "bindings", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+CODE = ("medusa", "pyspark_medusa")
+PARTS = (*CODE, "native", "bindings", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
@@ -78,7 +79,8 @@ def test_the_wheel_is_whole(wheel: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa").rglob("*.py*")}
+    paths = [path for folder in CODE for path in (ROOT / folder).rglob("*.py*")]
+    package = {path.relative_to(ROOT).as_posix() for path in paths}
     package = {name for name in package if "__pycache__" not in name}
     assert package | {"medusa/_native.abi3.so", "medusa/py.typed"} <= names
     data = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/workloads/data").iterdir()}
@@ -86,7 +88,7 @@ def test_the_wheel_is_whole(wheel: Path) -> None:
     page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/dashboard/page").iterdir()}
     assert "medusa/dashboard/page/index.html" in page
     assert page <= names
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"medusa", "medusa_streams"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {*CODE, "medusa_streams"}
 
 
 def test_the_first_lines_run_from_the_wheel(wheel: Path, tmp_path: Path) -> None:

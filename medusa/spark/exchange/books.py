@@ -1,0 +1,231 @@
+"""What was published, by whom, and how far it went to the nodes: records of a journal, and their sum.
+
+A record counts once it is whole in the journal: an epoch is published by one record. The journal begins with
+a ``Balance``, which says all that earlier journals said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from medusa.engine.checkpoint import crc32c
+from medusa.errors import StateError
+from medusa.ports import Buffer
+from medusa.spark.exchange.requests import Whole
+
+__all__ = ["Balance", "Books", "Delivered", "Published", "Queued", "pack", "unpack"]
+
+RECORD_BYTES_MAX = 64 << 20
+ONCE_MAX = 10_000
+"""Writers of one epoch that are remembered: who asks again after so many others isn't known."""
+
+_Row = Annotated[int, Meta(ge=0)]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A line of the journal."""
+
+
+class Published(Record, frozen=True, tag="published"):
+    """These rows belong to the stream, behind all that were published before."""
+
+    stream: str
+    writer: str
+    origin: str
+    epoch: _Row
+    wholes: tuple[Whole, ...]
+    once: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.wholes)
+
+
+class Delivered(Record, frozen=True, tag="delivered"):
+    """The node holds the rows below durably: what was staged of them may go."""
+
+    stream: str
+    row: _Row
+
+
+class WriterLine(Record, frozen=True):
+    writer: str
+    stream: str
+    origin: str
+    epoch: _Row
+    once: bool
+
+
+class StreamLine(Record, frozen=True):
+    """Attributes:
+    first: number of the first row of ``queue``.
+    """
+
+    stream: str
+    first: _Row
+    queue: tuple[Published, ...]
+
+
+class Balance(Record, frozen=True, tag="balance"):
+    """All of it, at the beginning of a journal."""
+
+    writers: tuple[WriterLine, ...] = ()
+    streams: tuple[StreamLine, ...] = ()
+
+
+Line = Balance | Published | Delivered
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Line] = msgspec.msgpack.Decoder(Line)
+
+
+def pack(line: Line) -> bytes:
+    """A record: its length, its CRC-32C, msgpack."""
+    data = _encoder.encode(line)
+    return len(data).to_bytes(4, "little") + crc32c(data).to_bytes(4, "little") + data
+
+
+def unpack(data: Buffer) -> tuple[list[Line], int]:
+    """The whole records at the beginning, and where they end."""
+    view = memoryview(data).cast("B")
+    lines: list[Line] = []
+    at = 0
+    while len(view) - at >= 8:
+        length = int.from_bytes(view[at : at + 4], "little")
+        content = view[at + 8 : at + 8 + length]
+        if length > RECORD_BYTES_MAX or len(content) < length:
+            break
+        if crc32c(content) != int.from_bytes(view[at + 4 : at + 8], "little"):
+            break
+        try:
+            lines.append(_decoder.decode(content))
+        except msgspec.MsgspecError as error:
+            raise StateError(f"a record of another version: {error}", code="state.version") from None
+        at += 8 + length
+    return lines, at
+
+
+@dataclass(slots=True)
+class Queued:
+    """An epoch that the node doesn't hold yet.
+
+    Attributes:
+        first: number of its first row among all rows that this gateway published into the stream.
+    """
+
+    first: int
+    published: Published
+
+    @property
+    def end(self) -> int:
+        return self.first + self.published.rows
+
+
+@dataclass(slots=True)
+class _Stream:
+    end: int = 0
+    queue: deque[Queued] = field(default_factory=deque)
+
+
+class Books:
+    """What the records come to. No IO."""
+
+    def __init__(self) -> None:
+        self._writers: dict[str, WriterLine] = {}
+        self._streams: dict[str, _Stream] = {}
+
+    def add(self, line: Line) -> list[Whole]:
+        """Take a record.
+
+        Returns:
+            what was staged and isn't needed any more.
+        """
+        match line:
+            case Balance():
+                self._writers = {each.writer: each for each in line.writers}
+                self._streams = {}
+                for each in line.streams:
+                    self._streams[each.stream] = _Stream(each.first)
+                    for one in each.queue:
+                        self._queue(one)
+                return []
+            case Published():
+                self._queue(line)
+                self._writers.pop(line.writer, None)
+                self._writers[line.writer] = WriterLine(
+                    writer=line.writer,
+                    stream=line.stream,
+                    origin=line.origin,
+                    epoch=line.epoch,
+                    once=line.once,
+                )
+                self._forget()
+                return []
+            case Delivered():
+                return self._delivered(line)
+
+    def _queue(self, line: Published) -> None:
+        stream = self._streams.setdefault(line.stream, _Stream())
+        if line.rows:
+            stream.queue.append(Queued(stream.end, line))
+            stream.end += line.rows
+
+    def _forget(self) -> None:
+        once = [name for name, each in self._writers.items() if each.once]
+        for name in once[: max(len(once) - ONCE_MAX, 0)]:
+            del self._writers[name]
+
+    def _delivered(self, line: Delivered) -> list[Whole]:
+        gone: list[Whole] = []
+        queue = self._streams.setdefault(line.stream, _Stream()).queue
+        while queue and queue[0].end <= line.row:
+            gone += queue.popleft().published.wholes
+        return gone
+
+    def balance(self) -> Balance:
+        """All of it as a record."""
+        return Balance(
+            writers=tuple(self._writers.values()),
+            streams=tuple(
+                StreamLine(
+                    stream=name,
+                    first=each.queue[0].first if each.queue else each.end,
+                    queue=tuple(one.published for one in each.queue),
+                )
+                for name, each in self._streams.items()
+            ),
+        )
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def writer(self, name: str) -> WriterLine | None:
+        """The last that this writer published."""
+        return self._writers.get(name)
+
+    def writers(self) -> list[WriterLine]:
+        """The last of each that is remembered."""
+        return list(self._writers.values())
+
+    def streams(self) -> list[str]:
+        """Those that something was published into."""
+        return list(self._streams)
+
+    def end(self, stream: str) -> int:
+        """How many rows were published into it, ever."""
+        return self._streams[stream].end if stream in self._streams else 0
+
+    def queue(self, stream: str) -> tuple[Queued, ...]:
+        """What isn't known to be at the node, in order."""
+        return tuple(self._streams[stream].queue) if stream in self._streams else ()
+
+    def tokens(self) -> Iterator[str]:
+        """Of all attempts that are published and still needed."""
+        for stream in self._streams.values():
+            for queued in stream.queue:
+                for whole in queued.published.wholes:
+                    yield whole.token

@@ -1,0 +1,100 @@
+"""``medusa gateway``: a gateway as a process, by a configuration file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medusa.errors import ConfigError
+from medusa.mind.config_file import ConfigFile
+from medusa.spark.exchange.gateway import Gateway, gateway
+
+__all__ = ["opened", "run_gateway"]
+
+FIELDS = ("name", "node", "listen", "data", "keys", "clients", "limits")
+KEYS = ("client", "node", "gateway")
+LIMITS = ("spool", "stage", "keep_staged")
+
+
+def run_gateway(config: Path, *, as_json: bool = False) -> None:
+    """Run a gateway until SIGTERM or SIGINT.
+
+    Prints one line once it listens: ``gateway spark listening on tcp://...``.
+
+    Raises:
+        ConfigError, StateError, LinkError: as ``md.spark.gateway``.
+    """
+    done = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, frame: done.set())
+    with opened(config) as made:
+        name = made.name
+        line = json.dumps({"gateway": name, "listening": made.address})
+        print(line if as_json else f"gateway {name} listening on {made.address}", flush=True)
+        while not done.wait(3600):
+            continue
+
+
+def opened(config: Path) -> Gateway:
+    """The gateway of a configuration.
+
+    Raises:
+        ConfigError: the file can't be read, or a field is missing, unknown or wrong; names its line.
+        StateError, LinkError: as ``md.spark.gateway``.
+    """
+    try:
+        text = config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{config} can't be read: {error}", code="config.file") from None
+    file = ConfigFile(text, str(config))
+    file.known("", file.root, FIELDS, {"limits": LIMITS, "keys": KEYS})
+    folder = config.resolve().parent
+    given: dict[str, Any] = {
+        "node": file.text("node"),
+        "data": folder / file.text("data"),
+        "listen": file.text("listen"),
+        "report": _tell,
+    }
+    if "name" in file.root:
+        given["name"] = file.name("name")
+    limits = file.table("limits")
+    file.known("limits", limits, LIMITS)
+    return gateway(**given, **limits, **_keys(file, folder))
+
+
+def _keys(file: ConfigFile, folder: Path) -> Mapping[str, Any]:
+    keys, clients = file.table("keys"), file.table("clients")
+    file.known("keys", keys, KEYS)
+    found: dict[str, Any] = {}
+    for field, argument in (("client", "key"), ("node", "server_key"), ("gateway", "gateway_key")):
+        if field in keys:
+            found[argument] = _key(file, "keys", field, keys[field], folder)
+    found["clients"] = []
+    for name, table in clients.items():
+        if not isinstance(table, dict) or list(table) != ["key"]:
+            raise file.error(
+                "clients", f"expected a table with `key`, got {table!r:.80}", hint="", within=name
+            )
+        found["clients"].append(_key(file, f"clients.{name}", "key", table["key"], folder))
+    return found
+
+
+def _key(file: ConfigFile, table: str, field: str, value: object, folder: Path) -> str:
+    """A path, relative to the file's folder; or the text of a public key."""
+    if not isinstance(value, str):
+        raise file.error(
+            table, f"expected a file or a key, got {value!r:.80}", hint='"NAME.key"', within=field
+        )
+    path = folder / value
+    return os.fspath(path) if path.exists() or len(value) != 40 else value
+
+
+def _tell(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} gateway warning {line}", file=sys.stderr, flush=True)

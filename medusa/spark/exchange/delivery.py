@@ -1,0 +1,102 @@
+"""Published rows on their way into a stream: each once, whatever dies.
+
+The node numbers what it has taken under the gateway's name (``Port``), and the books number what was
+published: the same numbers. So after any death the node says from which row on to send.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from medusa.errors import DataError, MedusaError, StateError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.spark.exchange.staging import Staging
+from medusa.wire.codec import TrainCodec
+from medusa.wire.messages import Data
+
+__all__ = ["Port", "deliver", "rows_from"]
+
+
+class Port(Protocol):
+    """A named durable publisher: rows that it takes are numbered from 0, under its name.
+
+    Attributes:
+        next_row: the number of the row that is to be published next.
+    """
+
+    @property
+    def next_row(self) -> int: ...
+
+    def publish(self, data: pa.RecordBatch) -> None:
+        """Send rows; they are durable once ``flush`` has returned."""
+
+    def flush(self) -> None:
+        """Wait until the node holds all of them durably."""
+
+
+def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_rows: int = 1 << 20) -> int:
+    """Send what is published and not at the node yet, and forget what is.
+
+    Returns:
+        how many rows were sent.
+
+    Raises:
+        DataError: the node has more rows than were published, or fewer than were forgotten here.
+        LinkError: the node went away, or refused: open the port anew.
+        StateError: the disk.
+    """
+    codec = TrainCodec(schema, timed=False)
+    row = port.next_row
+    with staging.lock:
+        staging.delivered(stream, row)
+        queue = staging.books.queue(stream)
+        first = queue[0].first if queue else staging.books.end(stream)
+    if row < first:
+        raise DataError(
+            f"{stream!r}: the node wants row {row} of this gateway, and rows below {first} were durable "
+            "there and are forgotten here",
+            hint="the node lost its disk: publish again from Spark under another writer",
+            code="data.lost",
+        )
+    sent = since = 0
+    for queued in queue:
+        at = queued.first
+        for rows, read, where in staging.rows_of(queued):
+            if at + rows > row:
+                batch = rows_from(codec, rows, read(), where)
+                part = batch.slice(max(row - at, 0))
+                port.publish(part)
+                sent += part.num_rows
+                since += part.num_rows
+                row = at + rows
+            at += rows
+        if since >= flush_rows:
+            port.flush()
+            with staging.lock:
+                staging.delivered(stream, row)
+            since = 0
+    if since:
+        port.flush()
+        with staging.lock:
+            staging.delivered(stream, row)
+    return sent
+
+
+def rows_from(codec: TrainCodec, rows: int, payload: Buffer, where: str) -> pa.RecordBatch:
+    """The rows of a chunk.
+
+    Raises:
+        StateError: they aren't of these columns.
+    """
+    message = Data(stream="s", epoch=0, frame=0, seq=0, rows=rows)
+    try:
+        return codec.decode(message, payload).batch
+    except MedusaError as error:
+        raise StateError(
+            f"{where}: {error.message}",
+            hint="the source was defined anew with other columns than these rows were staged for",
+            code="state.columns",
+        ) from None

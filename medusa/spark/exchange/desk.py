@@ -1,0 +1,212 @@
+"""Answers to Spark's workers. Nothing here waits: what isn't known yet is ``Failed(again=True)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import pyarrow as pa
+
+from medusa.engine.boxes.source import checked_times
+from medusa.errors import FullError, MedusaError, StateError
+from medusa.ports import Buffer
+from medusa.query.boxes import Field, Schema, Source
+from medusa.query.types import from_arrow
+from medusa.spark.exchange import requests as r
+from medusa.spark.exchange.spool import Spool
+from medusa.spark.exchange.staging import Staging
+from medusa.wire import limits
+from medusa.wire.codec import TrainCodec
+from medusa.wire.messages import Data
+
+__all__ = ["Desk", "Inlets", "Later", "Outlets"]
+
+
+class Later(MedusaError):
+    """It isn't known yet: ask again soon."""
+
+    code = "E_LATER"
+
+
+class Inlet(Protocol):
+    """A stream that is being read for one reader."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+
+    def spool(self) -> Spool:
+        """Raises: Later: nothing is known of the stream yet."""
+
+    @property
+    def why(self) -> str:
+        """What keeps new rows away; empty: nothing."""
+
+    def wake(self) -> None:
+        """There may be room again."""
+
+
+class Inlets(Protocol):
+    """All that is being read."""
+
+    def open(self, stream: str, reader: str, start: str) -> Inlet: ...
+
+    def get(self, stream: str, reader: str) -> Inlet:
+        """Raises: LinkError: it was never opened."""
+
+    def forget(self, stream: str, reader: str) -> bool:
+        """Returns: whether there was such a reader."""
+
+
+class Outlets(Protocol):
+    """All sources that are written to."""
+
+    def source(self, stream: str) -> Source:
+        """Raises: Later; LinkError: there is no such source."""
+
+    def wake(self, stream: str) -> None:
+        """Something was published."""
+
+
+class Desk:
+    """Answers requests; one thread."""
+
+    def __init__(self, staging: Staging, inlets: Inlets, outlets: Outlets) -> None:
+        self._staging, self._inlets, self._outlets = staging, inlets, outlets
+        self._answers: dict[type, Callable[..., r.Answer | tuple[r.Answer, Buffer]]] = {
+            r.Open: self._open,
+            r.Look: self._look,
+            r.Cut: self._cut,
+            r.Read: self._read,
+            r.Commit: self._commit,
+            r.Forget: self._forget,
+            r.Describe: self._describe,
+            r.Seal: self._seal,
+            r.Publish: self._publish,
+            r.Abort: self._abort,
+        }
+
+    def answer(self, request: r.Request, payload: Buffer | None) -> tuple[r.Answer, Buffer | None]:
+        """What to say; nothing was done where that is ``Failed``."""
+        try:
+            if isinstance(request, r.Stage):
+                assert payload is not None, "it was checked as it came"
+                return self._stage(request, payload), None
+            found = self._answers[type(request)](request)
+        except MedusaError as error:
+            again = isinstance(error, FullError | Later | StateError)
+            return r.Failed(
+                number=request.number,
+                code=error.code[: limits.NAME_CHARS_MAX],
+                text=error.message[: limits.TEXT_CHARS_MAX],
+                hint=error.hint[: limits.TEXT_CHARS_MAX],
+                again=again,
+            ), None
+        return found if isinstance(found, tuple) else (found, None)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _open(self, request: r.Open) -> r.Answer:
+        inlet = self._inlets.open(request.stream, request.reader, request.start)
+        with inlet.lock:
+            spool = inlet.spool()
+            return r.Opened(
+                number=request.number,
+                columns=_columns(spool.schema),
+                earliest=spool.earliest,
+                latest=spool.durable_seq,
+            )
+
+    def _look(self, request: r.Look) -> r.Answer:
+        inlet = self._inlets.get(request.stream, request.reader)
+        with inlet.lock:
+            spool = inlet.spool()
+            spool.was_read(request.done)
+            inlet.wake()
+            return r.Range(
+                number=request.number, earliest=spool.earliest, latest=spool.durable_seq, why=inlet.why
+            )
+
+    def _cut(self, request: r.Cut) -> r.Answer:
+        inlet = self._inlets.get(request.stream, request.reader)
+        with inlet.lock:
+            rows = inlet.spool().cuts(request.lo, request.hi, request.nbytes)
+        return r.Cuts(number=request.number, rows=tuple(rows))
+
+    def _read(self, request: r.Read) -> r.Answer | tuple[r.Answer, Buffer]:
+        inlet = self._inlets.get(request.stream, request.reader)
+        with inlet.lock:
+            spool = inlet.spool()
+            piece = spool.read(request.lo, request.hi)
+        if piece.train is None:
+            return r.Rows(
+                number=request.number,
+                first=piece.next,
+                rows=0,
+                next=piece.next,
+                boundary_us=piece.boundary_us,
+            )
+        codec = TrainCodec(_columns(spool.schema), timed=False)
+        # What is too large for an answer goes with the next one.
+        payload, rows, late = next(iter(codec.encode(piece.train)))
+        first = piece.train.first_seq
+        answer = r.Rows(
+            number=request.number,
+            first=first,
+            rows=rows,
+            next=piece.next if rows == len(piece.train) else first + rows,
+            boundary_us=piece.boundary_us,
+            late=late,
+        )
+        return answer, memoryview(payload)
+
+    def _commit(self, request: r.Commit) -> r.Answer:
+        inlet = self._inlets.get(request.stream, request.reader)
+        with inlet.lock:
+            fresh = inlet.spool().commit(request.row)
+            inlet.wake()
+        return r.Done(number=request.number, fresh=fresh)
+
+    def _forget(self, request: r.Forget) -> r.Answer:
+        return r.Done(number=request.number, fresh=self._inlets.forget(request.stream, request.reader))
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def _describe(self, request: r.Describe) -> r.Answer:
+        return r.Described(number=request.number, columns=self._outlets.source(request.stream).schema)
+
+    def _stage(self, request: r.Stage, payload: Buffer) -> r.Answer:
+        source = self._outlets.source(request.stream)
+        codec = TrainCodec(source.schema, timed=False)
+        train = codec.decode(Data(stream="s", epoch=0, frame=0, seq=0, rows=request.rows), payload)
+        # What the node would refuse must not get into an epoch.
+        checked_times(train.batch, source)
+        with self._staging.lock:
+            fresh = self._staging.stage(request.stream, request.token, request.chunk, request.rows, payload)
+        return r.Done(number=request.number, fresh=fresh)
+
+    def _seal(self, request: r.Seal) -> r.Answer:
+        with self._staging.lock:
+            return r.Done(number=request.number, fresh=self._staging.seal(request.stream, request.whole))
+
+    def _publish(self, request: r.Publish) -> r.Answer:
+        with self._staging.lock:
+            said = self._staging.publish(
+                request.stream,
+                request.writer,
+                request.origin,
+                request.epoch,
+                request.wholes,
+                once=request.once,
+            )
+        self._outlets.wake(request.stream)
+        return r.Done(number=request.number, fresh=not said, text=said)
+
+    def _abort(self, request: r.Abort) -> r.Answer:
+        with self._staging.lock:
+            said = self._staging.abort(request.writer, request.epoch, request.tokens)
+        return r.Done(number=request.number, fresh=not said, text=said)
+
+
+def _columns(schema: pa.Schema) -> Schema:
+    return tuple(Field(field.name, from_arrow(field.type)) for field in schema)

@@ -1,0 +1,328 @@
+"""What Spark's workers ask of a gateway, and its answers: every field with its bounds.
+
+A request is a msgpack header, and for ``Stage`` the rows as one Arrow record batch message. Each can be
+asked again: who hears no answer asks again, and what was done is not done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.query.types import is_type
+from medusa.wire import limits
+from medusa.wire.message_base import Count, MessageBase, Name, StreamTime, Text
+
+__all__ = [
+    "Abort",
+    "Answer",
+    "Commit",
+    "Cut",
+    "Cuts",
+    "Describe",
+    "Described",
+    "Done",
+    "Failed",
+    "Forget",
+    "Look",
+    "Open",
+    "Opened",
+    "Publish",
+    "Range",
+    "Read",
+    "Request",
+    "Rows",
+    "Seal",
+    "Stage",
+    "Whole",
+    "decode_answer",
+    "decode_request",
+    "encode",
+]
+
+M = TypeVar("M")
+
+TOKENS_MAX = 20_000
+"""Tasks of one epoch."""
+
+HEADER_BYTES_MAX = 4 << 20
+
+Reader = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
+Token = Annotated[str, Meta(pattern=r"\Aw[0-9a-f]{16}-[0-9x]{1,19}-\d{1,9}-[0-9a-f]{16}\Z")]
+Writer = Annotated[str, Meta(min_length=1, max_length=512)]
+Columns = Annotated[Schema, Meta(min_length=1, max_length=limits.COLUMNS_MAX)]
+
+
+class Base(MessageBase, frozen=True):
+    """Number: of the request; its answer has the same."""
+
+    number: Count
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class Open(Base, frozen=True, tag="open"):
+    """Read a stream under a name, from now on; a name that is known goes on.
+
+    Attributes:
+        start: ``oldest``, ``now`` or the number of a row: where a new name begins.
+    """
+
+    stream: Name
+    reader: Reader
+    start: Annotated[str, Meta(pattern=r"\A(oldest|now|\d{1,18})\Z")]
+
+
+class Opened(Base, frozen=True, tag="opened"):
+    columns: Columns
+    earliest: Count
+    latest: Count
+
+
+class Look(Base, frozen=True, tag="look"):
+    """Which rows are there?
+
+    Attributes:
+        done: rows below were read, though not committed yet.
+    """
+
+    stream: Name
+    reader: Reader
+    done: Count = 0
+
+
+class Range(Base, frozen=True, tag="range"):
+    """Rows from ``earliest`` on, before ``latest``; what was there once stays until it is committed.
+
+    Attributes:
+        why: what keeps new rows away, where something does.
+    """
+
+    earliest: Count
+    latest: Count
+    why: Text = ""
+
+
+class Cut(Base, frozen=True, tag="cut"):
+    """Where to cut these rows into parts of about so many bytes."""
+
+    stream: Name
+    reader: Reader
+    lo: Count
+    hi: Count
+    nbytes: Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
+
+
+class Cuts(Base, frozen=True, tag="cuts"):
+    """Rows between the first and the last at which a part begins, ascending."""
+
+    rows: Annotated[tuple[Count, ...], Meta(max_length=TOKENS_MAX)]
+
+
+class Read(Base, frozen=True, tag="read"):
+    """Rows from ``lo`` on, before ``hi``: as many as fit an answer."""
+
+    stream: Name
+    reader: Reader
+    lo: Count
+    hi: Count
+
+
+class Rows(Base, frozen=True, tag="rows"):
+    """Payload: one record batch message of the stream's columns, and a bool where ``late``.
+
+    Attributes:
+        first: number of the first row; above what was asked for where rows are missing.
+        rows: how many; 0: none, and no payload.
+        next: the row to ask for next.
+        boundary_us: no row from the first on has a time below it, but those that are late.
+    """
+
+    first: Count
+    rows: Annotated[int, Meta(ge=0, le=limits.ROWS_MAX)]
+    next: Count
+    boundary_us: StreamTime
+    late: bool = False
+
+
+class Commit(Base, frozen=True, tag="commit"):
+    """Rows below are read; the last batch before them stays until the next commit."""
+
+    stream: Name
+    reader: Reader
+    row: Count
+
+
+class Forget(Base, frozen=True, tag="forget"):
+    """End a reader for good, here and at the node."""
+
+    stream: Name
+    reader: Reader
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class Describe(Base, frozen=True, tag="describe"):
+    """Which columns does the source have that rows are written to?"""
+
+    stream: Name
+
+
+class Described(Base, frozen=True, tag="described"):
+    columns: Columns
+
+
+class Stage(Base, frozen=True, tag="stage"):
+    """Keep rows of an attempt of a task. Payload: a record batch message of the source's columns.
+
+    Attributes:
+        token: of the attempt: ``token_of``.
+        chunk: counted from 0.
+    """
+
+    stream: Name
+    token: Token
+    chunk: Annotated[int, Meta(ge=0, lt=1_000_000)]
+    rows: Annotated[int, Meta(ge=1, le=limits.ROWS_MAX)]
+
+
+class Whole(MessageBase, frozen=True):
+    """An attempt that has staged all its rows."""
+
+    token: Token
+    chunks: Annotated[int, Meta(ge=0, le=1_000_000)]
+    rows: Count
+
+
+class Seal(Base, frozen=True, tag="seal"):
+    """All chunks of an attempt are there: say so once they are."""
+
+    stream: Name
+    whole: Whole
+
+
+class Publish(Base, frozen=True, tag="publish"):
+    """The rows of these attempts belong to the stream from now on, in this order.
+
+    Attributes:
+        origin: what the epochs of the writer are counted by: one checkpoint, or one job.
+        once: this writer has no other epoch and won't come again.
+    """
+
+    stream: Name
+    writer: Writer
+    origin: Annotated[str, Meta(max_length=512)]
+    epoch: Count
+    wholes: Annotated[tuple[Whole, ...], Meta(max_length=TOKENS_MAX)]
+    once: bool = False
+
+
+class Abort(Base, frozen=True, tag="abort"):
+    """Forget these attempts, unless their epoch is published."""
+
+    writer: Writer
+    epoch: Count
+    tokens: Annotated[tuple[Token, ...], Meta(max_length=TOKENS_MAX)]
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+class Done(Base, frozen=True, tag="done"):
+    """Attributes:
+    fresh: it was done now; else it had been done before, and nothing was changed.
+    """
+
+    fresh: bool = True
+    text: Text = ""
+
+
+class Failed(Base, frozen=True, tag="failed"):
+    """Nothing was done.
+
+    Attributes:
+        again: it may go well a little later.
+    """
+
+    code: Name
+    text: Text
+    hint: Text = ""
+    again: bool = False
+
+
+Request = Open | Look | Cut | Read | Commit | Forget | Describe | Stage | Seal | Publish | Abort
+Answer = Opened | Range | Cuts | Rows | Described | Done | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+def encode(message: Request | Answer, payload: Buffer | None = None) -> list[Buffer]:
+    """The frames of a message.
+
+    Raises:
+        LocalProtocolError: it is larger than the other side takes.
+    """
+    header = _encoder.encode(message)
+    if len(header) > HEADER_BYTES_MAX:
+        raise LocalProtocolError(
+            f"a {type(message).__name__} of {len(header):,} bytes",
+            hint="fewer tasks in one epoch: coalesce before writing",
+            code="E_LIMIT",
+        )
+    return [header] if payload is None else [header, payload]
+
+
+def decode_request(frames: Sequence[Buffer], peer: str = "") -> tuple[Request, Buffer | None]:
+    """A request as it came.
+
+    Raises:
+        RemoteProtocolError: it breaks a rule.
+    """
+    message, payload = _decoded(frames, _requests, peer)
+    if isinstance(message, Stage) is (payload is None):
+        raise RemoteProtocolError("rows belong to `stage`, and to nothing else", peer=peer, code="E_FRAME")
+    return message, payload
+
+
+def decode_answer(frames: Sequence[Buffer], peer: str = "") -> tuple[Answer, Buffer | None]:
+    """An answer as it came.
+
+    Raises:
+        RemoteProtocolError: it breaks a rule.
+    """
+    message, payload = _decoded(frames, _answers, peer)
+    if (isinstance(message, Rows) and message.rows > 0) is (payload is None):
+        raise RemoteProtocolError("rows belong to `rows`, and to nothing else", peer=peer, code="E_FRAME")
+    if isinstance(message, Opened | Described):
+        for field in message.columns:
+            if not is_type(field.type) or not 1 <= len(field.name) <= limits.NAME_CHARS_MAX:
+                raise RemoteProtocolError(
+                    f"column {field.name[:60]!r} of type {field.type[:60]!r}", peer=peer, code="E_SCHEMA"
+                )
+    return message, payload
+
+
+def _decoded(
+    frames: Sequence[Buffer], decoder: msgspec.msgpack.Decoder[M], peer: str
+) -> tuple[M, Buffer | None]:
+    if not 1 <= len(frames) <= 2:
+        raise RemoteProtocolError(f"a message of {len(frames)} parts", peer=peer, code="E_FRAME")
+    if memoryview(frames[0]).nbytes > HEADER_BYTES_MAX:
+        raise RemoteProtocolError("a header beyond the limit", peer=peer, code="E_LIMIT")
+    try:
+        message = decoder.decode(frames[0])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"no message: {str(error)[:200]}", peer=peer, code="E_FRAME") from None
+    if len(frames) == 2 and memoryview(frames[1]).nbytes > limits.PAYLOAD_BYTES_MAX:
+        raise RemoteProtocolError("a payload beyond the limit", peer=peer, code="E_LIMIT")
+    return message, frames[1] if len(frames) == 2 else None

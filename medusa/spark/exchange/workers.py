@@ -1,0 +1,277 @@
+"""The threads between a gateway's disk and its nodes: one for each reader, one for each source written to.
+
+A thread does its work until something fails, says why, waits a little, and begins anew from what is on disk.
+What it talks to is behind ``Nodes``: the node, or in tests one that fails when it is told to.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import pyarrow as pa
+
+from medusa.elements import Train
+from medusa.errors import LinkError, MedusaError
+from medusa.ports import Segments
+from medusa.query.boxes import Source
+from medusa.spark.exchange.delivery import Port, deliver
+from medusa.spark.exchange.desk import Later
+from medusa.spark.exchange.spool import RECORD_BYTES, Spool
+from medusa.spark.exchange.staging import Staging
+
+__all__ = ["Inlet", "Nodes", "Outlet", "Reading", "Worker"]
+
+SYNC_EVERY_S = 0.05
+"""Rows wait so long for others to share their sync. Too small: the disk syncs all the time; too large: Spark
+sees rows later."""
+
+FOR_GOOD = ("E_STREAM", "E_ROLE", "E_READER", "E_LIMIT", "link.argument")
+"""What a node says that asking again at once won't change."""
+
+AGAIN_S = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Rests between attempts."""
+
+LOOK_EVERY_S = 0.2
+COLLECT_EVERY_S = 60.0
+
+
+class Reading(Protocol):
+    """A named subscription: ``medusa.runtime.reading.Subscription``."""
+
+    schema: pa.Schema
+    boundary_us: int
+
+    @property
+    def next_row(self) -> int: ...
+
+    def next(self, timeout: str) -> Train | None: ...
+
+    def ack(self, seq: int) -> None: ...
+
+
+class Nodes(Protocol):
+    """What a gateway does at its nodes. Everything raises ``LinkError``."""
+
+    def reading(self, stream: str, reader: str, start: str) -> AbstractContextManager[Reading]:
+        """Read a stream under a name; ``start`` counts where the name is new."""
+
+    def writing(self, stream: str) -> AbstractContextManager[tuple[Source, Port]]:
+        """The source that rows are written to, and what takes them."""
+
+    def forget(self, stream: str, reader: str) -> None:
+        """End what is kept for a name."""
+
+
+class Worker(ABC):
+    """A thread that tries again until it is closed."""
+
+    def __init__(self, name: str, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._told = ""
+        self.why = ""
+        self.refused: MedusaError | None = None
+        """What the node said, where that is ``FOR_GOOD``."""
+        self.closing = threading.Event()
+        self._bell = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End; returns when it has."""
+        self.closing.set()
+        self._bell.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def wake(self) -> None:
+        """Look again now."""
+        self._bell.set()
+
+    def rest(self, seconds: float) -> None:
+        """Until somebody wakes us, or so long."""
+        self._bell.wait(seconds)
+        self._bell.clear()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self.closing.is_set():
+            began_s = time.monotonic()
+            try:
+                self.work()
+                return
+            except MedusaError as error:
+                self.why = str(error)[:1500]
+                self.refused = error if error.code in FOR_GOOD else None
+            except Exception as error:
+                self.why = f"{type(error).__name__}: {error}"[:1500]
+            if self.why != self._told and not self.closing.is_set():
+                self._told = self.why
+                self._report(f"{self._thread.name}: {self.why}")
+            failures = 0 if time.monotonic() - began_s > 5 else failures + 1
+            self.closing.wait(AGAIN_S[min(failures, len(AGAIN_S) - 1)])
+
+    @abstractmethod
+    def work(self) -> None:
+        """Until ``closing`` is set; whatever it raises, it is begun again."""
+
+
+class Inlet(Worker):
+    """Reads a stream for one reader, to disk.
+
+    Args:
+        port: makes what the rows lie in.
+        start: where it begins, as ``Open`` says it.
+        sync_every_s: see ``SYNC_EVERY_S``.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        stream: str,
+        reader: str,
+        start: str,
+        port: Callable[[], Segments],
+        *,
+        bytes_max: int,
+        report: Callable[[str], None],
+        sync_every_s: float = SYNC_EVERY_S,
+    ) -> None:
+        super().__init__(f"reader {reader!r} of {stream!r}", report)
+        self.stream, self.reader, self.begins = stream, reader, start
+        self._nodes, self._port, self._bytes_max = nodes, port, bytes_max
+        self._sync_every_s = sync_every_s
+        self.lock = threading.RLock()
+        self._spool: Spool | None = None
+        self.missing_rows = 0
+
+    @property
+    def known(self) -> bool:
+        """The node has told the columns."""
+        return self._spool is not None
+
+    def spool(self) -> Spool:
+        """What is on disk; for one who holds the lock.
+
+        Raises:
+            Later: the node hasn't told the columns yet.
+            LinkError: the node refuses it.
+        """
+        if self._spool is None:
+            if self.refused is not None:
+                raise self.refused
+            raise Later(f"{self.stream!r} can't be read yet: {self.why or 'the node is being asked'}")
+        return self._spool
+
+    def work(self) -> None:
+        with self._nodes.reading(self.stream, self.reader, self.begins) as reading:
+            with self.lock:
+                # From disk: what an attempt before hadn't synced comes again.
+                spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
+                spool.begin(reading.next_row)
+            self.why, self.refused = "", None
+            self._take(reading, spool)
+
+    def _take(self, reading: Reading, spool: Spool) -> None:
+        due_s: float | None = None
+        while not self.closing.is_set():
+            with self.lock:
+                full = spool.full
+            if full:
+                self._sync(reading, spool)
+                due_s = None
+                self.why = "it is full of rows that nobody has read"
+                self.rest(LOOK_EVERY_S)
+                continue
+            self.why = ""
+            left_s = LOOK_EVERY_S if due_s is None else max(due_s - time.monotonic(), 0.001)
+            train, ended = self._next(reading, left_s)
+            if train is not None:
+                self._append(reading, spool, train)
+                due_s = due_s or time.monotonic() + self._sync_every_s
+            if due_s is not None and (
+                ended or time.monotonic() >= due_s or spool.waiting_bytes >= RECORD_BYTES
+            ):
+                self._sync(reading, spool)
+                due_s = None
+            if ended:
+                self.rest(LOOK_EVERY_S)
+        self._sync(reading, spool)
+
+    def _next(self, reading: Reading, wait_s: float) -> tuple[Train | None, bool]:
+        """A train, if one comes, and whether the stream is over."""
+        try:
+            train = reading.next(f"{max(round(wait_s * 1000), 1)}ms")
+        except LinkError as error:
+            if error.code != "link.timeout":
+                raise
+            return None, False
+        return train, train is None
+
+    def _append(self, reading: Reading, spool: Spool, train: Train) -> None:
+        with self.lock:
+            if train.first_seq + len(train) <= spool.next_seq:
+                return
+            skip = spool.next_seq - train.first_seq
+            if skip > 0:
+                late = None if train.late is None else train.late.slice(skip)
+                train = Train(batch=train.batch.slice(skip), first_seq=spool.next_seq, late=late)
+            elif skip < 0:
+                self.missing_rows -= skip
+                self._report(f"{self._thread.name}: the node no longer has {-skip:,} rows")
+            spool.append(train, reading.boundary_us)
+
+    def _sync(self, reading: Reading, spool: Spool) -> None:
+        with self.lock:
+            spool.sync()
+            durable = spool.durable_seq
+        if durable <= reading.next_row:
+            reading.ack(durable)
+
+
+class Outlet(Worker):
+    """Sends what is published into a source.
+
+    Attributes:
+        delivered: how many rows were sent, since it was started.
+    """
+
+    def __init__(self, nodes: Nodes, stream: str, staging: Staging, report: Callable[[str], None]) -> None:
+        super().__init__(f"source {stream!r}", report)
+        self.stream = stream
+        self._nodes, self._staging = nodes, staging
+        self._source: Source | None = None
+        self.delivered = 0
+
+    def source(self) -> Source:
+        """As the node describes it.
+
+        Raises:
+            Later: it hasn't yet.
+            LinkError: the node refuses it.
+        """
+        found = self._source
+        if found is None:
+            if self.refused is not None:
+                raise self.refused
+            raise Later(f"{self.stream!r} can't be written yet: {self.why or 'the node is being asked'}")
+        return found
+
+    def work(self) -> None:
+        with self._nodes.writing(self.stream) as (source, port):
+            self._source = source
+            self.why, self.refused = "", None
+            collected_s = time.monotonic()
+            while not self.closing.is_set():
+                self.delivered += deliver(self._staging, self.stream, source.schema, port)
+                self.rest(LOOK_EVERY_S * 5)
+                if time.monotonic() - collected_s > COLLECT_EVERY_S:
+                    collected_s = time.monotonic()
+                    with self._staging.lock:
+                        self._staging.collect()

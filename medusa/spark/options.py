@@ -1,0 +1,129 @@
+"""The options of Spark's data source ``medusa``: names in any case, values as text, each with its default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from medusa.errors import ConfigError
+from medusa.mind.config_file import NAME, NAME_RULE
+from medusa.query.suggest import did_you_mean
+from medusa.spark.exchange.caller import Endpoint
+from medusa.units import byte_count, duration_us
+
+__all__ = ["OPTIONS", "SPARKS_OWN", "Options", "options_from"]
+
+OPTIONS = (
+    *("endpoint", "stream", "key", "serverKey", "timeout"),
+    *("reader", "startingPosition", "maxRowsPerBatch", "bytesPerPartition", "meta", "boundary"),
+    *("writer", "epoch"),
+)
+
+SPARKS_OWN = ("checkpointlocation", "queryname", "path", "schema", "outputmode", "mode", "format")
+"""What Spark hands on besides; it means nothing to us."""
+
+BYTES_PER_PARTITION = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was said, checked.
+
+    Attributes:
+        stream: to read, or the source to write to.
+        reader: whose position counts.
+        start: ``oldest``, ``now`` or the number of a row.
+        batch_rows: of a micro-batch; None: all that is there.
+        part_bytes: of a task that reads.
+        meta: columns ``_seq`` and ``_late``.
+        boundary: a column ``_boundary``.
+        writer: whose epochs count; empty: told by Spark's query.
+        epoch: of a batch write.
+    """
+
+    endpoint: Endpoint
+    stream: str
+    reader: str = "spark"
+    start: str = "oldest"
+    batch_rows: int | None = None
+    part_bytes: int = BYTES_PER_PARTITION
+    meta: bool = False
+    boundary: bool = False
+    writer: str = ""
+    epoch: int | None = None
+
+
+def options_from(given: Mapping[str, str]) -> Options:
+    """The options that a user gave.
+
+    Raises:
+        ConfigError: one is missing, unknown or wrong; says what it may be.
+    """
+    known = {name.lower(): name for name in OPTIONS}
+    said: dict[str, str] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in known:
+            said[known[lower]] = value
+        elif lower not in SPARKS_OWN and not lower.startswith("spark."):
+            raise ConfigError(
+                f"format('medusa') has no option {name!r}",
+                hint=did_you_mean(name, OPTIONS),
+                code="spark.option",
+            )
+    for name, example in (("endpoint", "tcp://127.0.0.1:7777"), ("stream", "netmon.counts")):
+        if not said.get(name):
+            raise ConfigError(
+                f"format('medusa') needs the option {name!r}",
+                hint=f'.option("{name}", "{example}")'
+                + (": where `medusa gateway` listens" if name == "endpoint" else ""),
+                code="spark.option",
+            )
+    reader = said.get("reader", "spark")
+    if not NAME.fullmatch(reader):
+        raise _wrong("reader", reader, NAME_RULE)
+    start = said.get("startingPosition", "oldest").lower()
+    if not re.fullmatch(r"oldest|now|\d{1,18}", start):
+        raise _wrong("startingPosition", start, '"oldest", "now" or the number of a row')
+    size: str | int = said.get("bytesPerPartition", BYTES_PER_PARTITION)
+    writer = said.get("writer", "")
+    if len(writer) > 400:
+        raise _wrong("writer", writer, "at most 400 characters")
+    return Options(
+        endpoint=Endpoint(
+            said["endpoint"],
+            said.get("key", ""),
+            said.get("serverKey", ""),
+            duration_us(said.get("timeout", "60s"), what="timeout", minimum_us=1000, error=ConfigError),
+        ),
+        stream=said["stream"],
+        reader=reader,
+        start=start,
+        batch_rows=_count(said, "maxRowsPerBatch"),
+        part_bytes=max(byte_count(size, what="bytesPerPartition", error=ConfigError), 1),
+        meta=_flag(said, "meta"),
+        boundary=_flag(said, "boundary"),
+        writer=writer,
+        epoch=_count(said, "epoch", least=0),
+    )
+
+
+def _wrong(name: str, value: str, hint: str) -> ConfigError:
+    return ConfigError(f"option {name!r}: {value[:80]!r} can't be", hint=hint, code="spark.option")
+
+
+def _flag(said: Mapping[str, str], name: str) -> bool:
+    value = said.get(name, "false").lower()
+    if value not in ("true", "false"):
+        raise _wrong(name, value, '"true" or "false"')
+    return value == "true"
+
+
+def _count(said: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
+    if name not in said:
+        return None
+    plain = said[name].replace("_", "")
+    if not re.fullmatch(r"\d{1,18}", plain) or int(plain) < least:
+        raise _wrong(name, said[name], f"a whole number from {least} up")
+    return int(plain)

@@ -1,0 +1,278 @@
+"""Epochs on the gateway's disk: it dies at every step, in every way, and each row is in the stream once."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+from medusa.elements import Train
+from medusa.errors import DataError, FullError, LinkError, StateError
+from medusa.query.boxes import Field
+from medusa.spark.exchange.delivery import deliver
+from medusa.spark.exchange.requests import Whole
+from medusa.spark.exchange.staging import Staging, token_of
+from medusa.wire.codec import TrainCodec
+from tests.gateway.dying_disk import ENDS, DiedError, DyingDisk, Logs
+
+SCHEMA = (Field("v", "int64"),)
+CODEC = TrainCodec(SCHEMA, timed=False)
+FIELDS = [f"{number:016x}" for number in range(100)]
+
+
+class Port:
+    """A named durable publisher at a node: what was flushed is durable, more may be."""
+
+    def __init__(self, node: list[int], dies: DyingDisk | None = None) -> None:
+        self.node, self.sent, self._dies = node, list(node), dies
+
+    @property
+    def next_row(self) -> int:
+        return len(self.sent)
+
+    def publish(self, data: pa.RecordBatch) -> None:
+        self.sent += data["v"].to_pylist()
+
+    def flush(self) -> None:
+        dies = self._dies is not None and self._dies._step()
+        self.node[:] = self.sent
+        if dies:
+            assert self._dies is not None
+            self._dies._die()
+
+
+def opened(disk: DyingDisk, *, bytes_max: int = 1 << 20, age_s: float = 100.0, now=lambda: 0.0) -> Staging:
+    return Staging(disk, Logs(disk), bytes_max=bytes_max, now_s=now, age_s=age_s)
+
+
+def stage(staging: Staging, token: str, *chunks: list[int]) -> Whole:
+    for number, values in enumerate(chunks):
+        batch = pa.record_batch({"v": pa.array(values, pa.int64())})
+        [(payload, rows, _)] = CODEC.encode(Train(batch=batch))
+        staging.stage("q.in", token, number, rows, memoryview(payload))
+    whole = Whole(token=token, chunks=len(chunks), rows=sum(map(len, chunks)))
+    staging.seal("q.in", whole)
+    return whole
+
+
+def send(staging: Staging, node: list[int], dies: DyingDisk | None = None) -> int:
+    return deliver(staging, "q.in", SCHEMA, Port(node, dies), flush_rows=4)
+
+
+def test_an_epoch_is_published_once_in_the_order_of_its_tasks() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk)
+    a = stage(staging, token_of("w", 0, 0, FIELDS[0]), [1, 2], [3])
+    b = stage(staging, token_of("w", 0, 1, FIELDS[1]), [4])
+    assert staging.publish("q.in", "w", "o", 0, (a, b)) == ""
+    again = stage(staging, token_of("w", 0, 0, FIELDS[2]), [1, 2, 3])
+    assert "epoch 0 of 'w' was published before" in staging.publish("q.in", "w", "o", 0, (again,))
+    assert send(staging, node) == 4
+    assert node == [1, 2, 3, 4]
+    assert not disk.groups, "what is delivered, or can't be published any more, is gone"
+    assert send(staging, node) == 0
+    empty = staging.publish("q.in", "w", "o", 7, ())
+    assert empty == ""
+    assert "the last one is 7" in staging.publish("q.in", "w", "o", 5, ())
+
+
+def test_an_abort_forgets_attempts_and_never_an_epoch() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk)
+    dead = stage(staging, token_of("w", 0, 0, FIELDS[0]), [9])
+    assert staging.abort("w", 0, [dead.token]) == ""
+    assert not disk.groups
+    with pytest.raises(LinkError, match="isn't staged") as caught:
+        staging.publish("q.in", "w", "o", 0, (dead,))
+    assert caught.value.code == "E_STAGE"
+    whole = stage(staging, token_of("w", 0, 0, FIELDS[1]), [1])
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    assert "is published, and stays so" in staging.abort("w", 0, [whole.token])
+    send(staging, node)
+    assert node == [1]
+
+
+def test_half_an_abort_leaves_nothing_that_looks_whole() -> None:
+    disk = DyingDisk()
+    staging = opened(disk)
+    whole = stage(staging, token_of("w", 0, 0, FIELDS[0]), [1], [2])
+    disk.die_at, disk.end = disk.steps, "kept"
+    with pytest.raises(DiedError):
+        staging.abort("w", 0, [whole.token])
+    staging = opened(disk)
+    with pytest.raises(LinkError, match="isn't staged"):
+        staging.publish("q.in", "w", "o", 0, (whole,))
+
+
+def test_what_does_not_belong_together_is_refused_and_changes_nothing() -> None:
+    disk = DyingDisk()
+    staging = opened(disk)
+    whole = stage(staging, token_of("w", 0, 0, FIELDS[0]), [1])
+    before = dict(disk.groups)
+    for writer, epoch, wholes, why in (
+        ("other", 0, (whole,), "for another writer or epoch"),
+        ("w", 1, (whole,), "for another writer or epoch"),
+        ("w", 0, (whole, whole), "names an attempt twice"),
+        ("w", 0, (Whole(token=whole.token, chunks=1, rows=2),), "was staged as"),
+        ("w", 0, (Whole(token=token_of("w", 0, 1, FIELDS[0]), chunks=0, rows=0),), "isn't staged"),
+    ):
+        with pytest.raises(LinkError, match=why):
+            staging.publish("q.in", writer, "o", epoch, wholes)
+    with pytest.raises(LinkError, match="another writer than 'other'"):
+        staging.abort("other", 0, [whole.token])
+    half = token_of("w", 0, 0, FIELDS[5])
+    staging.stage("q.in", half, 0, 1, b"rows")
+    with pytest.raises(LinkError, match=r"chunk 1 of .* isn't here"):
+        staging.seal("q.in", Whole(token=half, chunks=2, rows=2))
+    assert before.items() <= disk.groups.items()
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    for stream, origin, why in (("q.in", "p", "another checkpoint"), ("q.other", "o", "another stream")):
+        with pytest.raises(LinkError, match=f"published epoch 0 of {why}") as caught:
+            staging.publish(stream, "w", origin, 1, ())
+        assert caught.value.code == "E_WRITER"
+
+
+def test_an_attempt_may_not_know_its_epoch() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk)
+    whole = stage(staging, token_of("w", None, 0, FIELDS[0]), [1])
+    staging.publish("q.in", "w", "o", 3, (whole,))
+    send(staging, node)
+    assert node == [1]
+    assert not disk.groups
+
+
+def test_orphans_go_with_a_later_epoch_and_by_age() -> None:
+    disk = DyingDisk()
+    time = [0.0]
+    staging = opened(disk, now=lambda: time[0], age_s=10)
+    orphan = stage(staging, token_of("w", 0, 0, FIELDS[0]), [1])
+    other = stage(staging, token_of("v", 0, 0, FIELDS[1]), [2])
+    staging.publish("q.in", "w", "o", 1, (stage(staging, token_of("w", 1, 0, FIELDS[2]), [3]),))
+    assert not any(name.startswith(orphan.token) for name in disk.groups)
+    assert any(name.startswith(other.token) for name in disk.groups)
+    time[0] = 11.0
+    staging.collect()
+    assert not any(name.startswith(other.token) for name in disk.groups)
+    assert disk.groups, "what is published stays however old it is"
+
+
+def test_a_full_gateway_refuses_until_rows_are_delivered() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk, bytes_max=700)
+    whole = stage(staging, token_of("w", 0, 0, FIELDS[0]), list(range(40)))
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    with pytest.raises(FullError, match="no node has taken yet"):
+        stage(staging, token_of("w", 1, 0, FIELDS[1]), list(range(40)))
+    send(staging, node)
+    stage(staging, token_of("w", 1, 0, FIELDS[1]), list(range(40)))
+
+
+def test_a_node_that_lost_rows_or_has_others_is_told() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk)
+    staging.publish("q.in", "w", "o", 0, (stage(staging, token_of("w", 0, 0, FIELDS[0]), [1, 2]),))
+    send(staging, node)
+    with pytest.raises(DataError, match="wants row 1 of this gateway, and rows below 2") as lost:
+        send(staging, [1])
+    assert lost.value.code == "data.lost"
+    with pytest.raises(DataError, match="has 3 rows of this gateway") as ahead:
+        send(staging, [1, 2, 3])
+    assert ahead.value.code == "data.ahead"
+
+
+class Fault(Exception):
+    pass
+
+
+def job(disk: DyingDisk, node: list[int], done: set[int]) -> None:
+    """Three epochs of a writer, each of two tasks, as a driver goes through them after each death.
+
+    ``done`` is Spark's commit log: which epochs it saw through."""
+    attempts = job.attempts  # type: ignore[attr-defined]
+    staging = opened(disk, bytes_max=1 << 16)
+    for epoch in range(3):
+        if epoch in done:
+            continue
+        wholes = []
+        for task in range(2):
+            stage(
+                staging, token_of("w", epoch, task, f"{next(attempts):016x}"), [777]
+            )  # An attempt that died.
+            values = [100 * epoch + 10 * task + n for n in range(3)]
+            wholes.append(
+                stage(staging, token_of("w", epoch, task, f"{next(attempts):016x}"), values[:2], values[2:])
+            )
+        try:
+            staging.publish("q.in", "w", "o", epoch, tuple(wholes))
+        except StateError as error:
+            # As Spark does: the epoch failed, abort, the query ends and is started again.
+            staging.abort("w", epoch, [each.token for each in wholes])
+            raise Fault from error
+        done.add(epoch)
+        if epoch != 1:
+            send(staging, node, disk)
+    send(staging, node, disk)
+    assert not [name for name in disk.groups if not name.startswith("x")], "nothing is left of what is done"
+
+
+EXPECTED = [100 * epoch + 10 * task + n for epoch in range(3) for task in range(2) for n in range(3)]
+
+
+def runs(disk: DyingDisk, node: list[int]) -> int:
+    """The job, with as many lives as it needs; how many steps it took without a death."""
+    done: set[int] = set()
+    job.attempts = itertools.count()  # type: ignore[attr-defined]
+    for _ in range(4):
+        try:
+            job(disk, node, done)
+            return disk.steps
+        except DiedError:
+            disk.power_fails()
+        except (StateError, Fault):
+            pass
+    raise AssertionError("it never ended")
+
+
+def steps_of_a_job() -> int:
+    node: list[int] = []
+    count = runs(DyingDisk(), node)
+    assert node == EXPECTED
+    return count
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_it_dies_at_every_step(end: str) -> None:
+    for step in range(steps_of_a_job()):
+        disk, node = DyingDisk(), []
+        disk.die_at, disk.end = step, end
+        runs(disk, node)
+        assert node == EXPECTED, (step, end)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_disk_fails_at_every_step_and_the_gateway_goes_on(end: str) -> None:
+    for step in range(steps_of_a_job()):
+        disk, node = DyingDisk(), []
+        disk.die_at, disk.end, disk.fails = step, end, True
+        runs(disk, node)
+        assert node == EXPECTED, (step, end)
+
+
+def test_two_deaths() -> None:
+    steps = steps_of_a_job()
+    for first, second in itertools.product(range(0, steps, 3), range(0, steps, 5)):
+        disk, node = DyingDisk(), []
+        disk.die_at, disk.end = first, ENDS[first % 4]
+        done: set[int] = set()
+        job.attempts = itertools.count()  # type: ignore[attr-defined]
+        for life in range(4):
+            try:
+                job(disk, node, done)
+                break
+            except DiedError:
+                disk.power_fails()
+                if life == 0:
+                    disk.die_at, disk.end = disk.steps + second, ENDS[second % 4]
+        assert node == EXPECTED, (first, second)
