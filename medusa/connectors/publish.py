@@ -54,34 +54,39 @@ def publish(
 ) -> None:
     """Publish the rows of FILE into STREAM (query.source) of a node.
 
-    FILE is csv, jsonl, parquet, arrow or arrows; - is standard input. It ends when the node holds all.
+    FILE is csv, jsonl, parquet, arrow or arrows; - is standard input. Text is read with the types of the
+    source's columns. It ends when the node holds all.
     """
     from medusa.connectors.readers import open_reader
     from medusa.runtime.client import connect
 
-    reader = open_reader(place_of(file, format=format), types={}, known=None)
+    place = place_of(file, format=format)
     rows = 0
-    try:
-        batches = reader.batches()
-        if speed:
-            names = reader.schema.names
-            if column not in names:
-                raise DataError(
-                    f"--speed goes by a column: there is no {column!r}"
-                    if column
-                    else "--speed needs --time COLUMN",
-                    hint=did_you_mean(column or "", names),
-                    code="data.column",
-                )
-            batches = paced(batches, str(column), speed, clock=time.monotonic, sleep=time.sleep)
-        with connect(address, key=key, server_key=server_key) as fed:
+    with connect(address, key=key, server_key=server_key) as fed:
+        source = fed.source(stream)
+        reader = open_reader(place, types={}, known=source["columns"], strict=True)
+        try:
+            if source["time"] is not None:
+                reader.require(source["time"])
+            batches = reader.batches()
+            if speed:
+                names = reader.schema.names
+                if column not in names:
+                    raise DataError(
+                        f"--speed goes by a column: there is no {column!r}"
+                        if column
+                        else "--speed needs --time COLUMN",
+                        hint=did_you_mean(column or "", names),
+                        code="data.column",
+                    )
+                batches = paced(batches, str(column), speed, clock=time.monotonic, sleep=time.sleep)
             for batch in batches:
                 fed.publish(stream, batch)
                 rows += batch.num_rows
             if finish:
                 fed.finish(stream)
-    finally:
-        reader.close()
+        finally:
+            reader.close()
     click.echo(json.dumps({"stream": stream, "rows": rows}) if as_json else f"{rows:,} rows in {stream}")
 
 

@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from medusa.connectors.csv_text import CsvText
+from medusa.connectors.json_text import JsonText
 from medusa.connectors.lines import Lines, open_binary
 from medusa.connectors.places import Place
-from medusa.connectors.texts import CsvText, JsonText, Text, first_null, null_time
+from medusa.connectors.texts import Text, first_null, null_time
 from medusa.errors import DataError
 
 __all__ = ["Reader", "open_reader"]
@@ -46,14 +48,20 @@ class Reader(Protocol):
 
 
 def open_reader(
-    place: Place, *, types: Mapping[str, str], known: Mapping[str, str] | None, follow: bool = False
+    place: Place,
+    *,
+    types: Mapping[str, str],
+    known: Mapping[str, str] | None,
+    follow: bool = False,
+    strict: bool = False,
 ) -> Reader:
     """A reader.
 
     Args:
         types: of columns, from the user; the others are told from the first rows.
-        known: types of all columns that the query reads; None: what there is is read.
+        known: types of all columns that are wanted; None: what there is is read.
         follow: a file of lines is read on as it grows.
+        strict: in CSV and JSON lines, columns that aren't known are refused, but those of objects or lists.
 
     Raises:
         DataError: no such file, or not of this format.
@@ -65,7 +73,7 @@ def open_reader(
             code="data.format",
         )
     if place.format in ("csv", "jsonl"):
-        return _LineReader(place, types, known, follow)
+        return _LineReader(place, types, known, follow, strict)
     if follow:
         raise DataError(
             f"{place.label}: {place.format} can't be followed", hint="csv and jsonl can", code="data.format"
@@ -79,7 +87,12 @@ class _LineReader:
     """CSV and JSON lines."""
 
     def __init__(
-        self, place: Place, types: Mapping[str, str], known: Mapping[str, str] | None, follow: bool
+        self,
+        place: Place,
+        types: Mapping[str, str],
+        known: Mapping[str, str] | None,
+        follow: bool,
+        strict: bool,
     ) -> None:
         self.lines: Lines | None
         self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
@@ -87,7 +100,7 @@ class _LineReader:
         csv = place.format == "csv"
         self._text: Text = CsvText(place.label, place.delimiter) if csv else JsonText(place.label)
         try:
-            self._lines.push_back(self._text.begin(self._sample(), types, known))
+            self._lines.push_back(self._text.begin(self._sample(), types, known, strict=strict))
         except BaseException:
             self.close()
             raise

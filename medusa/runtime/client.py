@@ -36,6 +36,7 @@ from medusa.wire.messages import NOW, OLDEST, Declare, Deploy, Message, StatusRe
 from medusa.wire.statement import from_text
 
 if TYPE_CHECKING:
+    from medusa.query.boxes import Source
     from medusa.query.builder import Query
 
 __all__ = ["Federation", "connect"]
@@ -224,6 +225,17 @@ class Federation(
         """
         self._publisher(name).publish(data)
 
+    def source(self, name: str) -> dict[str, Any]:
+        """What a source takes, or a stream defined by name: ``columns`` (name -> type), ``time`` (which of
+        them is the time; None: none), ``unit`` and ``slack_us``.
+
+        Raises:
+            LinkError: there is no such source.
+        """
+        source = self._source_at(name)[0]
+        columns = {field.name: field.type for field in source.schema}
+        return {"columns": columns, "time": source.time, "unit": source.unit, "slack_us": source.slack_us}
+
     def boundary(self, name: str, time: Any) -> None:
         """Promise that no later row of this client has a time below ``time``.
 
@@ -248,18 +260,28 @@ class Federation(
                     raise (why if why is not None and error.code in GONE else error) from None
             return self._publishers[name]
 
+    def _source_at(self, name: str) -> tuple[Source, Mapping[str, Any] | None]:
+        """A source, and where it is; None: at our node, as that says."""
+        place = self._following.place(name, "source")
+        if place is not None:
+            return described(place["name"], place), place
+        try:
+            return source_from(name, self.status()), None
+        except LinkError as error:
+            raise self._following.hinted(error, name, "source") from None
+
     def _begun(self, name: str, durable: str = "") -> Publisher:
         """Publishing, wherever its source is."""
-        place = self._following.place(name, "source")
+        source, place = self._source_at(name)
         if place is None:
             try:
-                return Publisher(self._loop, source_from(name, self.status()), durable)
+                return Publisher(self._loop, source, durable)
             except LinkError as error:
                 raise self._following.hinted(error, name, "source") from None
         for each in self._publishers.values():
             if each.name == place["name"]:
                 return each  # Known by another of its names.
-        made = Publisher(self._following.loop_at(place), described(place["name"], place), durable)
+        made = Publisher(self._following.loop_at(place), source, durable)
         self._following.add(made, place["epoch"])
         return made
 
