@@ -12,6 +12,7 @@ from medusa.mind.moves_kept import Ownership
 from medusa.mind.remote_kept import RemoteKept
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
+from medusa.query.codec import graph_to_msgpack
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages_directory import Run, check_run
 
@@ -32,6 +33,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         streams: (stream, node) for each stream and each source that clients can use.
         forgetful: (node, fragment, spec) of nodes that forget what they run.
         defined: of a stream defined by name, the version of the definition; 0: another query.
+        definition: its graph, in canonical form: it stands here wherever its fragment is.
         reads: full names of the streams of other queries that it reads.
     """
 
@@ -43,6 +45,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     streams: tuple[tuple[str, str], ...]
     forgetful: tuple[tuple[str, str, bytes], ...] = ()
     defined: int = 0
+    definition: bytes = b""
     reads: tuple[str, ...] = ()
 
 
@@ -273,6 +276,10 @@ class Catalog:
         made.fragments = {fragment.name: fragment for fragment in saved.fragments}
         made.owners = saved.owners
         made.deployments = {each.query: each for each in saved.deployments}
+        for each in saved.deployments:  # Earlier versions kept it with the fragment alone.
+            first = made.fragments.get(f"{each.query}/in")
+            if each.defined and not each.definition and first is not None:
+                each.definition = graph_to_msgpack(first.graph)
         made.statements = saved.statements
         made.runs = saved.runs
         made.expected, made.left = saved.expected, saved.left

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medusa.errors import QueryError
-from medusa.mind.catalog import RUNNING, Catalog
+from medusa.mind.catalog import RUNNING, Catalog, Deployment
 from medusa.mind.deploying import Coordinator
 from medusa.mind.directory import Directory
 from medusa.mind.hosting import Hosted
@@ -72,8 +72,9 @@ class Definitions:
             self._coordinator.runs(client, message.request)
             return
         if version > 1:
-            self._coordinator.drop(now_us, graph.name)
-        self._coordinator.deploy(now_us, client, message.request, plan, defined=version)
+            self._coordinator.redefine(now_us, client, message.request, plan, version)
+        else:
+            self._coordinator.deploy(now_us, client, message.request, plan, defined=version)
 
     def _version(self, graph: Graph) -> int | None:
         """Of the definition; None: it stands already as it is.
@@ -91,12 +92,12 @@ class Definitions:
             return 1
         if not known.defined:
             raise QueryError(f"{name!r} is a deployed query", hint="take another name", code="E_DEFINED")
-        fragment = self._catalog.fragments.get(f"{name}/{SOURCE}")
-        if fragment is None or known.state != RUNNING:
+        if known.state != RUNNING:
             raise QueryError(f"{name!r} is being changed", hint="try again in a moment", code="E_DEFINED")
-        if graph_to_msgpack(fragment.graph) == graph_to_msgpack(graph):
+        if known.definition == graph_to_msgpack(graph):
             return None
-        hosted = self._fragments[fragment.name]
+        self._check_reachable(known)
+        hosted = self._fragments[f"{name}/{SOURCE}"]
         readers = list(hosted.outputs[SINK].sender.receivers)
         readers += [f"query {guest.query!r}" for guest in hosted.spec.guests.values()]
         if readers:
@@ -106,6 +107,27 @@ class Definitions:
                 code="E_READ",
             )
         return known.defined + 1
+
+    def _check_reachable(self, known: Deployment) -> None:
+        """Whether a definition can be changed: it is here, and nodes where it was hear of that.
+
+        Raises:
+            QueryError: it isn't, or one doesn't.
+        """
+        name, me = known.query, self._catalog.node
+        if f"{name}/{SOURCE}" not in self._fragments:
+            where = self._directory.where(f"{name}.{SINK}")
+            at = "at another node" if where in (None, me) else f"at node {where!r}"
+            raise QueryError(
+                f"{name!r} runs {at}, to which it was moved: node {me!r} can change it only while it has it",
+                hint=f"medusa move {name}/{SOURCE} --to {me}, then define it again",
+                code="E_DEFINED",
+            )
+        away = [node for node in known.nodes if node != me and not self._directory.is_there(node)]
+        if away:
+            nodes = ", ".join(map(repr, away))
+            text = f"{name!r} was at node {nodes}, which doesn't answer and wouldn't forget it"
+            raise QueryError(text, hint="define it again when the node is back", code="E_DEFINED")
 
 
 def _graph(payload: Buffer) -> Graph:

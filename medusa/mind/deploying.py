@@ -18,6 +18,7 @@ from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deploymen
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
 from medusa.mind.spec import Fragment, fragment_from
+from medusa.query.codec import graph_to_msgpack
 from medusa.query.published import reads_of
 from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.messages_remote import Instantiate
@@ -117,7 +118,8 @@ class Coordinator:
         self.outranks: Callable[[str], str] = lambda query: ""
         self.readers: Callable[[str], list[str]] = lambda query: []
         self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
-        """Who asked for a query that is elsewhere, and its request -> till when we wait for news; what."""
+        """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
+        until when we wait for news, or until the old one is removed; what."""
         self._look_at_us = 0
         self._saver = saver
         self._install = install
@@ -142,9 +144,14 @@ class Coordinator:
 
     # --- what clients ask -----------------------------------------------------------------------
 
-    def drop(self, now_us: int, query: str) -> None:
-        """Remove a running query; nobody waits for it."""
-        self._begin_removal(now_us, self._catalog.deployments[query])
+    def redefine(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
+        """Remove a running definition, and spread this one once every node that had it has forgotten it."""
+        self._begin_removal(now_us, self._catalog.deployments[plan.query])
+        if plan.query in self._catalog.deployments:
+            self._waiting[client, request] = now_us + self._timeout_us, plan, defined
+            self._look_at_us = now_us + LOOK_US
+        else:
+            self.deploy(now_us, client, request, plan, defined=defined)
 
     def deploy(self, now_us: int, client: str, request: int, plan: Plan, *, defined: int = 0) -> None:
         """Spread a plan over its nodes; the client hears once, when it is done or undone.
@@ -194,13 +201,14 @@ class Coordinator:
         self._answer(client, _refused(request, query, owner))
 
     def _look(self, now_us: int) -> None:
-        """Whether what was asked for is still elsewhere."""
+        """Whether what was asked for is still elsewhere, or being removed."""
         if not self._waiting or now_us < self._look_at_us:
             return
         self._look_at_us = now_us + LOOK_US
         for (client, request), (until_us, plan, defined) in list(self._waiting.items()):
             owner = self.elsewhere(plan.query)
-            if owner and now_us < until_us:
+            going = defined > 1 and plan.query in self._catalog.deployments
+            if (owner or going) and now_us < until_us:
                 continue
             del self._waiting[client, request]
             if owner:
@@ -222,6 +230,7 @@ class Coordinator:
             request=request,
             streams=streams,
             defined=defined,
+            definition=graph_to_msgpack(plan.fragments[0].graph) if defined else b"",
             reads=tuple(
                 source.of or "" for fragment in plan.fragments for source in reads_of(fragment.graph).values()
             ),

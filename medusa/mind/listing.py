@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from medusa.mind.catalog import Catalog
+from medusa.mind.catalog import REMOVING, Catalog, Deployment
 from medusa.mind.directory import Directory
 from medusa.mind.entry_bodies import (
     DefinitionBody,
@@ -20,7 +20,8 @@ from medusa.mind.lease import period
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Fragment
-from medusa.query.boxes import Schema, Source
+from medusa.query.boxes import Graph, Schema, Sink, Source
+from medusa.query.codec import graph_from_msgpack
 from medusa.wire import limits
 
 __all__ = ["Listing", "columns_of"]
@@ -60,6 +61,8 @@ class Listing:
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
+        self._defined: dict[str, tuple[int, bytes, bytes]] = {}
+        """Of what was defined here: version, graph and body."""
         self.listens_at(settings.listen)
 
     def listens_at(self, address: str, server_key: str = "") -> None:
@@ -116,10 +119,17 @@ class Listing:
                     state=deployment.state, nodes=tuple(deployment.nodes), reads=deployment.reads
                 )
                 wanted["query", deployment.query] = 1, body_to(body)
-            elif (first := self._catalog.fragments.get(f"{deployment.query}/in")) is not None:
-                wanted["definition", deployment.query] = 1, _definition(first, deployment.defined)
+            elif deployment.definition and deployment.state != REMOVING:
+                wanted["definition", deployment.query] = 1, self._definition(deployment)
         wanted["node", self._settings.name] = 1, self._node
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
+
+    def _definition(self, of: Deployment) -> bytes:
+        known = self._defined.get(of.query)
+        if known is None or known[:2] != (of.defined, of.definition):
+            body = _definition(graph_from_msgpack(of.definition), of.defined)
+            self._defined[of.query] = known = of.defined, of.definition, body
+        return known[2]
 
 
 def columns_of(schema: Schema) -> tuple[tuple[str, str], ...]:
@@ -161,12 +171,13 @@ def _of_fragment(spec: Fragment, hosted: Hosted) -> Wanted:
     return found
 
 
-def _definition(spec: Fragment, version: int) -> bytes:
-    source = next(box for box in spec.graph.boxes if isinstance(box, Source))
+def _definition(graph: Graph, version: int) -> bytes:
+    source = next(box for box in graph.boxes if isinstance(box, Source))
+    sink = next(box for box in graph.boxes if isinstance(box, Sink))
     body = DefinitionBody(
         version=version,
-        source=next(iter(spec.entries.values())),
-        stream=next(iter(spec.streams.values())),
+        source=f"{graph.name}.{source.id}",
+        stream=f"{graph.name}.{sink.id}",
         columns=columns_of(source.schema),
         time=source.time,
         unit=source.unit,

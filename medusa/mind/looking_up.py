@@ -13,6 +13,7 @@ from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.mind.directory import Directory, Entry
 from medusa.mind.entry_bodies import (
     KINDS,
+    DefinitionBody,
     FragmentBody,
     NodeBody,
     QueryBody,
@@ -68,8 +69,8 @@ class Names:
                 if told:
                     holders = self._directory.holders(one, each)
                     here = next((e for e in holders if e.writer == self._directory.node), versions[0])
-                    nodes = [entry.writer for entry in holders]
                     place = (self._told(here) or told[0]) | self._parts(one, caller, of=each)
+                    nodes = [place["node"]] if one == "definition" else [entry.writer for entry in holders]
                     return msgspec.json.encode({**place, "holders": nodes, "versions": told})
         if kind in ("", "box") and (box := self._box(short, caller)) is not None:
             return msgspec.json.encode(box)
@@ -155,6 +156,9 @@ class Names:
         }
         if entry.kind == "query":
             told["fragments"] = self._fragments(entry.name)
+        if isinstance(body, DefinitionBody):  # Who wrote it keeps it; its stream may have moved.
+            at = self._directory.find("source", body.source) or entry
+            told |= {**self._place(at.writer), "epoch": at.epoch, "coordinator": entry.writer}
         return told
 
     def _box(self, name: str, caller: Caller | None) -> dict[str, Any] | None:

@@ -167,7 +167,7 @@ class NamingMethods(ABC):
 
     def definitions(self) -> list[dict[str, Any]]:
         """The streams defined by name: ``name``, ``version``, ``columns`` (name and type of each), ``time``,
-        ``unit``, ``slack_us``, and the ``node`` where each is.
+        ``unit``, ``slack_us``, and the ``node`` where the stream of each is now.
 
         Raises:
             LinkError: no answer in time.
@@ -198,7 +198,8 @@ class NamingMethods(ABC):
 
         Raises:
             LinkError: the name is that of a query, or is defined elsewhere (``E_DEFINED``); it changes
-                while somebody reads the stream (``E_READ``).
+                while somebody reads the stream (``E_READ``), or while it is at another node than where it was
+                defined (``E_DEFINED``).
             QueryError: no such schema, time or slack.
         """
         from medusa.query.builder import Query
@@ -208,7 +209,7 @@ class NamingMethods(ABC):
         loop = self._home_of(name, "definition")
         content = graph_to_msgpack(q.graph)
         ask(loop, lambda number: Define(request=number), content, timeout_us=self._spread_us())
-        return int(self._following.lookup(name, "definition")["version"])
+        return int(self._following.lookup(name, "definition", loop)["version"])
 
     def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
         """Of this node; with ``all`` of every node of its participant that answers, this one first.
@@ -230,7 +231,7 @@ class NamingMethods(ABC):
         Raises:
             LinkError: no stream is defined so (``E_STREAM``), or a node didn't answer.
         """
-        loop = self._following.loop_at(self._following.lookup(name, "definition"))
+        loop = self._following.loop_at(self._keeper(self._following.lookup(name, "definition")))
         ask(loop, lambda number: Remove(request=number, query=name), timeout_us=self._spread_us())
 
     def undeploy(self, name: str) -> None:
@@ -245,11 +246,16 @@ class NamingMethods(ABC):
     def _home_of(self, name: str, kind: str) -> ClientLoop:
         """The connection to the node that has it; where nobody does, our own node, which says so."""
         try:
-            return self._following.loop_at(self._following.lookup(name, kind))
+            return self._following.loop_at(self._keeper(self._following.lookup(name, kind)))
         except LinkError as error:
             if error.code not in ("E_STREAM", "E_ROLE"):
                 raise
             return self._loop
+
+    def _keeper(self, place: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The place of the node that keeps a query or a definition; the stream of that may have moved."""
+        keeper = place.get("coordinator", place["node"])
+        return place if keeper == place["node"] else self._following.lookup(keeper, "node")
 
     def _spread_us(self) -> int:
         return max(self._loop.timeout_us, SPREAD_TIMEOUT_US)

@@ -9,7 +9,7 @@ import pytest
 import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.calling import AWAY_US, Calling, reachable
-from medusa.mind.catalog import RUNNING
+from medusa.mind.catalog import RUNNING, Catalog
 from medusa.mind.entry_bodies import StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Reply
@@ -144,6 +144,17 @@ def test_that_a_definition_stands_already_is_said_once_it_is_on_disk():
     assert node.brain.catalog.deployments["q"].state == RUNNING
     [held] = [e for e in node.effects if isinstance(e, Send) and e.message == Reply(request=3)]
     assert held.after is not None
+
+
+def test_a_definition_that_an_earlier_version_kept_with_its_fragment_alone_is_found_there():
+    node = Keyed()
+    node.hello("maker")
+    assert node.answer("maker", Define(request=2), definition("q")) == ""
+    deployment = node.brain.catalog.deployments["q"]
+    assert deployment.definition == definition("q")
+    deployment.definition = b""
+    written = node.brain.catalog.to_bytes()
+    assert Catalog.from_bytes(written, node="n", where="disk").deployments["q"].definition == definition("q")
 
 
 def test_what_is_no_definition_is_refused():

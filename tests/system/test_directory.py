@@ -115,6 +115,51 @@ def test_a_defined_stream_is_published_and_read_by_its_name(nodes):
         assert fed.definitions() == other.definitions() == []
 
 
+def test_a_defined_stream_keeps_its_name_wherever_it_moves_and_whoever_restarts(nodes):
+    nodes.start()
+    with (
+        md.connect(nodes.addresses["a"], timeout="30s") as fed,
+        md.connect(nodes.addresses["c"], timeout="30s") as other,
+    ):
+        fed.define("trips", {"v": "int64"}, time=None)
+        with md.connect(nodes.addresses["b"], timeout="30s") as first:
+            first.publish("trips", {"v": [0]})
+            first.flush()
+        for number, (to, restarted) in enumerate([("b", "a"), ("c", "c"), ("a", "a")], start=1):
+            other.move("trips/in", to=to, timeout="30s")
+            nodes.kill(restarted)
+            nodes.start(restarted)
+            # The last word of the earlier owner may come before the first one of the new owner.
+            until(lambda to=to: there(fed, to) and there(other, to))
+            assert [each["version"] for each in fed.definitions()] == [1]
+            assert other.find("trips")["coordinator"] == "a"
+            assert other.stream("trips").columns[0].name == "v"
+            assert other.define("trips", {"v": "int64"}, time=None) == 1
+            if to != "a":
+                with pytest.raises(md.LinkError, match=rf"runs at node '{to}'") as caught:
+                    other.define("trips", {"w": "int64"}, time=None)
+                assert caught.value.code == "E_DEFINED"
+            with md.connect(nodes.addresses["b"], timeout="30s") as one:  # Knows nothing of what was.
+                one.publish("trips", {"v": [number]})
+                one.flush()
+                trains = Reader(one.subscribe("trips", "oldest"))
+                trains.up_to(number + 1)
+                trains.trains.close()
+        until(lambda: changed(other) == 2)
+        other.move("trips/in", to="b", timeout="30s")
+        fed.undefine("trips")
+        assert fed.definitions() == fed.queries() == []
+
+
+def there(client, node):
+    try:
+        return client.find("trips")["node"] == client.find("trips.out")["node"] == node
+    except md.LinkError as error:
+        if error.code != "E_STREAM":
+            raise
+        return False
+
+
 def changed(client):
     """The version; None while the node hasn't heard yet that nobody reads any more."""
     try:
