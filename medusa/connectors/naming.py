@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from medusa.connectors.key_options import key_options
-from medusa.errors import QueryError
+from medusa.errors import LinkError, QueryError
+
+if TYPE_CHECKING:
+    from medusa.runtime.client import Federation
 
 __all__ = ["define", "find", "queries"]
+
+NOT_SHOWN = (
+    "no query is shown to this client: the node's configuration would have to say status = true, or "
+    "deploy = [...] with their names, in its [clients.NAME]"
+)
 
 _NODE = click.option(
     "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
@@ -101,15 +109,28 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
 
     with connect(address, **keys) as fed:
         found = fed.queries()
+        sees = bool(found) or as_json or _sees_all(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
+    if not found:
+        click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
         click.echo(f"{each['name']}  {each['state']}  coordinated by {each['node']}")
         for stream in each["reads"]:
             click.echo(f"  reads {stream}")
         for fragment, nodes in each["fragments"].items():
             click.echo(f"  {fragment}  at {', '.join(nodes)}")
+
+
+def _sees_all(fed: Federation) -> bool:
+    """Whether the node shows this client whatever it has."""
+    try:
+        return "rows_in" in fed.status()
+    except LinkError as error:
+        if error.code != "E_ROLE":
+            raise
+        return False
 
 
 @click.command(epilog="\b\nExample:\n  medusa find alice/counts.out --node tcp://127.0.0.1:5555")

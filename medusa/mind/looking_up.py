@@ -22,7 +22,7 @@ from medusa.mind.entry_bodies import (
     fields_of,
 )
 from medusa.mind.places import having, parted
-from medusa.mind.security import Caller
+from medusa.mind.security import Caller, Refusal, no_role
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
 
@@ -32,6 +32,9 @@ ORDER = ("definition", "stream", "source", "query", "fragment", "node")
 """Where a name is that of several things, the first of these is meant."""
 
 LISTED_MAX = 10_000
+
+ROLES = {"stream": ("subscribe", "out"), "source": ("publish", "in")}
+"""What a client must be allowed to, and the box of a definition by which it is allowed that."""
 
 
 class Names:
@@ -51,7 +54,9 @@ class Names:
         """As JSON: the place of a name, or all of a kind; only what the caller may use.
 
         Raises:
-            LinkError: nothing is called so (``E_STREAM``); with the nearest name.
+            LinkError: nothing is called so (``E_STREAM``), with the nearest name; or the caller may not
+                publish into a source of this name, or read a stream of it, whether or not there is one
+                (``E_ROLE``).
         """
         if not name:
             found = [self._told(each) for each in self._known(kind, caller)[:LISTED_MAX]]
@@ -75,9 +80,13 @@ class Names:
         if kind in ("", "box") and (box := self._box(short, caller)) is not None:
             return msgspec.json.encode(box)
         known = [entry.name for entry in self._known(kind, caller) if entry.kind != "node" or kind]
+        near = did_you_mean(short, known)
+        if (against := _against(kind, short, caller)) is not None:
+            hint = f"{near}; else {against.hint}" if near else against.hint
+            raise LinkError(against.text, hint=hint, code=against.code)
         raise LinkError(
             f"nothing at participant {self._participant!r} is called {name[:100]!r}",
-            hint=did_you_mean(short, known) or "nothing is deployed here",
+            hint=near or "nothing is deployed here",
             code="E_STREAM",
         )
 
@@ -219,7 +228,17 @@ def _may(entry: Entry, caller: Caller | None) -> bool:
     query = entry.name.split("/")[0]
     if entry.kind in ("query", "fragment"):
         return caller.may("deploy", query)
-    role = {"stream": "subscribe", "source": "publish"}.get(entry.kind)
-    if role is not None:
-        return caller.may(role, entry.name) or caller.may("deploy", query.split(".")[0])
+    if entry.kind in ROLES:
+        return caller.may(ROLES[entry.kind][0], entry.name) or caller.may("deploy", query.split(".")[0])
     return caller.may("publish", f"{query}.in") or caller.may("subscribe", f"{query}.out")
+
+
+def _against(kind: str, name: str, caller: Caller | None) -> Refusal | None:
+    """What stands against a client's use of a source or stream of this name, or of the one that a definition
+    of this name has."""
+    if caller is None or caller.rules is None or caller.rules.status or kind not in ROLES:
+        return None
+    role, box = ROLES[kind]
+    full = name if "." in name else f"{name}.{box}"
+    query = full.partition(".")[0]
+    return None if caller.may(role, full) or caller.may("deploy", query) else no_role(caller, role, full)

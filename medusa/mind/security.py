@@ -50,7 +50,7 @@ from medusa.wire.statement import (
     opened,
 )
 
-__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "refusal", "visible"]
+__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "no_role", "refusal", "visible"]
 
 STATEMENTS_MAX = 1000
 """Subjects of one participant that are remembered, so that it can't fill our disk."""
@@ -159,12 +159,12 @@ def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
 def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Refusal | None:
     if isinstance(message, StatusRequest):  # Who may not see all sees what concerns it: ``visible``.
         sees = rules.status or rules.publish or rules.subscribe
-        return None if sees else _no_role(caller, "status", "")
+        return None if sees else no_role(caller, "status", "")
     if isinstance(message, Lookup):  # What it may not use isn't shown to it: ``looking_up``.
         any_role = rules.status or rules.publish or rules.subscribe or rules.deploy
-        return None if any_role else _no_role(caller, "status", "")
+        return None if any_role else no_role(caller, "status", "")
     if isinstance(message, Deploy | Define):  # Which query it is shows when its graph is read.
-        return None if rules.deploy else _no_role(caller, "deploy", "")
+        return None if rules.deploy else no_role(caller, "deploy", "")
     if isinstance(message, Forget) and message.owner:  # Which query it is of shows there.
         return no_deploy(caller, "") if not rules.deploy else None
     role = ROLES.get(type(message))
@@ -173,7 +173,7 @@ def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Ref
     if role is None:
         return None
     name = message.query if isinstance(message, Remove) else getattr(message, "stream", "")
-    return None if caller.may(role, name) else _no_role(caller, role, name)
+    return None if caller.may(role, name) else no_role(caller, role, name)
 
 
 def visible(status: Mapping[str, Any], caller: Caller, peer: str) -> dict[str, Any]:
@@ -199,10 +199,11 @@ def visible(status: Mapping[str, Any], caller: Caller, peer: str) -> dict[str, A
 
 def no_deploy(caller: Caller, query: str) -> Refusal:
     """A client that may not deploy a query of this name."""
-    return _no_role(caller, "deploy", query)
+    return no_role(caller, "deploy", query)
 
 
-def _no_role(caller: Caller, role: str, name: str) -> Refusal:
+def no_role(caller: Caller, role: str, name: str) -> Refusal:
+    """A client that lacks a role for this stream or query; empty: for all."""
     what = f" {name[:100]!r}" if name else ""
     allow = "status = true" if role == "status" else f'{role} = ["{name[:100] or "..."}"]'
     return Refusal(

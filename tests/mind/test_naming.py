@@ -104,6 +104,27 @@ def test_a_client_finds_what_it_may_use():
     assert kinds == {"node", "stream"}
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "lacks"),
+    [
+        ("q.flows", "source", 'publish = ["q.flows"]'),
+        ("no.such", "source", 'publish = ["no.such"]'),
+        ("cars", "source", 'publish = ["cars.in"]'),
+        ("q.out", "stream", ""),
+        ("q.otu", "stream", 'subscribe = ["q.otu"]'),
+    ],
+)
+def test_what_a_client_may_not_use_is_refused_by_the_right_that_it_lacks_whether_or_not_it_is_there(
+    name, kind, lacks
+):
+    node = running()
+    [reply] = node.say("reader", Lookup(request=4, name=name, kind=kind))
+    assert reply.code == ("E_ROLE" if lacks else "")
+    assert lacks in reply.hint
+    assert ("[clients.reader]" in reply.hint) == bool(lacks)
+    assert ("did you mean 'q.out'" in reply.hint) == (name == "q.otu")
+
+
 def test_nothing_is_called_so():
     node = running()
     node.effects.clear()

@@ -6,8 +6,10 @@ import shutil
 import time
 
 import pytest
+from click.testing import CliRunner
 
 import medusa as md
+from medusa.connectors.naming import queries
 from medusa.connectors.top_read import reading
 from medusa.errors import ConfigError, LinkError
 from medusa.runtime.assembly import assembled
@@ -125,6 +127,16 @@ def test_one_role_is_enough_for_what_it_is_for(place, node):
                 with reader.subscribe("q.out", from_="oldest") as trains:
                     assert trains.next("20s").batch.to_pylist() == [{"ts": 1, "v": 1}]
                 assert reader.status()["streams"] == ["q.out"]
+                rows = {"ts": [3], "v": [3]}
+                refused = fails(lambda: reader.publish("q.rows", rows), "E_ROLE", "'reader' may not publish")
+                assert 'publish = ["q.rows"] in [clients.reader]' in refused.hint
+
+
+def test_who_sees_no_queries_is_told_so(place, node):
+    for name, says in (("reader", "status = true"), ("watcher", "no query is deployed")):
+        keys = ["--key", str(place.folder / f"{name}.key"), "--server-key", str(place.folder / "a.pub")]
+        told = CliRunner().invoke(queries, ["--node", place.address, *keys])
+        assert (told.exit_code, told.stdout, says in told.stderr) == (0, "", True), told.output
 
 
 def test_a_client_that_may_not_see_the_boxes_is_told_so_by_top(place, node):
