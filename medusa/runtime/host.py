@@ -311,23 +311,30 @@ class FragmentHost:
         self._tell("", self._running[""].life, answer)
 
     def _weigh(self, effect: Weigh) -> None:
-        """The state is taken here, as for a checkpoint, and looked at beside: a million keys take a while."""
+        """The state is copied as for a checkpoint, and looked at beside: a million keys take a while."""
         life = self._running[""].life
+
+        def copied(why: str) -> None:
+            self._beside.give(lambda: self._weighed(effect, life, graph, copying, why))
+
         try:
             running = self._running.get(effect.fragment)
             if running is None or running.failed or running.fragment is None:
                 raise StateError("the fragment has failed", code="state.failed")
-            cuts = weighing(running.fragment, effect.box, effect.parts)
+            graph, copying = running.fragment.graph, running.pieces.of(running.fragment)
         except Exception as error:
             self._tell("", life, Weighed(effect.token, (), _why(error)))
             return
-        self._beside.give(lambda: self._weighed(effect.token, life, cuts))
+        running.pieces.begin(copying, copied)
 
-    def _weighed(self, token: int, life: int, cuts: Callable[[], tuple[int, ...]]) -> None:
+    def _weighed(self, effect: Weigh, life: int, graph: Graph, copying: Copying, why: str) -> None:
         try:
-            self._tell("", life, Weighed(token, cuts()))
+            if why:
+                raise StateError(why, code="state.failed")
+            copy = Fragment.restore(graph, copying.files(), clock=self._clock)
+            self._tell("", life, Weighed(effect.token, weighing(copy, effect.box, effect.parts)()))
         except Exception as error:
-            self._tell("", life, Weighed(token, (), _why(error)))
+            self._tell("", life, Weighed(effect.token, (), _why(error)))
 
     def _run(self, effect: RunFragment) -> None:
         name = effect.fragment
