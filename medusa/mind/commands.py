@@ -173,7 +173,7 @@ class Commands:
             self._catalog,
             moves,
             Arrivals(*about, **shared, make=host, check=self._room_for, owned=owned, orphaned=self._drop),
-            Splits(*about, **shared, make=host, room=self._room_for, moving=moves.moving),
+            Splits(*about, **shared, make=host, room=self._room_for, moving=moves.moving, away=moves.away),
             outbox=outbox,
             number=self.diverting.number,
             names=self.naming.names,

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
@@ -439,7 +441,10 @@ class Coordinator:
             else:
                 # The removal goes on; only the client stops waiting.
                 del self._attempts[query]
-                self._answer(attempt.client, why)
+                back = "it is" if len(set(silent)) == 1 else "they are"
+                text = f"{why.text}: query {query!r} is removing, and gone by itself once {back} back"
+                hint = "medusa queries lists it until then"
+                self._answer(attempt.client, msgspec.structs.replace(why, text=text, hint=hint))
         for number, question in list(self._questions.items()):
             if now_us - question.asked_at_us < ASK_AGAIN_US:
                 continue

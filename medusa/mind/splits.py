@@ -19,6 +19,7 @@ import msgspec
 
 from medusa.errors import LinkError, QueryError
 from medusa.mind.already import already, cuts_ordered
+from medusa.mind.away import Away
 from medusa.mind.catalog import Catalog
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
@@ -67,6 +68,7 @@ class Splits(Steps):
         make: Callable[..., Any],
         room: Callable[..., None],
         moving: Callable[[str], bool],
+        away: Away,
     ) -> None:
         self._me = settings.name
         self._settings = settings
@@ -80,6 +82,7 @@ class Splits(Steps):
         self._make = make
         self._room = room
         self._moving = moving
+        self._away = away
         self._jobs = []
         self._done = {}
 
@@ -264,8 +267,10 @@ class Splits(Steps):
         """Do what is due; also after anything was fed or written."""
         for job in list(self._jobs):
             if job.question is not None and now_us - job.begun_us >= ASK_US:
-                text = f"no answer from {job.question[0]!r} in {ASK_US // 1_000_000} s"
-                self._end(now_us, job, "E_TIMEOUT", text)
+                node, about = job.question[0], job.question[1].query
+                silent = f"no answer from {node!r} in {ASK_US // 1_000_000} s"
+                text = f"{self._away.told(now_us, [node]) or silent}: it coordinates query {about!r}"
+                self._end(now_us, job, "E_TIMEOUT", text, "order it again when it is back")
             elif job.step is Step.DRAINING and now_us - job.begun_us >= DRAIN_US:
                 text = f"rows on their way did not arrive in {DRAIN_US // 1_000_000} s"
                 self._end(now_us, job, "E_TIMEOUT", text, "try again in a moment")

@@ -15,6 +15,7 @@ from medusa.query.shape_splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.following import Following, ask
+from medusa.runtime.sliding import ANSWER_US
 from medusa.units import Duration, duration_us
 from medusa.wire.messages import Message
 from medusa.wire.messages_split import Merge, Ranges, Split
@@ -198,7 +199,7 @@ class SplittingMethods(ABC):
         make = what()
         while True:
             try:
-                return dict(ask(self._loop, make, timeout_us=limit_us))
+                return dict(ask(self._loop, make, timeout_us=limit_us + ANSWER_US))
             except LinkError as error:
                 if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
                     raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from medusa.mind.away import Away
 from medusa.wire.link import LinkEvent
 from tests.mind.moved import World
+from tests.mind.parted import Parting
 
 
 def test_a_move_to_a_node_that_is_away_says_so_and_since_when():
@@ -48,6 +49,16 @@ def test_an_order_that_a_node_passed_on_to_one_that_is_away_ends_in_time():
     world.fed.nodes["m1"].restart()
     world.check()
     assert world.where == ["m1"], "who was refused didn't move it after all"
+
+
+def test_a_split_whose_coordinator_is_away_says_so_and_since_when():
+    world = Parting()
+    world.fed.nodes["e"].crash()
+    number = world.split()
+    reply, _ = world.told(number)
+    assert (reply.code, reply.hint) == ("E_TIMEOUT", "order it again when it is back")
+    assert reply.text == "node 'e' doesn't answer, seen 4 s ago: it coordinates query 'q'"
+    world.fed.nodes["e"].restart()
 
 
 def test_a_name_of_no_fragment_is_beside_those_of_all_nodes():

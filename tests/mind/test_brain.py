@@ -208,6 +208,20 @@ def test_a_silent_node_undoes_the_deployment_everywhere():
     assert reply.code == ""
 
 
+def test_a_query_whose_node_is_silent_is_removed_once_that_is_back():
+    federation = Federation(4, ["e1", "e2", "core"])
+    federation.start()
+    client = federation.client("c", "core")
+    assert federation.answer(client, client.deploy(query(), AT))[0].code == ""
+    federation.nodes["e2"].crash()
+    text = refused(federation, client, client.undeploy("q"))
+    assert text == (
+        "E_TIMEOUT: no answer from 'e2' in 5 s: query 'q' is removing, and gone by itself once it is back"
+    )
+    federation.restart("e2")
+    assert federation.run(lambda: not federation.nodes["core"].brain.catalog.deployments), federation.last()
+
+
 def test_a_coordinator_that_dies_half_way_removes_what_it_began():
     federation = Federation(5, ["e1", "e2", "core"])
     federation.start()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from medusa.errors import LinkError
+from medusa.mind.sliding import PATIENCE_US
+from medusa.mind.splits import ASK_US
 from medusa.runtime import splitting
 
 
@@ -20,15 +22,17 @@ def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatc
     client._parted = lambda query, box: SimpleNamespace(
         router={"name": next(names, "q/other"), "node": "a"}, parts={"q/box-1": "a"}, merges={"q/box": "a"}
     )
-    asked = []
+    asked, waited = [], []
 
     def ask(loop, make, *, timeout_us):
         asked.append(make(1).fragment)
+        waited.append(timeout_us)
         if asked[-1] == "q/box-router":
             raise LinkError("node 'a' knows no fragment 'q/box-router'", code="E_FRAGMENT")
         return {"fragments": ["q/box"], "node": "a", "pause_us": 5}
 
     monkeypatch.setattr(splitting, "ask", ask)
     monkeypatch.setattr(splitting, "LOOK_EVERY_S", 0)
-    assert client.merge("q/box") == {"fragment": "q/box", "node": "a", "pause_us": 5}
+    assert client.merge("q/box", timeout="1s") == {"fragment": "q/box", "node": "a", "pause_us": 5}
     assert asked == ["q/box-router", "q/other"]
+    assert min(waited) > 1_000_000 + max(ASK_US, PATIENCE_US), "who it waits for says why it can't be before"
