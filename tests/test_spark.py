@@ -24,7 +24,8 @@ SCHEMA = {"ts": "timestamp", "k": "int64"}
 
 
 def test_neither_medusa_nor_its_room_for_spark_loads_pyspark() -> None:
-    program = "import sys, medusa as md; md.spark.batch, md.spark.session; print('pyspark' in sys.modules)"
+    names = "md.spark.batch, md.spark.stream, md.spark.session"
+    program = f"import sys, medusa as md; {names}; print('pyspark' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )

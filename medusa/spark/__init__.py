@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.spark.batch import Answers, batch
 from medusa.spark.session import session
+from medusa.spark.streaming import Streams, stream
 
 if TYPE_CHECKING:
     from medusa.spark.exchange.gateway import Gateway, gateway
 
-__all__ = ["Answers", "Gateway", "batch", "gateway", "session"]
+__all__ = ["Answers", "Gateway", "Streams", "batch", "gateway", "session", "stream"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from medusa.query.builder import Query
 
-__all__ = ["SHARDS_MAX", "Answers", "batch"]
+__all__ = ["SHARDS_MAX", "Answers", "archives_of", "batch", "shards_of", "without_early"]
 
 SHARDS_MAX = 256
 
@@ -111,7 +111,7 @@ def batch(
             missing where a box needs it (says which).
         DataError: a DataFrame for an unknown source, none for a known one, or columns that don't fit.
     """
-    graph = ways.leads_to_sinks(_without_early(graph_of(query)))
+    graph = ways.leads_to_sinks(without_early(graph_of(query)))
     refuse_unregistered(graph, "Spark")
     ports = ways.read_ports(graph)
     ways.check(graph, ports)
@@ -119,8 +119,8 @@ def batch(
         raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
     if on_error not in ("dead", "stop"):
         raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
-    shards = _shards(spark, shards)
-    archives = _archives(query, graph, inputs, extra)
+    shards = shards_of(spark, shards)
+    archives = archives_of(query, graph, inputs, extra)
     ordered_sources = _ordered(graph, archives, assume_on_time=assume_on_time)
     compiler = Compiler(
         check_graph(graph),
@@ -134,7 +134,7 @@ def batch(
     return Answers(compiler.sinks(ordered=ordered, numbered=numbered), compiler.kept)
 
 
-def _without_early(graph: Graph) -> Graph:
+def without_early(graph: Graph) -> Graph:
     """Early results are for those who wait."""
     boxes = [
         msgspec.structs.replace(box, early_us=None) if isinstance(box, Aggregate) else box
@@ -143,7 +143,12 @@ def _without_early(graph: Graph) -> Graph:
     return msgspec.structs.replace(graph, boxes=tuple(boxes))
 
 
-def _shards(spark: SparkSession, shards: int | None) -> int:
+def shards_of(spark: SparkSession, shards: int | None) -> int:
+    """In how many parts boxes with keys run.
+
+    Raises:
+        QueryError: more than there may be, or no number.
+    """
     if shards is None:
         return max(1, min(SHARDS_MAX, int(spark.conf.get("spark.sql.shuffle.partitions") or 1)))
     if type(shards) is not int or not 1 <= shards <= SHARDS_MAX:
@@ -151,7 +156,14 @@ def _shards(spark: SparkSession, shards: int | None) -> int:
     return shards
 
 
-def _archives(query: Query, graph: Graph, inputs: Mapping[str, Any], extra: str) -> dict[str, Archive]:
+def archives_of(
+    query: Query, graph: Graph, inputs: Mapping[str, Any], extra: str, *, live: bool = False
+) -> dict[str, Archive]:
+    """The DataFrames of the sources, their columns checked.
+
+    Raises:
+        DataError: one for an unknown source, none for a known one, or columns that don't fit.
+    """
     known = list(query.sources)
     for name in inputs:
         if name not in known:
@@ -176,7 +188,7 @@ def _archives(query: Query, graph: Graph, inputs: Mapping[str, Any], extra: str)
                     hint="spark.createDataFrame(table)",
                     code="data.table",
                 )
-            made[box.id] = archive(box, inputs[box.id], extra=extra)
+            made[box.id] = archive(box, inputs[box.id], extra=extra, live=live)
     return made
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "PART",
     "TAG",
     "TIME",
+    "TIME_MAX_US",
     "arrow_in",
     "arrow_out",
     "orders",
@@ -40,6 +41,9 @@ row on; then the shard it goes to and the input it is for."""
 
 NEVER_US = 1 << 61
 """A boundary behind which no row has a time; not the end, after which none may come."""
+
+TIME_MAX_US = 1 << 60
+"""A source refuses times beyond it, either way."""
 
 WIDER = {"uint8": pa.int16(), "uint16": pa.int32(), "uint32": pa.int64(), "uint64": pa.decimal128(20, 0)}
 

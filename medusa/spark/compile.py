@@ -89,6 +89,11 @@ class Compiler:
             shape = self._checked.shapes[Input(id, "late")]
             self._streams[Input(id, "late")] = Stream(late, shape, shape, orders)
 
+    def given(self, arc: Input, df: DataFrame) -> None:
+        """Take rows that were made elsewhere, by place, with ``TIME``, ``LATE`` and ``BOUND``."""
+        shape = self._checked.shapes[arc]
+        self._streams[arc] = Stream(df, shape, shape, 0)
+
     def run(self, ports: Mapping[str, tuple[str, ...]]) -> None:
         """Make the streams that leave boxes by these ports."""
         for box in self._checked.graph.boxes:

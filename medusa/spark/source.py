@@ -16,21 +16,23 @@ from medusa.query.shape import Shape
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal
 from medusa.spark import columns
-from medusa.spark.columns import BOUND, LATE, NEVER_US, TIME
+from medusa.spark.columns import BOUND, LATE, NEVER_US, TIME, TIME_MAX_US
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["META", "SEQ", "Archive", "archive"]
+__all__ = ["BOUNDARY", "META", "SEQ", "Archive", "archive"]
 
 SEQ, LATE_MARK, SHED_MARK = META = ("_seq", "_late", "_shed")
 """Columns of an archive: the position at the source, and whether a row was late, or shed."""
 
+BOUNDARY = "_boundary"
+"""Of a stream: no row behind this one that isn't late has a time below it."""
+
 RANGE_BITS = 18
 """Rows go by ranges of so many positions (2^18)."""
 
-TIME_MAX_US = 1 << 60
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -54,7 +56,7 @@ class Archive:
         """
         from pyspark.sql import functions as F
 
-        df = self._valid(self._timed())
+        df = self._valid(self.timed())
         if ordered and not self.has_order:
             assert assume_on_time, "it was refused before"
             df = df.withColumn("o0", F.col(TIME)).withColumn("o1", F.monotonically_increasing_id())
@@ -81,9 +83,19 @@ class Archive:
         names = (*columns.values(self.spec.schema), TIME, LATE, BOUND, *columns.orders(orders))
         return df.select(*names), orders
 
+    def alone(self) -> Column:
+        """Of each row: whether it is a boundary alone."""
+        from pyspark.sql import functions as F
+
+        if BOUNDARY not in self.has or self.spec.time is None:
+            return F.lit(False)
+        place = [field.name for field in self.spec.schema].index(self.spec.time)
+        return F.col(f"c{place}").isNull() & F.col("m_bound").isNotNull()
+
     # Time
 
-    def _timed(self) -> DataFrame:
+    def timed(self) -> DataFrame:
+        """The rows with their times in microseconds, null where there is none."""
         from pyspark.sql import functions as F
 
         spec, df = self.spec, self.df
@@ -166,8 +178,11 @@ class Archive:
         return _refusing(df, [(twice, f"source '{self.spec.id}': column '{SEQ}' numbers two rows alike")])
 
 
-def archive(spec: Source, df: DataFrame, *, extra: str) -> Archive:
+def archive(spec: Source, df: DataFrame, *, extra: str, live: bool = False) -> Archive:
     """Check the columns of a DataFrame for a source.
+
+    Args:
+        live: boundaries may come with the rows (``_boundary``).
 
     Raises:
         DataError: a column is missing, extra or repeated, or has another type.
@@ -176,7 +191,8 @@ def archive(spec: Source, df: DataFrame, *, extra: str) -> Archive:
 
     who = f"source {spec.id!r}"
     names = [field.name for field in spec.schema]
-    if taken := [name for name in META if name in names]:
+    meta = (*META, BOUNDARY) if live else META
+    if taken := [name for name in meta if name in names]:
         raise QueryError(
             f"{who}: its column {taken[0]!r} has a name that means something in an archive",
             hint="select it under another name before",
@@ -188,10 +204,10 @@ def archive(spec: Source, df: DataFrame, *, extra: str) -> Archive:
             raise DataError(
                 f"{who}: column {name!r} is missing", hint=did_you_mean(name, came), code="data.column"
             )
-    for name in (*names, *META):
+    for name in (*names, *meta):
         if came.count(name) > 1:
             raise DataError(f"{who}: column {name!r} stands twice in the data", code="data.column")
-    over = [name for name in came if name not in names and name not in META]
+    over = [name for name in came if name not in names and name not in meta]
     if over and extra == "refuse":
         raise DataError(
             f"{who}: column {over[0]!r} isn't in the schema",
@@ -205,7 +221,7 @@ def archive(spec: Source, df: DataFrame, *, extra: str) -> Archive:
         _check_type(who, field, types[field.name])
         target = columns.spark_type(field.type)
         made.append(F.col(f"i{came.index(field.name)}").cast(target).alias(f"c{place}"))
-    has = frozenset(name for name in META if name in came)
+    has = frozenset(name for name in meta if name in came)
     for name, type, alias in (
         (SEQ, "long", "o0"),
         (LATE_MARK, "boolean", "m_late"),
@@ -214,12 +230,20 @@ def archive(spec: Source, df: DataFrame, *, extra: str) -> Archive:
         if name in has:
             _check_meta(who, name, types[name])
             made.append(F.col(f"i{came.index(name)}").cast(type).alias(alias))
+    if BOUNDARY in has:
+        _check_meta(who, BOUNDARY, types[BOUNDARY])
+        bound = F.col(f"i{came.index(BOUNDARY)}")
+        if types[BOUNDARY].simpleString() == "timestamp":
+            bound = F.unix_micros(bound)
+        made.append(bound.cast("long").alias("m_bound"))
     return Archive(spec, placed.select(*made), has)
 
 
 def _check_meta(who: str, name: str, came: DataType) -> None:
     text = came.simpleString()
-    allowed = ("tinyint", "smallint", "int", "bigint") if name == SEQ else ("boolean",)
+    allowed: tuple[str, ...] = ("bigint", "timestamp") if name == BOUNDARY else ("boolean",)
+    if name == SEQ:
+        allowed = ("tinyint", "smallint", "int", "bigint")
     if text not in allowed:
         raise DataError(f"{who}: column {name!r}: expected {allowed[-1]}, came {text}", code="data.type")
 

@@ -1,0 +1,171 @@
+"""md.spark.stream in Spark: answers as of md.collect, over micro-batches, failures and restarts.
+
+tests/test_spark_steps.py has every kind of box, without Spark.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.spark.packed import place
+from medusa.workloads import netmon
+from tests.spark import functions
+from tests.spark.cases import SCHEMA, rows
+from tests.spark.live import Feed, Written, ended
+from tests.spark.same import delayed, plain
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def feeds(spark: Any, folder: Path, pieces: dict[str, list[pa.Table]]) -> dict[str, Feed]:
+    made = {name: Feed(spark, folder / name) for name in pieces}
+    for name, tables in pieces.items():
+        made[name].put(*tables)
+    return made
+
+
+def frames(made: dict[str, Feed]) -> dict[str, Any]:
+    return {name: feed.frame() for name, feed in made.items()}
+
+
+def same(got: dict[str, pa.Table], expected: Any) -> None:
+    for sink, table in got.items():
+        assert plain(table) == plain(expected[sink].cast(table.schema)), f"{sink}: {table.num_rows} rows"
+        assert table.num_rows
+
+
+def test_groups_go_where_spark_is_told(spark: Any) -> None:
+    placed = [place(group, 7) for group in range(20)]
+    assert len(set(placed)) == 20
+    table = spark.createDataFrame(pa.table({"n": pa.array(placed, pa.int32())}))
+    parts = [row.p for row in table.selectExpr("pmod(hash(n), 7) AS p").collect()]
+    assert parts == [group % 7 for group in range(20)]
+
+
+def test_shards_through_a_failure_and_a_restart(spark: Any, tmp_path: Path) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", slack="5s")
+    more = q.source("more", SCHEMA, time="ts", slack="8s").filter("n > 60")
+    q.sink("windows", cars.window("10s").group_by("k", "g").aggregate(c=md.count(), s=md.sum("v")))
+    q.sink("pairs", cars.join(more, on="k", within="4s", how="left", where="left.n > right.n"))
+    q.sink("late", cars.late)
+    tables = {"cars": rows(0), "more": rows(1)}
+    expected = md.collect(q, **tables)
+    first, second, *others = ended(tables["cars"], [90, 200])
+    made = feeds(spark, tmp_path, {"cars": [first, second], "more": ended(tables["more"], [120])})
+    written = Written(spark, tmp_path / "checkpoint")
+    with pytest.raises(Exception, match="the sink failed"):
+        written.run(md.spark.stream(q, spark, frames(made), shards=2), fails=1)
+    assert list(written.batches) == [0]
+    made["cars"].put(*others)
+    answers = md.spark.stream(q, spark, frames(made), shards=2)
+    written.run(answers)
+    same(written.parts(answers), expected)
+
+
+def test_network_monitoring(spark: Any, tmp_path: Path) -> None:
+    trace = delayed(netmon.load_trace().drop_columns(["file_row"]).slice(0, 20_000), "ts_us", 5_000_000)
+    query = netmon.query()
+    made = feeds(spark, tmp_path, {"flows": ended(trace, [7_000, 7_001])})
+    answers = md.spark.stream(query, spark, frames(made), shards=1)
+    written = Written(spark, tmp_path / "checkpoint")
+    written.run(answers)
+    same(written.parts(answers), md.collect(query, flows=trace))
+
+
+def test_the_tolls_of_figure_1(spark: Any, tmp_path: Path) -> None:
+    example = runpy.run_path(str(EXAMPLES / "figure1.py"))
+    tolls = example["query"]()
+    tables = [pa.table(example["sightings"]()), pa.table(example["tow_trucks"]())]
+    given = dict(zip(tolls.sources, tables, strict=True))
+    expected = md.collect(tolls, **given)
+    made = feeds(spark, tmp_path, {name: ended(t, [t.num_rows // 3]) for name, t in given.items()})
+    answers = md.spark.stream(tolls, spark, frames(made), shards=1)
+    written = Written(spark, tmp_path / "checkpoint")
+    written.run(answers)
+    same(written.parts(answers), expected)
+
+
+def test_a_sink_of_its_own_and_rows_where_they_are(spark: Any, tmp_path: Path) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", slack="5s")
+    q.sink("few", cars.filter("n > 20").select("k", w="n + 1"))
+    q.sink("out", cars.filter("n > 10").apply(functions.doubled, {"k": "int32", "n2": "int64"}))
+    table = rows(3, 200)
+    expected = md.collect(q, cars=table)
+    made = feeds(spark, tmp_path / "in", {"cars": ended(table, [90])})
+    answers = md.spark.stream(q, spark, frames(made), shards=1, modules=[functions.__name__])
+    for sink, frame in answers.items():
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / sink))
+        query = writer.option("checkpointLocation", str(tmp_path / f"{sink}-checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+        got = spark.read.parquet(str(tmp_path / sink)).toArrow()
+        assert sorted(plain(got)) == sorted(plain(expected[sink].cast(got.schema)))
+
+
+def test_rows_that_come_out_of_order_between_micro_batches_stop_the_query(spark: Any, tmp_path: Path) -> None:
+    q = md.Query("q")
+    q.sink("out", q.source("cars", SCHEMA, time="ts", slack="5s").group_by("k").running(c=md.count()))
+    first, second, _ = ended(rows(0, 50), [20])
+    made = feeds(spark, tmp_path, {"cars": [second, first]})
+    answers = md.spark.stream(q, spark, frames(made), shards=1)
+    message = "source 'cars': column '_seq': a row with 5 comes after one with 54"
+    with pytest.raises(Exception, match=message):
+        Written(spark, tmp_path / "checkpoint").run(answers)
+
+
+def test_refusals(spark: Any, tmp_path: Path) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", slack="5s", partition="b")
+    q.sink("out", cars.window("10s").group_by("k").aggregate(c=md.count(), name="per_k"))
+    made = feeds(spark, tmp_path, {"cars": ended(rows(0, 20), [10])})
+    frame = made["cars"].frame()
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (spark.createDataFrame(rows(0, 5)), {}, "source 'cars': its DataFrame doesn't stream"),
+        (frame.drop("_seq"), {}, "aggregate 'per_k' depends on the order .* no column '_seq'"),
+        (frame, {}, "with partition= more than its rows decides .*_late and _boundary"),
+        (frame.withColumn("_boundary", frame.g), {}, "'_boundary': expected timestamp, came string"),
+        (frame, {"semantics": "flink"}, 'semantics is "medusa" or "spark"'),
+        (frame, {"shards": 0}, "shards is from 1 to 256"),
+    ]
+    for given, options, message in refused:
+        with pytest.raises(md.MedusaError, match=message):
+            md.spark.stream(q, spark, {"cars": given}, **options)
+    plainly = md.Query("q")
+    plainly.sink("out", plainly.source("cars", SCHEMA, time="ts").group_by("k").running(c=md.count()))
+    store = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(store)
+    spark.conf.set(store, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    try:
+        with pytest.raises(md.MedusaError, match="need Spark's RocksDB store, and .* is HDFSBacked"):
+            md.spark.stream(plainly, spark, {"cars": frame})
+    finally:
+        spark.conf.set(store, before)
+
+
+def test_windows_of_spark_itself_where_no_row_is_late(spark: Any, tmp_path: Path) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", slack="25s").filter("n > 0").with_columns(w="n * 2")
+    sliding = cars.window("20s", advance="5s").group_by("k", h="n % 2")
+    calls = {"c": md.count(), "s": md.sum("w"), "a": md.avg("n"), "x": md.max("g"), "i": md.min("ts")}
+    q.sink(
+        "out",
+        sliding.aggregate(**calls).filter("c > 1").select("window_end", "k", "h", *calls, t="tuple_time"),
+    )
+    table = rows(4, 200)
+    ahead = table.slice(199).set_column(0, "ts", pa.array([10**9], table.schema.field("ts").type))
+    expected = md.collect(q, cars=table)["out"]
+    made = feeds(spark, tmp_path / "in", {"cars": [table.slice(0, 90), table.slice(90), ahead]})
+    frame = md.spark.stream(q, spark, frames(made), semantics="spark").only
+    writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    assert got.num_rows > 100
+    assert sorted(plain(got)) == sorted(plain(expected.cast(got.schema)))  # floats here are sums of integers
