@@ -172,12 +172,13 @@ class _Watch:
         Returns:
             the nodes that it knows of.
         """
+        fed = self._fed  # Another thread may hang up meanwhile.
         try:
-            if self._fed is None:
-                self._fed = connect(self.place.address, self.place.server_key)
+            if fed is None:
+                fed = self._fed = connect(self.place.address, self.place.server_key)
             if closing.is_set():
                 return []
-            status = _status(self._fed)
+            status = _status(fed)
         except MedusaError as error:
             self._failed(error.message)
         except Exception as error:  # the page says so, and the others go on
@@ -185,7 +186,7 @@ class _Watch:
         else:
             with self._lock:
                 self._status, self._why, self._at = status, "", time.monotonic()
-            return _places(self._fed)
+            return _places(fed)
         return []
 
     def _failed(self, why: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from medusa.dashboard import watching
 from medusa.dashboard.watching import Watcher, ask_all
 from medusa.errors import LinkError
 from tests.dashboard.statuses import node
@@ -73,9 +75,11 @@ def test_all_are_asked_once_and_their_connections_closed() -> None:
     assert [fed.closed for fed in made] == [True] * 3
 
 
-def test_one_that_hangs_keeps_nobody_waiting() -> None:
+def test_one_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     asked = threading.Semaphore(0)
+    now = [0.0]
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def quick() -> Any:
         asked.release()
@@ -86,11 +90,14 @@ def test_one_that_hangs_keeps_nobody_waiting() -> None:
         return node("b")
 
     nodes = {"a": quick, "b": hangs}
-    watcher = Watcher(["a", "b", "a"], connect_to(nodes), every_s=0.001, timeout_s=-1.0)
+    watcher = Watcher(["a", "b", "a"], connect_to(nodes), every_s=0.001, timeout_s=2.0)
     watcher.start()
     try:
         for _ in range(5):
             assert asked.acquire(timeout=30)
+        assert [each.why for each in watcher.seen()] == ["", ""], "it is too early to say that b hangs"
+        now[0] = 3.5
+        until(lambda: not watcher.seen()[0].why, what="a answers again")
         a, b = watcher.seen()
         assert a.why == ""
         assert (b.status, b.why) == (None, "no answer")
@@ -147,6 +154,26 @@ def test_closing_hangs_up_on_all() -> None:
     watcher.close()
     assert all(fed.closed for fed in made)
     Watcher(["a"], connect_to({})).close()  # never started
+
+
+def test_closing_while_one_is_asked_ends_its_thread_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, free = threading.Event(), threading.Event()
+
+    def hangs() -> Any:
+        asked.set()
+        assert free.wait(timeout=30)
+        return node("a")
+
+    made: list[Fed] = []
+    died: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    watcher = Watcher(["a"], connect_to({"a": hangs}, made), every_s=0.001)
+    watcher.start()
+    assert asked.wait(timeout=30)
+    monkeypatch.setattr(made[0], "close", free.set)  # The answer comes when the connection is gone.
+    watcher.close()
+    assert free.is_set()
+    assert died == []
 
 
 def test_nodes_that_others_know_of_are_asked_too_each_once() -> None:
