@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from medusa.elements import Element
+from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Held
 from medusa.ports import Buffer
 
@@ -45,6 +46,18 @@ class Stats:
 
     fragment: str
     counts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, name: str, fragment: Fragment) -> Stats:
+        """As they are now; only the engine's thread may ask."""
+        boxes = fragment.boxes.values()
+        counts = {
+            "late": sum(box.late for box in fragment.sources.values()),
+            "dead": sum(box.dead for box in boxes),
+            "state_bytes": sum(box.state_bytes() for box in boxes),
+            "boxes": {figures.pop("box"): figures for figures in fragment.figures()},
+        }
+        return cls(name, counts)
 
 
 @dataclass(frozen=True, slots=True)

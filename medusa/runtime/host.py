@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Protocol
 
 from medusa.elements import Silent
 from medusa.engine.checkpoint import seal
@@ -130,7 +130,9 @@ class FragmentHost:
         self._make_worker: Callable[[str], Worker] = worker or WorkerThread
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
-        self._running: dict[str, _Running] = {"": _Running(None, 0, Pieces(self._engine.give))}
+        self._running: dict[str, _Running] = {"": _Running(None, 0, Pieces(self._give))}
+        self._untold: set[str] = set()
+        """Fragments that ran since their counts were told; the engine's thread owns it."""
 
     # --- the loop's side ------------------------------------------------------------------------
 
@@ -143,31 +145,31 @@ class FragmentHost:
     ) -> None:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         life = self._new_life(name)
-        self._running[name] = _Running(fragment, life, Pieces(self._engine.give), needed=dict(needed))
+        self._running[name] = _Running(fragment, life, Pieces(self._give), needed=dict(needed))
         self._logs[name, life] = set(logs)
         if fragment is not None:
-            self._done.append((name, life, Stats(name, _counts(fragment))))
+            self._done.append((name, life, Stats.of(name, fragment)))
 
     def open(self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         """Make it from nothing, or from the state that it had at another node."""
         life = self._new_life(name)
-        self._engine.give(lambda: self._open(name, life, graph, files))
+        self._give(lambda: self._open(name, life, graph, files))
 
     def regroup(self, effect: Regroup) -> None:
         """Make fragments of others; those stay, and rest, or go on."""
         lives = {name: self._new_life(name) for name in effect.opened}
         do = self._copy_aside if effect.aside else self._regroup
-        self._engine.give(lambda: do(effect, lives))
+        self._give(lambda: do(effect, lives))
 
     def weigh(self, effect: Weigh) -> None:
         """Say where ranges end that share what a box holds now."""
-        self._engine.give(lambda: self._weigh(effect))
+        self._give(lambda: self._weigh(effect))
 
     def run(self, effect: RunFragment) -> None:
-        self._engine.give(lambda: self._run(effect))
+        self._give(lambda: self._run(effect))
 
     def persist(self, effect: Persist) -> None:
-        self._engine.give(lambda: self._persist(effect))
+        self._give(lambda: self._persist(effect))
 
     def log(self, effect: Log) -> None:
         life = self._lives.get(effect.fragment, 0)
@@ -188,7 +190,7 @@ class FragmentHost:
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
         self._new_life(name)
-        self._engine.give(lambda: self._close(name))
+        self._give(lambda: self._close(name))
 
     def _new_life(self, name: str) -> int:
         self._lives[name] = self._lives.get(name, 0) + 1
@@ -228,7 +230,15 @@ class FragmentHost:
         """For what takes long and nobody else should wait for; most nodes never need it."""
         return self._make_worker("medusa-beside")
 
+    def _give(self, job: Callable[[], None]) -> None:
+        self._engine.give(partial(self._work, job))
+
     # --- the engine's thread ----------------------------------------------------------------------
+
+    def _work(self, job: Callable[[], None]) -> None:
+        job()
+        while self._untold and self._engine.idle:  # Whatever it was: perhaps nothing follows it.
+            self._tell_counts(min(self._untold))
 
     def _tell(self, name: str, life: int, done: Done) -> None:
         self._done.append((name, life, done))
@@ -245,10 +255,10 @@ class FragmentHost:
             else:
                 fragment = Fragment.restore(graph, files, clock=self._clock)
             holding = Holding(fragment) if self._counts else None
-            self._running[name] = _Running(fragment, life, Pieces(self._engine.give), holding=holding)
-            self._tell(name, life, Stats(name, _counts(fragment)))
+            self._running[name] = _Running(fragment, life, Pieces(self._give), holding=holding)
+            self._tell(name, life, Stats.of(name, fragment))
         except Exception as error:
-            self._running[name] = _Running(None, life, Pieces(self._engine.give), failed=True)
+            self._running[name] = _Running(None, life, Pieces(self._give), failed=True)
             self._tell(name, life, Failed(name, _why(error)))
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
@@ -295,7 +305,7 @@ class FragmentHost:
         except Exception as error:
             self._not_remade(effect, _why(error))
             return
-        self._engine.give(lambda: self._begin(effect, lives, found, begun))
+        self._give(lambda: self._begin(effect, lives, found, begun))
 
     def _begin(
         self, effect: Regroup, lives: Mapping[str, int], found: Regrouped, begun: Mapping[str, Copying]
@@ -304,9 +314,9 @@ class FragmentHost:
         for name, fragment in found.made.items():
             if self._lives.get(name) == lives[name]:
                 self._disk.give(partial(self._sweep, name, set()))
-                pieces = Pieces(self._engine.give)
+                pieces = Pieces(self._give)
                 self._running[name] = _Running(fragment, lives[name], pieces, copied=begun.get(name))
-                self._tell(name, lives[name], Stats(name, _counts(fragment)))
+                self._tell(name, lives[name], Stats.of(name, fragment))
         answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
         self._tell("", self._running[""].life, answer)
 
@@ -358,10 +368,16 @@ class FragmentHost:
             return
         dying = running.holding.held() if running.holding is not None else NOTHING
         self._tell(name, running.life, Ran(name, outputs, refused, dying))
-        now_us = self._clock.monotonic_us()
-        if self._engine.idle or now_us - running.stats_at_us >= STATS_EVERY_US:
-            running.stats_at_us = now_us
-            self._tell(name, running.life, Stats(name, _counts(fragment)))
+        self._untold.add(name)
+        if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
+            self._tell_counts(name)
+
+    def _tell_counts(self, name: str) -> None:
+        self._untold.discard(name)
+        running = self._running.get(name)
+        if running is not None and running.fragment is not None and not running.failed:
+            running.stats_at_us = self._clock.monotonic_us()
+            self._tell(name, running.life, Stats.of(name, running.fragment))
 
     def _persist(self, effect: Persist) -> None:
         running = self._running.get(effect.fragment)
@@ -488,13 +504,3 @@ class FragmentHost:
 
 def _why(error: Exception) -> str:
     return str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"
-
-
-def _counts(fragment: Fragment) -> dict[str, Any]:
-    boxes = fragment.boxes.values()
-    return {
-        "late": sum(box.late for box in fragment.sources.values()),
-        "dead": sum(box.dead for box in boxes),
-        "state_bytes": sum(box.state_bytes() for box in boxes),
-        "boxes": {figures.pop("box"): figures for figures in fragment.figures()},
-    }

@@ -16,7 +16,7 @@ from medusa.mind.catalog import CATALOG, Catalog
 from medusa.query.boxes import Graph
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
-from medusa.runtime.host import Failed, FragmentHost, Ran, group_name, group_token
+from medusa.runtime.host import Failed, FragmentHost, Ran, Stats, group_name, group_token
 from medusa.runtime.recovery import recover
 from medusa.sim.disk import Disk
 from medusa.wire.outbox import Persist, RunFragment
@@ -142,3 +142,46 @@ def test_what_two_threads_have_done_at_once_wakes_the_loop() -> None:
         host._done = Between()
         host.run(RunFragment(fragment="f", stream="in0", element=good))
         assert woken == [1]
+
+
+class InLine(AtOnce):
+    """A worker that does each job when it is asked to, as a thread that has more to do than time."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.jobs: deque[Callable[[], None]] = deque()
+
+    @property
+    def idle(self) -> bool:  # type: ignore[override]
+        return not self.jobs
+
+    def give(self, job: Callable[[], None]) -> None:
+        self.jobs.append(job)
+
+    def work(self) -> None:
+        while self.jobs:
+            self.jobs.popleft()()
+
+
+def test_the_last_figures_are_told_whatever_the_engine_does_after_the_last_rows() -> None:
+    """A checkpoint or another fragment's rows waited when the end was fed: status said for ever what had
+    been before it."""
+    core, good = cut()
+    workers = {}
+
+    def worker(name: str) -> InLine:
+        return workers.setdefault(name, InLine(name))
+
+    host = FragmentHost(Disk("d"), Clock(), wake=lambda: None, worker=worker)
+    for name in "fg":
+        host.open(name, core)
+    for name in "fg":
+        host.run(RunFragment(fragment=name, stream="in0", element=good))
+        for stream in ("in0", "in1"):
+            host.run(RunFragment(fragment=name, stream=stream, element=Boundary(END_US)))
+    host.persist(Persist(token=1, fragment="g"))
+    workers["medusa-engine"].work()
+    last = {each.fragment: each.counts for each in host.finished() if isinstance(each, Stats)}
+    for name in "fg":
+        assert all(box["finished"] for box in last[name]["boxes"].values()), name
+        assert sum(box["rows_in"] for box in last[name]["boxes"].values()) > 0
