@@ -109,6 +109,15 @@ def test_it_goes_on_from_its_folder_and_the_caller_waits_for_it(node, tmp_path):
         gateway.forget("q.out", "again")
 
 
+def test_what_is_here_is_read_without_the_node(node, tmp_path):
+    with md.spark.gateway(node[1], tmp_path / "g") as gateway:
+        before = all_rows(BatchReader(options(gateway)), 4)
+    with md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", report=print) as gateway:
+        assert all_rows(BatchReader(options(gateway)), 4) == before
+    with md.spark.gateway(node[1], tmp_path / "g") as gateway:
+        gateway.forget("q.out")
+
+
 def test_a_segment_that_was_just_being_begun_is_not_in_the_way(node, tmp_path):
     name = _folder_of("q.out", "torn")
     for folder in ("g", "g/rows", f"g/rows/{name}"):

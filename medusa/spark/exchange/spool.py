@@ -23,6 +23,7 @@ from medusa.engine.history_records import (
     full_schema,
     head,
     pack,
+    plain_schema,
     read_entries,
     read_head,
     unpack,
@@ -30,7 +31,7 @@ from medusa.engine.history_records import (
 from medusa.errors import LinkError, StateError
 from medusa.ports import Segments
 
-__all__ = ["RECORD_BYTES", "Piece", "Spool"]
+__all__ = ["RECORD_BYTES", "Piece", "Spool", "schema_of"]
 
 SEGMENT_BYTES = 16 << 20
 PARTS = 8
@@ -352,6 +353,24 @@ class Spool:
             self._port.remove(self._segments[0].first)
             del self._segments[0]
         return True
+
+
+def schema_of(port: Segments) -> pa.Schema | None:
+    """The columns of the rows that are there; None: there are none.
+
+    Raises:
+        StateError: it can't be read.
+    """
+    for first in port.names():
+        index = memoryview(port.index(first)).cast("B")
+        beginning = port.read(first, 0, SCHEMA_BYTES_MAX)
+        try:
+            start = read_head(index, beginning)
+            if start is not None:
+                return plain_schema(memoryview(beginning).cast("B")[:start])[0]
+        except ValueError as error:
+            raise StateError(f"{port.where(first)}: {error}", code="state.corrupt") from None
+    return None
 
 
 def _runs(waiting: list[tuple[Train, int]]) -> list[list[tuple[Train, int]]]:

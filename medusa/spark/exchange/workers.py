@@ -21,7 +21,7 @@ from medusa.ports import Segments
 from medusa.query.boxes import Source
 from medusa.spark.exchange.delivery import Port, deliver
 from medusa.spark.exchange.desk import Later
-from medusa.spark.exchange.spool import RECORD_BYTES, Spool
+from medusa.spark.exchange.spool import RECORD_BYTES, Spool, schema_of
 from medusa.spark.exchange.staging import Staging
 
 __all__ = ["Inlet", "Nodes", "Outlet", "Reading", "Worker"]
@@ -170,6 +170,10 @@ class Inlet(Worker):
         return self._spool
 
     def work(self) -> None:
+        with self.lock:
+            if self._spool is None and (schema := schema_of(port := self._port())) is not None:
+                # What is here can be read before the node answers, or without it.
+                self._spool = Spool(port, schema, bytes_max=self._bytes_max)
         with self._nodes.reading(self.stream, self.reader, self.begins) as reading:
             with self.lock:
                 # From disk: what an attempt before hadn't synced comes again.
