@@ -147,6 +147,7 @@ class Commands:
         )
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.on_its_way
+        self.diverting.gives_way = self.sliding.moves.prepares
         self.diverting.guests.offers = lambda participant: self.remotes.offers.get(participant)
         self.diverting.seeking.ask(self.naming.directory, self.naming.seek)
         self.coordinator.ask(self.naming.names.deployed_at, self.naming.names.outranks)

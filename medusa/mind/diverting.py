@@ -79,6 +79,7 @@ class Diverting:
 
     Attributes:
         moving: whether a fragment of ours is just being moved away; who moves fragments sets it.
+        gives_way: whether that has only begun: of both ends of a stream the sender goes first.
         seeking: looks for the stream of a sender that is lost.
         guests: queries that read sinks of others here.
         whose: the participant of a peer; without keys all are ours.
@@ -97,6 +98,7 @@ class Diverting:
         count: Callable[[str], None],
     ) -> None:
         self.moving: Callable[[str], bool] = lambda fragment: False
+        self.gives_way: Callable[[str], bool] = lambda fragment: False
         self.whose: Callable[[str], str | None] = lambda node: settings.participant
         self._settings = settings
         self._catalog = catalog
@@ -356,7 +358,7 @@ class Diverting:
             text = f"stream {message.stream!r} is read from node {message.node!r} here already"
             raise LinkError(text, code="E_SENDER")
         for hosted, _ in reading:
-            if self.moving(hosted.spec.name):
+            if self.moving(hosted.spec.name) and not self.gives_way(hosted.spec.name):
                 text = f"fragment {hosted.spec.name!r}, which reads stream {message.stream!r}, is being moved"
                 raise LinkError(text, hint="try again in a moment", code="E_BUSY")
 

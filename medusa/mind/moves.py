@@ -39,7 +39,10 @@ PREPARE_US = 5_000_000
 """Neighbours and target have so long to say that they are ready."""
 
 REST_US = 200_000
-"""So long after an attempt that broke the next one begins."""
+"""So long after an attempt that broke the next one begins, and twice as long after each further one."""
+
+REST_US_MAX = 3_200_000
+"""No rest is longer. A node or neighbour that was in the way may be so for as long as a move takes."""
 
 FINAL = (
     *("E_PEER", "E_STORE", "E_ROLE", "E_SPEC", "E_LIMIT", "E_MEMORY"),
@@ -99,8 +102,17 @@ class Moves:
                 self._undo(now_us, order)
 
     def moving(self, fragment: str) -> bool:
-        """Whether it is on its way."""
+        """Whether somebody wants it elsewhere; it may rest between two attempts, or wait for a neighbour."""
         return fragment in self._orders
+
+    def attempted(self, fragment: str) -> bool:
+        """Whether an attempt is under way. While it rests its neighbours may go: else two that are to go at
+        once would hold each other up."""
+        return fragment in self._orders and self._orders[fragment].state is not _O.RUNNING
+
+    def prepares(self, fragment: str) -> bool:
+        """Whether an attempt is under way that nothing depends on yet. One that is refused upstream ends."""
+        return fragment in self._orders and self._orders[fragment].state is _O.PREPARING
 
     def status(self) -> dict[str, Any]:
         """What is being moved, as plain data."""
@@ -130,6 +142,14 @@ class Moves:
         else:
             order = Order(fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)])
             self._orders[fragment] = order
+            self._go(now_us, order)
+
+    def _go(self, now_us: int, order: Order) -> None:
+        """Begin, unless a reader of it is just moving: then when that is over."""
+        if why := self._diverting.busy(self._fragments[order.fragment].spec):
+            order.why = no("E_BUSY", why, "try again in a moment")
+            order.again_us = min(now_us + REST_US, order.until_us)
+        else:
             self._begin(now_us, order)
 
     def _may_not(self, fragment: str, to: str) -> Refusal | None:
@@ -149,8 +169,6 @@ class Moves:
             return no("E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint)
         if hosted.failed:
             return no("E_FAILED", f"fragment {fragment!r} has failed: {hosted.failed}", "")
-        if why := self._diverting.busy(hosted.spec):
-            return no("E_BUSY", why, "try again in a moment")
         return None
 
     def _answer(self, peer: str, request: int, why: Refusal) -> None:
@@ -329,8 +347,12 @@ class Moves:
         self._kept.moves.pop(order.fragment, None)
         self._saver.save()
         if order.answers and not order.final and now_us < order.until_us:
-            order.again_us = now_us + REST_US
+            rest_us = min(REST_US << min(order.tries - 1, 10), REST_US_MAX)
+            order.again_us = min(now_us + rest_us, order.until_us)
             return
+        self._give_up(order)
+
+    def _give_up(self, order: Order) -> None:
         del self._orders[order.fragment]
         for peer, request in order.answers:
             self._answer(peer, request, order.why)
@@ -398,8 +420,10 @@ class Moves:
             order.waits_for = self.away.told(now_us, order.silent)
         match order.state:
             case OwnerState.RUNNING:
-                if order.again_us is not None and now_us >= order.again_us:
-                    self._begin(now_us, order)
+                if order.again_us is not None and now_us >= order.until_us:
+                    self._give_up(order)
+                elif order.again_us is not None and now_us >= order.again_us:
+                    self._go(now_us, order)
             case OwnerState.PREPARING:
                 if now_us - order.begun_us >= PREPARE_US:
                     nodes = order.waited_for()

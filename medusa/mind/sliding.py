@@ -132,8 +132,8 @@ class Sliding:
         self.arrivals.peer_event(peer, event)
 
     def on_its_way(self, fragment: str) -> bool:
-        """Whether a fragment of ours is being moved, split or merged."""
-        return self.moves.moving(fragment) or self.splits.busy(fragment)
+        """Whether a fragment of ours is being moved, split or merged just now."""
+        return self.moves.attempted(fragment) or self.splits.busy(fragment)
 
     def removed(self, query: str, fragments: list[str]) -> None:
         """A query is no more; those of its fragments were here."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from medusa.engine.checkpoint import unseal
 from medusa.errors import StateError
 from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.moves import FINAL
 from medusa.mind.moves_kept import FIRST_EPOCH
 from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
@@ -81,8 +83,18 @@ class _Order:
     timeout_ms: int
 
 
+LAST_US = 4_000_000
+"""When all faults are over and all nodes are there, two orders that come together are done within this."""
+
+LAST_ATTEMPTS_MAX = 6
+"""So often is each of them tried at most."""
+
+
 class MoveTrial(QueryTrial):
     """A query over five nodes, and orders to move its fragments. Its clients go after what they use.
+
+    In the end, when all is well, two fragments are ordered to move at once: one feeds the other, where there
+    are such ones. Both have to.
 
     Args:
         movable: fragments that move.
@@ -103,6 +115,9 @@ class MoveTrial(QueryTrial):
         self._owners: dict[tuple[str, int], str] = {}
         self._movable = movable
         self._settled_us: int | None = None
+        self._last: dict[str, int] = {}
+        """The last orders: their client -> the number of its request."""
+        self._last_us = 0
         self._aims = Aims(self)
         super().__init__(world, q, tables, options, want=want, nodes=["e", "a", "b", "c", "z"])
         dice = world.dice("moves")
@@ -225,7 +240,57 @@ class MoveTrial(QueryTrial):
             # What was agreed on before counts no more; what has changed is written in a moment.
             self._settled_us = self._names_at_us = self.world.now_us
             self._agreed = False
-        return self.world.now_us - self._settled_us >= NEWS_US and super().ended
+        if self.world.now_us - self._settled_us < NEWS_US or not super().ended:
+            return False
+        if not self._last:
+            self._order_last()
+        return self._last_done()
+
+    def _order_last(self) -> None:
+        """Two neighbours, at once."""
+        dice, self._last_us = self.world.dice("last moves"), self.world.now_us
+        specs = {
+            spec.name: spec for node in self.nodes.values() for spec in node.brain.catalog.fragments.values()
+        }
+        names = sorted(set(specs) & set(self.fragments))
+        streams = {name: set(specs[name].streams.values()) for name in names}
+        pairs = [
+            (one, other)
+            for one in names
+            for other in names
+            if any(feed.stream in streams[one] for feed in specs[other].feeds)
+        ]
+        chosen = dice.choice(pairs or [(name,) for name in names])
+        for number, fragment in enumerate(chosen if dice.random() < 0.5 else chosen[::-1]):
+            to = dice.choice([name for name in self.nodes if name != specs[fragment].node])
+            name, order = f"mover-last-{number}", Move(request=0, fragment=fragment, to=to, timeout_ms=10_000)
+            self.world.trace(name, f"orders {fragment} to {to}")
+            client = self.client(name, dice.choice(list(self.nodes)))
+            self._last[name] = client.mind.request(partial(numbered, order))
+            client.do(lambda mind: None)
+
+    def _last_done(self) -> bool:
+        """Whether both are.
+
+        Raises:
+            SimulationError: one isn't for long, or was tried again and again.
+        """
+        took_us = self.world.now_us - self._last_us
+        done = [self.clients[name].mind.replies.get(number) for name, number in self._last.items()]
+        for reply, figures in filter(None, done):
+            if reply.code and reply.code not in FINAL:
+                raise SimulationError(f"moves: all is well, and one isn't done: {reply.code} {reply.text}")
+            tries = 1 if figures is None else msgspec.json.decode(figures)["attempts"]
+            if tries > LAST_ATTEMPTS_MAX:
+                raise SimulationError(f"moves: all is well, and one took {tries} attempts")
+        if None in done and took_us > LAST_US:
+            raise SimulationError(f"moves: all is well, and one isn't done after {took_us / 1e6:g} s")
+        return None not in done
+
+
+def numbered(order: Move, number: int) -> Move:
+    """With the number of the request."""
+    return msgspec.structs.replace(order, request=number)
 
 
 def keeps_of_moves(catalog: Catalog) -> bool:
