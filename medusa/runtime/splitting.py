@@ -122,6 +122,7 @@ class SplittingMethods(ABC):
         if known is None:
             self._having(query, id)  # It says so if nothing is called so.
             raise LinkError(f"box {box!r} isn't split", code="query.split")
+        self._check_whole(query, id, len(known.parts))
         home = known.router["node"]
         for name, node in {**known.parts, **known.merges}.items():
             if node != home:
@@ -157,6 +158,20 @@ class SplittingMethods(ABC):
             if node not in known:
                 hint = did_you_mean(node, known) or f"known: {', '.join(sorted(known))}"
                 raise LinkError(f"split: at names {node!r}, which is no node here", hint=hint, code="E_PEER")
+
+    def _check_whole(self, query: str, box: str, parts: int) -> None:
+        """Before anything moves: a part that is split itself has to be merged first.
+
+        Raises:
+            LinkError: one is (``query.split``).
+        """
+        listed = self._following.listed("fragment")
+        names = [f"{box}-{number}" for number in range(1, parts + 1)]
+        for name in names:
+            if parted(query, name, listed) is not None:
+                text = f"box {query + '/' + box!r} can't be merged while its part {name!r} is split itself"
+                hint = f"first merge the part: medusa merge {query}/{name}"
+                raise LinkError(text, hint=hint, code="query.split")
 
     def _having(self, query: str, box: str) -> list[Mapping[str, Any]]:
         """The fragments that have a box.
