@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,6 +267,29 @@ main.add_command(remote)
 
 main.add_command(tail)
 main.add_command(explain)
+
+
+class _Pipeline(click.Group):
+    """``medusa pipeline``: its commands are loaded when they are asked for, as md.spark is heavy."""
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        from medusa.spark.command import pipeline, prepare, prepare_options, prepared
+        from medusa.workloads.commands import workload_commands
+
+        if "netmon" not in prepare.commands:
+            for each in workload_commands(prepare_options, prepared):
+                prepare.add_command(each)
+        return pipeline.commands
+
+    @commands.setter
+    def commands(self, value: object) -> None:
+        """What click begins with: none."""
+
+
+main.add_command(
+    _Pipeline("pipeline", help="Archives on Spark: make them, validate answers, sum them up, replay them.")
+)
 
 
 @main.group()

@@ -68,11 +68,12 @@ def check_prints(page: Path, examples: list[Block], printed: str) -> None:
             assert text.rstrip() == shown.text.rstrip(), where
 
 
-# tests/spark runs it, in the environment that has pyspark and in the session of its tests.
+# tests/spark runs them, in the environment that has pyspark and in the session of its tests.
 SPARK = ROOT / "docs" / "spark.md"
+ON_SPARK = (SPARK, ROOT / "docs" / "pipeline.md")
 
 
-@pytest.mark.parametrize("page", with_python([page for page in PAGES if page != SPARK]), ids=name_of)
+@pytest.mark.parametrize("page", with_python([page for page in PAGES if page not in ON_SPARK]), ids=name_of)
 def test_python_blocks_run_and_print_what_stands_below_them(page: Path, tmp_path: Path) -> None:
     examples = blocks(page.read_text(encoding="utf-8"))
     script = tmp_path / page.with_suffix(".py").name

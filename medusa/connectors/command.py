@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from medusa.connectors.job import Input
     from medusa.query.builder import Query
 
-__all__ = ["run"]
+__all__ = ["column_types", "run"]
 
 EXAMPLES = """\b
 Example:
@@ -183,7 +183,7 @@ def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query
             raise DataError(
                 f"source {each!r} has no --input", hint=f"--input {each}=FILE", code="data.source"
             )
-    types = {each: _types(value) for each, value in _named("schema", given["schemas"], places).items()}
+    types = {each: column_types(value) for each, value in _named("schema", given["schemas"], places).items()}
     inputs: dict[str, Input] = {}
     try:
         for each, place in places.items():
@@ -352,7 +352,7 @@ def _delimited(
     return {name: replace(place, delimiter=said.get(name, default)) for name, place in places.items()}
 
 
-def _types(text: str) -> dict[str, str]:
+def column_types(text: str) -> dict[str, str]:
     """``ts timestamp, k int64``; a comma in brackets belongs to the type."""
     parts, depth = [""], 0
     for letter in text:

@@ -14,7 +14,7 @@ from medusa.connectors.places import FORMATS, place_of
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["paced", "publish"]
+__all__ = ["paced", "paced_by", "publish"]
 
 STEP_S = 0.1
 """Rows of so much time of this machine are sent at once."""
@@ -103,17 +103,32 @@ def paced(
     Raises:
         DataError: the column is no timestamp, or null.
     """
-    import numpy as np
     import pyarrow as pa
 
+    def timed() -> Iterator[tuple[Any, Any]]:
+        for batch in batches:
+            times = batch.column(batch.schema.names.index(column))
+            if not pa.types.is_timestamp(times.type) or times.null_count:
+                raise DataError(
+                    f"--time {column}: expected timestamps without null, got {times.type}", code="data.time"
+                )
+            yield batch, times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64()).to_numpy()
+
+    return paced_by(timed(), speed, clock=clock, sleep=sleep)
+
+
+def paced_by(
+    batches: Iterator[tuple[Any, Any]],
+    speed: float,
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], object],
+) -> Iterator[Any]:
+    """The same, of batches with their times in microseconds beside them; a batch may come in slices."""
+    import numpy as np
+
     began, first_us, highest_us = clock(), None, -(1 << 63)
-    for batch in batches:
-        times = batch.column(batch.schema.names.index(column))
-        if not pa.types.is_timestamp(times.type) or times.null_count:
-            raise DataError(
-                f"--time {column}: expected timestamps without null, got {times.type}", code="data.time"
-            )
-        micros = times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64()).to_numpy()
+    for batch, micros in batches:
         peaks = np.maximum(np.maximum.accumulate(micros), highest_us)
         first_us = int(micros[0]) if first_us is None and len(micros) else first_us
         row = 0

@@ -1,5 +1,5 @@
 """Medusa with Spark (``md.spark``): the same query over DataFrames, streams in and out of Spark by a gateway,
-and a session that is set up for it.
+archives, and a session that is set up for it.
 
 Names load on first use; pyspark is loaded by what needs it (``pip install 'medusa-streams[spark]'``).
 """
@@ -14,13 +14,43 @@ from medusa.spark.streaming import Streams, stream
 
 if TYPE_CHECKING:
     from medusa.spark.exchange.gateway import Gateway, gateway
+    from medusa.spark.pipeline.folder import open_folder as open_archive
+    from medusa.spark.pipeline.history import history
+    from medusa.spark.pipeline.prepare import prepare
+    from medusa.spark.pipeline.replay import replay
+    from medusa.spark.pipeline.validate import validate
 
-__all__ = ["Answers", "Gateway", "Streams", "batch", "gateway", "session", "stream"]
+__all__ = [
+    "Answers",
+    "Gateway",
+    "Streams",
+    "batch",
+    "gateway",
+    "history",
+    "open_archive",
+    "prepare",
+    "replay",
+    "session",
+    "stream",
+    "validate",
+]
+
+# Name -> where it is. Gateways speak with nodes and the pipeline with disks: workers of a batch need neither.
+_HOMES = {
+    "Gateway": ("exchange.gateway", "Gateway"),
+    "gateway": ("exchange.gateway", "gateway"),
+    "history": ("pipeline.history", "history"),
+    "open_archive": ("pipeline.folder", "open_folder"),
+    "prepare": ("pipeline.prepare", "prepare"),
+    "replay": ("pipeline.replay", "replay"),
+    "validate": ("pipeline.validate", "validate"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Gateway", "gateway"):  # They speak with nodes, which the workers of a batch don't.
-        from medusa.spark.exchange import gateway as module
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, own = _HOMES[name]
+    return getattr(import_module(f"medusa.spark.{module}"), own)

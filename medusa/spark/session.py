@@ -16,7 +16,7 @@ from medusa.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_MIN", "session"]
+__all__ = ["JAVA_MIN", "running", "session"]
 
 JAVA_MIN = 17
 """What pyspark 4 needs."""
@@ -84,6 +84,15 @@ def session(
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def running() -> SparkSession | None:
+    """The session of this program, where there is one already."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def check_java() -> int:

@@ -56,7 +56,7 @@ class Archive:
         """
         from pyspark.sql import functions as F
 
-        df = self._valid(self.timed())
+        df = self.checked()
         if ordered and not self.has_order:
             assert assume_on_time, "it was refused before"
             df = df.withColumn("o0", F.col(TIME)).withColumn("o1", F.monotonically_increasing_id())
@@ -93,6 +93,10 @@ class Archive:
         return F.col(f"c{place}").isNull() & F.col("m_bound").isNotNull()
 
     # Time
+
+    def checked(self) -> DataFrame:
+        """The rows with their times; those that break a rule raise where they pass."""
+        return self._valid(self.timed())
 
     def timed(self) -> DataFrame:
         """The rows with their times in microseconds, null where there is none."""

@@ -1,0 +1,397 @@
+"""``medusa pipeline``: archives made, checked against what a stream answered, summed up, replayed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from medusa.connectors.key_options import key_options
+from medusa.connectors.query_file import read_query
+from medusa.errors import DataError
+
+if TYPE_CHECKING:
+    from medusa.spark.pipeline.folder import Stored
+
+__all__ = ["pipeline", "prepare", "prepare_options", "prepared"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FOLDER = click.Path(path_type=Path)
+_OUT = click.option("--out", required=True, type=_FOLDER, metavar="FOLDER", help="a new folder")
+_REPLACE = click.option("--replace", is_flag=True, help="write it again, where there is one")
+
+
+@click.group()
+def pipeline() -> None:
+    """Archives on Spark: make them, validate answers, sum them up, replay them."""
+
+
+@pipeline.group()
+def prepare() -> None:
+    """Make an archive: partitioned Parquet with positions."""
+
+
+def _example(*lines: str) -> str:
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _spark_options(command: Command) -> Command:
+    """Where Spark runs."""
+    for option in (
+        click.option("--quiet", "-q", is_flag=True, help="no progress"),
+        click.option("--memory", default="1g", show_default=True, help="of Spark's driver"),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="local[N], spark://host:port  [default: all cores of this machine]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def prepare_options(command: Command) -> Command:
+    """What every ``medusa pipeline prepare`` takes; goes to ``prepared``."""
+    period = click.option("--period", metavar="DURATION", help="the range of time of a file, such as 1min")
+    for option in (_JSON, _spark_options, _REPLACE, period, _OUT):
+        command = option(command)
+    return command
+
+
+def prepared(
+    what: Any,
+    *,
+    out: Path,
+    period: str | None,
+    replace: bool,
+    master: str | None,
+    memory: str,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Make the archive of a workload, or of a trace, and say what it holds."""
+    from medusa.spark.pipeline.prepare import prepare
+
+    with _session(master, memory) as spark, _progress(quiet=quiet) as tell:
+        stored = prepare(what, spark, out, period=period, replace=replace, progress=tell, **options)
+    _tell(stored, as_json=as_json)
+
+
+def _tell(stored: Stored, *, as_json: bool) -> None:
+    told = stored.manifest.to_json()
+    if as_json:
+        click.echo(json.dumps({"folder": str(stored.path)} | told))
+        return
+    click.echo(
+        f"{stored.path}: {told['stream']}, {told['rows']:,} rows in {told['files']:,} files, "
+        f"{told['bytes']:,} bytes"
+    )
+
+
+@prepare.command(
+    "trace",
+    epilog=_example(
+        'medusa pipeline prepare trace cars.csv --schema "ts timestamp, seg int64" --out cars',
+        "medusa pipeline prepare trace cars.parquet --query tolls.json --out cars",
+    ),
+)
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--schema", metavar="COLUMN TYPE, ...", help="the columns that are kept  [default: of Parquet: all]"
+)
+@click.option("--time", default="ts", show_default=True, help="the column that holds the time; - for none")
+@click.option("--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="of a time that is an integer")
+@click.option("--query", "query_file", type=_FILE, help="take columns and time from a source of this query")
+@click.option("--source", help="which, where the query has several")
+@click.option("--stream", help="the name of the stream  [default: that of the source or file]")
+@click.option(
+    "--order",
+    type=click.Choice(["time", "file"]),
+    default="time",
+    show_default=True,
+    help="positions by time, or as the rows stand in the files",
+)
+@prepare_options
+def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | None, **options: Any) -> None:
+    """Make an archive of your own CSV or Parquet, a file or a folder of them.
+
+    Values are cast to the declared types; one that doesn't fit stops it, with its column.
+    """
+    from medusa.connectors.command import column_types
+
+    types = None if schema is None else column_types(schema)
+    query = None if query_file is None else read_query(query_file)
+    prepared(file, schema=types, time=None if time == "-" else time, query=query, **options)
+
+
+@pipeline.command(
+    epilog=_example(
+        "medusa pipeline validate netmon.json --archive flows --answers both=both.parquet",
+        "medusa pipeline validate netmon.json --archive flows --answers answers --floats 1e-9 --json",
+    )
+)
+@click.argument("query", type=_FILE)
+@click.option(
+    "--archive",
+    "archives",
+    multiple=True,
+    required=True,
+    metavar="[SOURCE=]FOLDER",
+    help="rows of a source; or one folder with all in it",
+)
+@click.option(
+    "--answers",
+    "answers",
+    multiple=True,
+    required=True,
+    metavar="[SINK=]PLACE",
+    help="what the stream answered: an archive, a Parquet file, or one folder with all in it",
+)
+@click.option("--floats", type=float, default=0.0, show_default=True, help="tolerance; 0: bit for bit")
+@click.option("--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="of each sink")
+@_spark_options
+@_JSON
+def validate(
+    query: Path,
+    archives: tuple[str, ...],
+    answers: tuple[str, ...],
+    floats: float,
+    examples: int,
+    master: str | None,
+    memory: str,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Compute a query again over an archive, and compare with what the stream answered, row by row.
+
+    QUERY is a file as q.to_json() writes it. Exit code 1: something differs, or couldn't be compared.
+    """
+    from medusa.spark.pipeline.validate import validate
+
+    asked = read_query(query)
+    with _session(master, memory) as spark, _progress(quiet=quiet) as tell:
+        report = validate(
+            asked,
+            spark,
+            archive=_places("--archive", archives),
+            answers=_places("--answers", answers),
+            floats=floats,
+            examples=examples,
+            progress=tell,
+        )
+    click.echo(json.dumps(report.to_json()) if as_json else str(report))
+    if not report.equal:
+        sys.exit(1)
+
+
+@pipeline.command(
+    epilog=_example(
+        "medusa pipeline history netmon.json --archive flows --out daily --by src --period 1d --column bytes"
+    )
+)
+@click.argument("query", type=_FILE)
+@click.option(
+    "--archive",
+    "archives",
+    multiple=True,
+    required=True,
+    metavar="[SOURCE=]FOLDER",
+    help="rows of a source; or one folder with all in it",
+)
+@_OUT
+@click.option("--of", help="a source, or a sink that is computed first  [default: the only source]")
+@click.option(
+    "--by", "keys", multiple=True, metavar="[NAME=]EXPRESSION", help="a key: a column, or made of some"
+)
+@click.option("--period", default="1d", show_default=True, help="such as 1h; all: one row for each key")
+@click.option("--column", "columns", multiple=True, help="a number to sum up")
+@click.option(
+    "--quantile", "quantiles", multiple=True, type=click.FloatRange(0, 1), help="of these, such as 0.99"
+)
+@click.option("--exact", is_flag=True, help="exact quantiles; else within 0.4 %")
+@_REPLACE
+@_spark_options
+@_JSON
+def history(
+    query: Path,
+    archives: tuple[str, ...],
+    out: Path,
+    keys: tuple[str, ...],
+    period: str,
+    master: str | None,
+    memory: str,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Statistics of an archive per key and period, as Parquet that queries read as a table.
+
+    QUERY is a file as q.to_json() writes it. Each column gives its sum, min, max, avg and quantiles.
+    """
+    from medusa.connectors.places import split_named
+    from medusa.spark.pipeline.history import history
+
+    asked = read_query(query)
+    by = {name or text: text for name, text in map(split_named, keys)}
+    with _session(master, memory) as spark, _progress(quiet=quiet) as tell:
+        stored = history(
+            asked,
+            spark,
+            archive=_places("--archive", archives),
+            out=out,
+            by=by,
+            period=None if period == "all" else period,
+            progress=tell,
+            **options,
+        )
+    _tell(stored, as_json=as_json)
+
+
+@pipeline.command(
+    epilog=_example(
+        "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --speed 60x",
+        "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --from 65536",
+    )
+)
+@click.argument("folder", type=_FOLDER)
+@click.argument("stream")
+@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@key_options
+@click.option(
+    "--speed",
+    default="max",
+    show_default=True,
+    metavar="Nx|max",
+    help="1x is real time, 60x a minute in a second",
+)
+@click.option(
+    "--from", "start", type=click.IntRange(min=0), default=0, show_default=True, help="the first position"
+)
+@click.option("--finish", is_flag=True, help="at the end say that no more rows come: windows close")
+@click.option("--quiet", "-q", is_flag=True, help="no progress")
+@_JSON
+def replay(
+    folder: Path,
+    stream: str,
+    address: str,
+    key: str | None,
+    server_key: str | None,
+    speed: str,
+    start: int,
+    finish: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Publish the rows of an archive into STREAM (query.source) of a node, in order. It needs no Spark.
+
+    When it is cut short it says with which --from it goes on.
+    """
+    from medusa.runtime.client import connect
+    from medusa.spark.pipeline.folder import open_folder
+    from medusa.spark.pipeline.replay import replay
+
+    stored = open_folder(folder)
+    rows, following = 0, start
+    ended = False
+    with _progress(quiet=quiet) as tell:
+
+        def told(pushed: int, behind: int) -> None:
+            nonlocal rows, following
+            rows, following = pushed, behind
+            if tell is not None:
+                tell("replaying", pushed, stored.manifest.rows)
+
+        try:
+            with connect(address, key=key, server_key=server_key) as fed:
+                replay(
+                    stored,
+                    lambda batch: fed.publish(stream, batch),
+                    speed=_speed(speed),
+                    start=start,
+                    progress=told,
+                )
+                if finish:
+                    fed.finish(stream)
+            ended = True
+        finally:
+            if not ended and rows:
+                click.echo(f"{rows:,} rows were published; go on with --from {following}", err=True)
+    told_: dict[str, Any] = {"stream": stream, "rows": rows, "next": following}
+    click.echo(json.dumps(told_) if as_json else f"{rows:,} rows in {stream}; the next is {following}")
+
+
+def _speed(text: str) -> float | None:
+    """``10x``, ``0.5``; None for ``max``."""
+    if text == "max":
+        return None
+    with contextlib.suppress(ValueError):
+        found = float(text.removesuffix("x"))
+        if 0 < found < float("inf"):
+            return found
+    raise DataError(f"--speed {text[:40]}: expected a number such as 10x, or max", code="data.argument")
+
+
+def _places(option: str, texts: Sequence[str]) -> Any:
+    """One place without a name, or places by name."""
+    from medusa.connectors.places import split_named
+
+    found: dict[str, str] = {}
+    for name, value in map(split_named, texts):
+        if not name and len(texts) > 1:
+            raise DataError(
+                f"{option} {value}: of which is it?", hint=f"{option} NAME={value}", code="data.source"
+            )
+        if name in found:
+            raise DataError(f"{option}: {name!r} stands twice", code="data.source")
+        found[name] = value
+    return found[""] if "" in found else _paths(found)
+
+
+def _paths(found: Mapping[str, str]) -> dict[str, Path]:
+    return {name: Path(value) for name, value in found.items()}
+
+
+@contextlib.contextmanager
+def _session(master: str | None, memory: str) -> Iterator[Any]:
+    """Spark; one that runs already in this program is used, and left as it is."""
+    from medusa.spark.session import running, session
+
+    ours = running() is None
+    quiet = {"spark.log.level": "OFF"}  # what goes wrong is told as one line
+    spark = session(master or f"local[{os.cpu_count() or 1}]", memory=memory, conf=quiet if ours else {})
+    if ours:
+        spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        if ours:
+            spark.stop()
+
+
+@contextlib.contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str, int, int], object] | None]:
+    """A bar on a terminal: what is being done, and how much of it."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def tell(what: str, done: int, of: int) -> None:
+            bar.update(task, description=what, completed=done, total=of or None)
+
+        yield tell

@@ -1,0 +1,331 @@
+"""What an archive is on disk: Parquet files of a stream, and a manifest that is written last.
+
+    flows/
+      _manifest.json            what is here: the stream's columns and time, and every file that counts
+      _query.json               a query over it, as q.to_json() writes it; where there is one
+      _writing.json             only while it is written for the first time, or where that was cut short
+      rows/
+        2011-08-18T15-39-00-0004-5f0c1d.parquet
+
+Files have the columns of the stream, ``_seq`` (int64, unique: the position of the row in its stream), and
+where they are known ``_late`` and ``_shed`` (bool). Rows of a file are in order of ``_seq``, and their times
+are in one range of ``period_us``, by whose start the file is named. What the manifest doesn't list doesn't
+count: a task that was run twice, a writer that was killed. So readers see a whole archive or an older one.
+
+The results of ``md.spark.history`` are kept in the same way (kind ``table``), without ``_seq``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import pyarrow as pa
+
+from medusa.errors import DataError
+from medusa.query.boxes import Schema
+from medusa.query.types import is_type, to_arrow
+from medusa.spark.source import META
+
+if TYPE_CHECKING:
+    from medusa.query.builder import Query
+
+__all__ = ["MANIFEST", "ROWS", "VERSION", "Manifest", "Part", "Stored", "begin", "discard", "open_folder"]
+
+MANIFEST, WRITING, QUERY, ROWS = "_manifest.json", "_writing.json", "_query.json", "rows"
+"""Names with ``_`` in front are passed by where Spark, pyarrow or DuckDB read a folder."""
+VERSION = 1
+FOLDER_MODE = 0o700
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file.
+
+    Attributes:
+        path: from the folder on, with ``/``.
+        first, last: the least and largest ``_seq``; null in a table.
+        from_us, to_us: the least and largest time, microseconds; null where the stream has none.
+        late, shed: how many rows are marked so.
+    """
+
+    path: str
+    rows: Count
+    bytes: Count
+    first: int | None = None
+    last: int | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    late: Count = 0
+    shed: Count = 0
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a folder holds.
+
+    Attributes:
+        medusa_archive: the version of the format.
+        kind: ``archive`` or ``table``.
+        stream: the name of the source, sink or stream.
+        schema: its columns.
+        time, unit: as of a source; null: rows have no time of their own.
+        period_us: the range of time of a file; null: files are cut by ``_seq``.
+        marks: those of ``_late`` and ``_shed`` that files have.
+        complete: no more rows will come.
+        epoch: of an archive that grows: the last batch that is in it. Writing one again changes nothing.
+        made: by what, and of what; for the reader.
+        medusa: the version of Medusa that wrote it.
+        rows: of all files.
+    """
+
+    medusa_archive: int
+    kind: str
+    stream: str
+    schema: Schema
+    time: str | None = None
+    unit: str | None = None
+    period_us: int | None = None
+    marks: tuple[str, ...] = ()
+    complete: bool = True
+    epoch: int | None = None
+    made: dict[str, str | int | float | None] = {}
+    medusa: str = ""
+    rows: Count = 0
+    files: tuple[Part, ...] = ()
+
+    @property
+    def from_us(self) -> int | None:
+        """The least time of a row."""
+        return min((part.from_us for part in self.files if part.from_us is not None), default=None)
+
+    @property
+    def to_us(self) -> int | None:
+        """The largest time of a row."""
+        return max((part.to_us for part in self.files if part.to_us is not None), default=None)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the files."""
+        return pa.schema([(field.name, to_arrow(field.type)) for field in self.schema] + self.meta)
+
+    @property
+    def meta(self) -> list[tuple[str, pa.DataType]]:
+        """The columns that aren't the stream's."""
+        if self.kind == "table":
+            return []
+        return [(META[0], pa.int64()), *((name, pa.bool_()) for name in META[1:] if name in self.marks)]
+
+    def to_json(self) -> dict[str, Any]:
+        """What a command tells of it: all but the files."""
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        told["files"] = len(self.files)
+        told |= {"from_us": self.from_us, "to_us": self.to_us}
+        told["bytes"] = sum(part.bytes for part in self.files)
+        return told
+
+
+class Stored:
+    """A folder that holds a whole archive, or table."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+
+    def __repr__(self) -> str:
+        return f"Stored({str(self.path)!r}, {self.manifest.stream}, {self.manifest.rows:,} rows)"
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of its files, in order of ``_seq``."""
+        parts = sorted(self.manifest.files, key=lambda part: (part.first or 0, part.path))
+        return [str(self.path / part.path) for part in parts]
+
+
+def open_folder(path: str | Path, *, kind: str = "archive", whole: bool = True) -> Stored:
+    """The archive, or table, of a folder.
+
+    Args:
+        whole: look whether each file is there and as long as the manifest says.
+
+    Raises:
+        DataError: there is no such folder, none of ours, one that was never finished, or a file is missing.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise DataError(f"{path}: there is no such folder", code="data.archive")
+    try:
+        text = (path / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise _unfinished(path) from None
+    except OSError as error:
+        raise DataError(f"{path / MANIFEST} can't be read: {error.strerror}", code="data.archive") from None
+    manifest = _read(path / MANIFEST, text)
+    if manifest.kind != kind:
+        raise DataError(f"{path} holds a {manifest.kind}, expected an {kind}", code="data.archive")
+    if whole:
+        for part in manifest.files:
+            _check_file(path, part)
+    return Stored(path.resolve(), manifest)
+
+
+def _unfinished(path: Path) -> DataError:
+    if (path / WRITING).exists():
+        return DataError(
+            f"{path}: is half-written: what wrote it didn't end, or hasn't yet",
+            hint="write it again, with --replace (replace=True)",
+            code="data.archive",
+        )
+    return DataError(
+        f"{path}: is no archive: it has no {MANIFEST}",
+        hint="name the folder that medusa pipeline wrote",
+        code="data.archive",
+    )
+
+
+def _read(path: Path, text: bytes) -> Manifest:
+    """A manifest comes from a disk that others write too: what it says is checked."""
+    try:
+        version = msgspec.json.decode(text, type=dict[str, Any]).get("medusa_archive")
+        if version != VERSION:
+            raise DataError(
+                f"{path}: format {version!r:.20}, and this is Medusa for {VERSION}", code="data.archive"
+            )
+        made = msgspec.json.decode(text, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{path} is no manifest: {str(error)[:200]}", code="data.archive") from None
+    if made.kind not in ("archive", "table"):
+        raise DataError(f"{path}: kind {made.kind!r:.40}", code="data.archive")
+    for field in made.schema:
+        if not is_type(field.type):
+            raise DataError(
+                f"{path}: column {field.name!r:.80}: there is no type {field.type!r:.80}", code="data.archive"
+            )
+    names = [field.name for field in made.schema]
+    if len({*names}) < len(names) or not {*made.marks} <= {*META[1:]} or {*names} & {*META}:
+        raise DataError(f"{path}: columns stand twice, or have names with a meaning", code="data.archive")
+    if made.time is not None and made.time not in names:
+        raise DataError(f"{path}: there is no column {made.time!r:.80}, the time", code="data.archive")
+    if made.rows != sum(part.rows for part in made.files):
+        raise DataError(f"{path}: its files have other rows than it says", code="data.archive")
+    for part in made.files:
+        place = PurePosixPath(part.path)
+        if place.is_absolute() or ".." in place.parts:
+            raise DataError(f"{path}: {part.path!r:.100} isn't in the folder", code="data.archive")
+        if made.kind == "archive" and (part.first is None or part.last is None or part.first > part.last):
+            raise DataError(f"{path}: {part.path!r:.100} has no positions", code="data.archive")
+    return made
+
+
+def _check_file(path: Path, part: Part) -> None:
+    try:
+        found = (path / part.path).stat().st_size
+    except OSError:
+        raise DataError(
+            f"{path}: {part.path} is missing", hint="it was taken out of the folder", code="data.archive"
+        ) from None
+    if found != part.bytes:
+        raise DataError(
+            f"{path}: {part.path} has {found:,} bytes, and was written with {part.bytes:,}",
+            hint="it was cut off or changed",
+            code="data.archive",
+        )
+
+
+class Draft:
+    """A folder that is being written; ``publish`` makes it whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def publish(self, manifest: Manifest, query: Query | None = None) -> Stored:
+        """Write the manifest, with its rows and our version; files that it doesn't list go."""
+        manifest = msgspec.structs.replace(
+            manifest, medusa=_version(), rows=sum(part.rows for part in manifest.files)
+        )
+        listed = {part.path for part in manifest.files}
+        for file in (self.path / ROWS).rglob("*"):
+            if file.is_file() and file.relative_to(self.path).as_posix() not in listed:
+                file.unlink()
+        _sync(self.path / ROWS)
+        if query is not None:
+            _write(self.path / QUERY, query.to_json().encode())
+        _write(self.path / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        (self.path / WRITING).unlink()
+        _sync(self.path)
+        return Stored(self.path, manifest)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("medusa-streams")
+    except PackageNotFoundError:  # run from its folder
+        return ""
+
+
+def begin(path: str | Path, *, replace: bool, made: Mapping[str, str | int | float | None]) -> Draft:
+    """A folder to write into; from now on, until it is published, it counts as half-written.
+
+    Args:
+        replace: what is there of ours goes, whole or half-written.
+
+    Raises:
+        DataError: there is something already, or the folder can't be made; nothing was changed.
+    """
+    path = Path(path).absolute()
+    ours = (path / MANIFEST).exists() or (path / WRITING).exists()
+    try:
+        there = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        if there and not ours:
+            raise DataError(
+                f"{path}: there is something else", hint="give a folder of its own", code="data.archive"
+            )
+        if there and not replace:
+            half = "" if (path / MANIFEST).exists() else ", half-written"
+            raise DataError(
+                f"{path}: there is an archive already{half}",
+                hint="--replace (replace=True) writes it again",
+                code="data.archive",
+            )
+        path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        _write(path / WRITING, msgspec.json.encode(dict(made)))
+        for name in (MANIFEST, QUERY):
+            with contextlib.suppress(FileNotFoundError):
+                (path / name).unlink()
+        if (path / ROWS).exists():
+            shutil.rmtree(path / ROWS)
+        (path / ROWS).mkdir(FOLDER_MODE)
+        _sync(path)
+    except OSError as error:
+        raise DataError(f"{path} can't be written: {error.strerror}", code="data.archive") from None
+    return Draft(path)
+
+
+def discard(draft: Draft) -> None:
+    """Take away what was written; the folder stays, known as half-written."""
+    shutil.rmtree(draft.path / ROWS, ignore_errors=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, also after a power cut."""
+    draft = path.with_name(path.name + ".tmp")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _sync(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

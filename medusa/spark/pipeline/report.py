@@ -1,0 +1,121 @@
+"""What a comparison of answers found, for readers and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Report", "SinkReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReport:
+    """One sink: what Spark computed from the archive, beside what the stream answered.
+
+    Attributes:
+        expected: rows of the batch.
+        answered: rows of the stream.
+        different: pairs of rows of one key with other values; of sinks whose rows have a key.
+        missing: other rows that the stream should have given.
+        extra: other rows that it gave and should not have.
+        near: pairs that are equal but for floats, within the tolerance.
+        key: the columns by which rows are paired; empty: none are known.
+        exactly: columns compared bit for bit (a NaN equals a NaN).
+        within: columns compared within the tolerance.
+        examples: rows that differ, as ``{"what": "missing" or "extra", column: value ...}``; those of a
+            pair (``expected`` and ``answered``) stand one after the other.
+    """
+
+    sink: str
+    expected: int
+    answered: int
+    different: int
+    missing: int
+    extra: int
+    near: int
+    key: tuple[str, ...]
+    exactly: Mapping[str, str]
+    within: Mapping[str, str]
+    examples: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not (self.different or self.missing or self.extra)
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        if self.equal:
+            near = f", {self.near:,} of them but for floats within the tolerance" if self.near else ""
+            made = [f"{self.sink}: {self.expected:,} rows, all equal{near}"]
+        else:
+            made = [
+                f"{self.sink}: {self.expected:,} rows expected, {self.answered:,} answered: "
+                f"{self.missing:,} missing, {self.extra:,} extra, {self.different:,} different"
+            ]
+        made.append(f"  exactly: {_columns(self.exactly)}")
+        if self.within:
+            made.append(f"  within the tolerance: {_columns(self.within)}")
+        for example in self.examples:
+            shown = ", ".join(f"{name} {value}" for name, value in example.items() if name != "what")
+            made.append(f"  {example['what']}: {shown}")
+        return made
+
+
+def _columns(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {type}" for name, type in types.items()) or "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What ``md.spark.validate`` gives; ``str`` is the text of it.
+
+    Attributes:
+        floats: the tolerance; 0: floats are compared bit for bit.
+        late, shed: rows of the archive that are marked so, by source; None: it doesn't say.
+        left_out: sinks of the query for which no answers were given.
+    """
+
+    query: str
+    floats: float
+    late: Mapping[str, int | None]
+    shed: Mapping[str, int | None]
+    sinks: tuple[SinkReport, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether the stream answered what the batch does."""
+        return all(sink.equal for sink in self.sinks)
+
+    def __str__(self) -> str:
+        made = [
+            f"query {self.query}: the stream's answers "
+            + ("equal" if self.equal else "differ from")
+            + " the batch's"
+        ]
+        for source in self.late:
+            late, shed = self.late[source], self.shed[source]
+            judged = (
+                "late rows judged again by its slack" if late is None else f"{late:,} rows logged as late"
+            )
+            made.append(f"source {source}: {judged}, {shed or 0:,} as shed")
+        for sink in self.sinks:
+            made += sink.lines()
+        if self.left_out:
+            made.append(f"not compared, as there were no answers of them: {', '.join(self.left_out)}")
+        return "\n".join(made)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; those of examples that JSON doesn't have are texts."""
+        made = asdict(self) | {"equal": self.equal}
+        for told, sink in zip(made["sinks"], self.sinks, strict=True):
+            told["equal"] = sink.equal
+            told["examples"] = [
+                {
+                    name: value if isinstance(value, str | int | bool | None) else str(value)
+                    for name, value in each.items()
+                }
+                for each in sink.examples
+            ]
+        return made
