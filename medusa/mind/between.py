@@ -106,7 +106,13 @@ class Between:
         self._count = count
         shelf = Shelf(federation=self._federation, key_of=registry.signing_key, verify=verify, quota=Quota())
         self.member = Member(
-            settings.name, outbox=outbox, shelf=shelf, where=self._where, wall=wall.at, count=count
+            settings.name,
+            outbox=outbox,
+            shelf=shelf,
+            where=self._where,
+            wall=wall.at,
+            count=count,
+            owns=lambda node, participant: self._owner(node) == participant,
         )
         self._said: dict[str, _Said] = {}
         self._budgets: dict[str, tuple[float, int]] = {}
@@ -115,10 +121,12 @@ class Between:
 
     def _where(self, node: str) -> int | None:
         """The place of a member; None: no registered participant's node."""
-        mine = node == self._settings.name
-        owner = self._settings.participant if mine else self._registry.owner(node)
+        owner = self._owner(node)
         key = self._registry.signing_key(owner) if owner is not None else None
         return None if key is None else place_of(f"{key} {node}")
+
+    def _owner(self, node: str) -> str | None:
+        return self._settings.participant if node == self._settings.name else self._registry.owner(node)
 
     # --- peers ----------------------------------------------------------------------------------------
 
@@ -234,12 +242,18 @@ class Between:
         said = self._said.get(name)
         if said is None or not put.newer:
             return
-        newer = opened_entry(put.newer)[1]
-        if age_of(newer) > age_of(said.entry) and newer.name == name:
-            now = said.entry
-            if (newer.nodes, newer.gone) != (now.nodes, now.gone):
-                epoch, sequence = newer.epoch, newer.sequence + 1
-                self._say(now_us, name, epoch, now.nodes, _shape(now), gone=now.gone, sequence=sequence)
+        newer, now = opened_entry(put.newer)[1], said.entry
+        if age_of(newer) <= age_of(now) or newer.name != name:
+            return
+        epoch, sequence = age_of(newer)
+        if (newer.nodes, newer.gone) != (now.nodes, now.gone):
+            self._say(now_us, name, epoch, now.nodes, _shape(now), gone=now.gone, sequence=sequence + 1)
+            return
+        # It says the same: ours would be refused in every round. What is said now is signed anew in its time.
+        left_us = newer.expiry_us - (self._wall.at(now_us) or newer.expiry_us)
+        said.entry = msgspec.structs.replace(now, epoch=epoch, sequence=sequence, expiry_us=newer.expiry_us)
+        said.again_us = now_us + left_us - LIFETIME_US // 2
+        self.member.publish(now_us, put.newer, partial(self._stored, name))
 
     # --- who looks up -------------------------------------------------------------------------------------
 

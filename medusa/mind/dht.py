@@ -75,6 +75,8 @@ class Member:
         where: place of a registered member by name; None: it isn't one.
         wall: microseconds since the Unix epoch at a time; None: not known.
         count: told the code of each entry and message that doesn't count.
+        owns: whether a node is of a participant: an older entry that one of its owner's nodes brings is told
+            the younger and not counted, as several may sign.
 
     Attributes:
         joined: it counts as one of those that hold entries.
@@ -90,6 +92,7 @@ class Member:
         wall: Callable[[int], int | None],
         count: Callable[[str], None],
         settings: DhtSettings | None = None,
+        owns: Callable[[str, str], bool] = lambda node, participant: False,
     ) -> None:
         place = where(name)
         if place is None:
@@ -103,6 +106,7 @@ class Member:
         self._where = where
         self._wall = wall
         self._count = count
+        self._owns = owns
         self._requests = Requests(
             outbox, timeout_us=self.settings.timeout_us, tries=self.settings.tries, gone=self.lost
         )
@@ -211,7 +215,7 @@ class Member:
         putting = Putting(len(found.nearest), then)
         for peer in found.nearest:
             if peer == self.name:
-                code, newer = self._keep(now_us, data)
+                code, newer = self._keep(now_us, data, of=self.name)
                 putting.one(now_us, DhtStored(request=0, code=code, entry=newer))
             else:
                 self._requests.store(now_us, peer, data, partial(self._stored, putting, data))
@@ -221,7 +225,7 @@ class Member:
     def _stored(self, putting: Putting, data: bytes, now_us: int, answer: Answer | None) -> None:
         stored = answer if isinstance(answer, DhtStored) else None
         if stored is not None and stored.entry:
-            code, _ = self._keep(now_us, stored.entry, only_if_held=True)
+            code, _ = self._keep(now_us, stored.entry)
             if code:
                 stored = DhtStored(request=0, code=code)
         if putting.one(now_us, stored):
@@ -339,28 +343,30 @@ class Member:
                 found = DhtFound(request=message.request, members=tuple(names), entry=entry)
                 self._outbox.send(peer, found)
             case DhtStore():
-                code, newer = self._keep(now_us, message.entry)
+                code, newer = self._keep(now_us, message.entry, of=peer)
                 if message.request:
                     self._outbox.send(peer, DhtStored(request=message.request, code=code, entry=newer))
             case DhtFound() | DhtStored():
                 self._requests.answered(now_us, peer, message)
 
-    def _keep(self, now_us: int, data: bytes, *, only_if_held: bool = False) -> tuple[str, bytes]:
+    def _keep(self, now_us: int, data: bytes, *, of: str | None = None) -> tuple[str, bytes]:
         """Hold an entry; (what stands against it, the younger one that is held).
 
         Args:
-            only_if_held: it was told, not brought: it only replaces an older one.
+            of: who brought it; None: it was told, not brought, and only replaces an older one.
         """
         try:
-            if only_if_held and self.shelf.held(self.shelf.read(data, self._time(now_us)).name) is None:
+            if of is None and self.shelf.held(self.shelf.read(data, self._time(now_us)).name) is None:
                 return "", b""
             self.shelf.put(data, now_us, self._time(now_us))
         except RemoteProtocolError as error:
-            self._count(error.code)
-            newer = b""
-            if error.code == "E_REPLAY":
-                newer = self.shelf.answer(opened_entry(data)[1].name, self._time(now_us))
-            return error.code, newer
+            if error.code != "E_REPLAY":
+                self._count(error.code)
+                return error.code, b""
+            entry = opened_entry(data)[1]
+            if of is None or not self._owns(of, entry.participant):
+                self._count(error.code)
+            return error.code, self.shelf.answer(entry.name, self._time(now_us))
         return "", b""
 
     def _time(self, now_us: int) -> int:

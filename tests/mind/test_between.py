@@ -15,7 +15,7 @@ from medusa.mind.settings import parse
 from medusa.mind.settings_dht import DhtRules
 from medusa.mind.settings_security import PeerKey
 from medusa.query.boxes import Field
-from medusa.wire.dht_entry import Entry, Whereabouts, opened_entry, sign_entry
+from medusa.wire.dht_entry import Entry, Whereabouts, age_of, opened_entry, sign_entry
 from medusa.wire.messages import Hello, Lookup, Remove, Reply
 from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.outbox import Send
@@ -260,6 +260,66 @@ def test_what_is_deployed_is_published_and_gone_when_it_is_removed():
     assert last.gone
     assert node.brain.status(node.now_us)["dht"]["published"] == 0
     assert (last.epoch, last.sequence) > (first.epoch, first.sequence)
+
+
+class Refusing(Taking):
+    """Core holds on to what is younger, as members do."""
+
+    def of_core(self, message):
+        if isinstance(message, DhtStore):
+            held = self.core_holds.get(opened_entry(message.entry)[1].name)
+            if held is not None and age_of(opened_entry(held)[1]) > age_of(opened_entry(message.entry)[1]):
+                return DhtStored(request=message.request, code="E_REPLAY", entry=held)
+        return super().of_core(message)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_younger_entry_of_another_node_of_ours_that_says_the_same_is_said_on(gone):
+    """Ours was refused in every round, for ever: two nodes of alice have her key."""
+    node = Refusing()
+    node.hello("maker")
+    assert node.deploy("maker", query()) == ""
+    node.pass_time(4)
+    if gone:
+        assert node.answer("maker", Remove(request=11, query="q")) == ""
+        node.pass_time(4)
+    name = "alice/q.out"
+    ours = opened_entry(node.core_holds[name])[1]
+    younger = sign_entry(msgspec.structs.replace(ours, sequence=ours.sequence + 7_000_000), ALICE)
+    node.core_holds[name] = younger
+    before = len(node.effects)
+    node.pass_time(130)
+    sent = [each.message.entry for each in node.effects[before:] if isinstance(each, Send) and stores(each)]
+    assert sent[0] == sign_entry(ours, ALICE)
+    assert sent[1] == younger
+    assert set(sent[1:]) == {younger}
+    assert len(sent) <= 5, "once a minute, not in every round"
+    assert node.shows(name) == younger
+    assert node.brain.refusals == {}
+    node.pass_time(900)
+    assert node.core_holds[name] == younger if gone else age_of(held(node, name)) > age_of(ours), (
+        "anew in time"
+    )
+    assert node.brain.status(node.now_us)["dht"]["published"] == (not gone)
+
+
+def stores(send):
+    return send.peer == "core" and isinstance(send.message, DhtStore)
+
+
+def held(node, name):
+    return opened_entry(node.core_holds[name])[1]
+
+
+def test_a_node_of_the_owner_that_is_behind_is_told_and_is_no_attack():
+    node = Taking()
+    assert node.store(entry(sequence=6)) == ""
+    assert node.store(entry(sequence=5)) == "E_REPLAY", "core is bob's"
+    assert node.brain.refusals == {}
+    of_alice = {"participant": "alice", "name": "alice/s"}
+    assert node.store(entry(ALICE, **of_alice, sequence=6)) == ""
+    assert node.store(entry(ALICE, **of_alice, sequence=5)) == "E_REPLAY"
+    assert node.brain.refusals == {"E_REPLAY": 1}, "core isn't hers"
 
 
 def looks_up(node, name, client="maker"):
