@@ -9,6 +9,7 @@ import pytest
 import medusa as md
 from medusa.errors import LinkError
 from tests.runtime.test_process import InThread, query, write
+from tests.system.nodes import until
 
 WAIT = "20s"
 
@@ -102,6 +103,8 @@ def test_one_program_at_a_time_reads_under_a_name(fed, node):
         assert caught.value.code == "E_TAKEN"
         with other.subscribe("q.out", durable="r2"):
             assert named(fed, "r2")["to"] != named(fed, "r")["to"]
+    # Closing waits for nobody, and another connection may be heard before it.
+    until(lambda: not named(fed)["connected"], what="the name is free")
     with md.connect(node, timeout=WAIT) as third, third.subscribe("q.out", durable="r"):
         assert named(fed)["connected"]
 
