@@ -20,7 +20,7 @@ FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-full test-spark spark-tests lint bench sanitize sim docs wheel clean
+.PHONY: help demo federation test test-full test-spark spark-tests lint bench sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -28,6 +28,9 @@ help: ## list the targets
 
 demo: $(READY) $(VENV)/.stamp-extra-plot ## watch three nodes find a botnet in a real trace (under a minute)
 	$(VENV)/bin/medusa demo netmon $(ARGS)
+
+federation: $(READY) $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-dashboard ## install what keys and the dashboard need
+	@echo 'ready: export PATH="$(abspath $(VENV))/bin:$$PATH", then docs/federation.md goes step by step'
 
 test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
 	$(PYTEST) $(IN_PROCESSES) $(ARGS)

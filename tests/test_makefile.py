@@ -12,7 +12,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = (
-    *("demo", "test", "test-full", "test-spark", "lint", "bench", "sanitize", "sim", "docs", "wheel"),
+    *(
+        "demo",
+        "federation",
+        "test",
+        "test-full",
+        "test-spark",
+        "lint",
+        "bench",
+        "sanitize",
+        "sim",
+        "docs",
+        "wheel",
+    ),
     "clean",
 )
 TOOLS = ("sh", "make", "test", "touch", "sed", "grep", "expand", "rm")

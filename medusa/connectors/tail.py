@@ -31,8 +31,8 @@ INTERRUPTED = 130
 def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool, **keys: Any) -> None:
     """Print the rows of a stream as they come, whichever node of the participant has it.
 
-    It ends with the stream, after --limit rows, or by Ctrl-C, and then says how many came and which row is
-    the next. Exit code: 0; 130 after Ctrl-C before --limit rows.
+    It ends with the stream, after --limit rows, or by Ctrl-C, which says how many rows came and from which
+    one to go on. Exit code: 0; 130 after Ctrl-C before --limit rows.
     """
     from medusa.runtime.client import connect
 

@@ -61,7 +61,7 @@ def draw(
 
     seen = ask_all(addresses, connector(TIMEOUT_S, key, _by_address(addresses, server_keys)))
     if all(each.why for each in seen):
-        raise LinkError(seen[0].why, hint="no node answers", code="link.refused")
+        raise LinkError(seen[0].why, hint=seen[0].hint or "no node answers", code="link.refused")
     drawn = picture(seen)
     if output is None:
         click.echo(drawn, nl=False)

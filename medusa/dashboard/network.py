@@ -37,6 +37,7 @@ class Seen:
         status: what it said last; None: it has never answered.
         age_s: how long ago that was, or since when it has been asked.
         why: why it didn't answer the last time; empty: it did.
+        hint: what to do about that.
     """
 
     address: str
@@ -44,6 +45,7 @@ class Seen:
     status: Status | None = None
     age_s: float = 0.0
     why: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,8 @@ def _nodes(seen: Iterable[Seen]) -> dict[str, NodeView]:
             state=UNREACHABLE if each.why or status is None else UP,
             address=each.address,
             age_s=each.age_s,
-            why=each.why or ("" if status is not None else "it has not answered yet"),
+            why=(f"{each.why}: {each.hint}" if each.hint else each.why)
+            or ("" if status is not None else "it has not answered yet"),
             status=status,
         )
     for node in list(nodes.values()):

@@ -149,7 +149,7 @@ class _Watch:
         self._lock = threading.Lock()
         self._fed: Federation | None = None
         self._status: Status | None = None
-        self._why = ""
+        self._why = self._hint = ""
         self._at = time.monotonic()
 
     @property
@@ -163,7 +163,12 @@ class _Watch:
             age_s = time.monotonic() - self._at
             why = self._why or ("no answer" if age_s > stale_s else "")
             return Seen(
-                address=self.place.address, name=self.place.name, status=self._status, age_s=age_s, why=why
+                address=self.place.address,
+                name=self.place.name,
+                status=self._status,
+                age_s=age_s,
+                why=why,
+                hint=self._hint,
             )
 
     def ask(self, connect: Connect, closing: threading.Event) -> list[_Place]:
@@ -180,18 +185,19 @@ class _Watch:
                 return []
             status = _status(fed)
         except MedusaError as error:
-            self._failed(error.message)
+            self._failed(error.message, error.hint)
         except Exception as error:  # the page says so, and the others go on
             self._failed(f"{type(error).__name__}: {error}")
         else:
             with self._lock:
-                self._status, self._why, self._at = status, "", time.monotonic()
+                self._status, self._at = status, time.monotonic()
+                self._why = self._hint = ""
             return _places(fed)
         return []
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str, hint: str = "") -> None:
         with self._lock:
-            self._why = why
+            self._why, self._hint = why, hint
         self.hang_up()
 
     def hang_up(self) -> None:

@@ -263,6 +263,10 @@ def write_new(path: Path, text: str, mode: int) -> None:
             os.close(folder)
     except FileExistsError:
         raise _there_already(path) from None
+    except FileNotFoundError:
+        hint = f"make it first: mkdir -p {path.parent}"
+        text = f"{path} can't be written: there is no folder {path.parent}"
+        raise ConfigError(text, hint=hint, code="config.key.file") from None
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}", code="config.key.file") from None
 

@@ -203,8 +203,9 @@ class NamingMethods(ABC):
             QueryError: no such schema, time or slack.
         """
         from medusa.query.builder import Query
+        from medusa.query.ids import check_name
 
-        q = Query(name)
+        q = Query(check_name(name, what="define"))
         q.sink(SINK, q.source(SOURCE, schema, time=time, unit=unit, slack=slack))
         loop = self._home_of(name, "definition")
         content = graph_to_msgpack(q.graph)

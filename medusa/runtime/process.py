@@ -52,7 +52,7 @@ def _announce(name: str, address: str, as_json: bool) -> None:
 
 
 def _tell(node: str, level: str, line: str) -> None:
-    stamp = time.strftime("%H:%M:%S")
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     # Nobody reads, or the disk of the log is full: a node goes on without words.
     with contextlib.suppress(OSError):
         print(f"{stamp} {node} {level} {line}", file=sys.stderr, flush=True)

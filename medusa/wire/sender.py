@@ -277,8 +277,6 @@ class Sender:
             return
         asked = self._asked(peer, message, view)
         wanted = self.log.behind_lost(max(asked, self.log.start_seq))
-        if asked < wanted:
-            self._outbox.report("error", "rows lost", stream=self.stream, peer=peer, rows=wanted - asked)
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
             return
         stuck = view is not None and self._stuck(view) and wanted <= view.durable
@@ -287,8 +285,10 @@ class Sender:
             self.receivers[peer] = view
         self.seats.take(peer, key, view)
         if asked < wanted:
-            # An attachment whose answer was lost comes again: each row is counted once.
-            view.lost_rows += wanted - max(asked, view.lost_below)
+            begins = message.plain and not message.resumed  # There it has missed nothing that came to it.
+            said = ("info", "rows not kept") if begins else ("error", "rows lost")
+            self._outbox.report(*said, stream=self.stream, peer=peer, rows=wanted - asked)
+            view.lost_rows += wanted - max(asked, view.lost_below)  # Each once: it may have to ask again.
             view.lost_below = wanted
         view.state = SENDER[view.state][LinkEvent.ATTACH]
         view.epoch = message.epoch

@@ -45,6 +45,13 @@ def test_a_key_is_made_and_only_its_public_half_is_told(tmp_path, kind):
     assert "never written over" in run("keygen", kind, path, code=1)
 
 
+def test_a_folder_that_is_not_there_is_named_with_what_makes_it(tmp_path):
+    said = run("keygen", "node", tmp_path / "sub" / "dir" / "x.key", code=1)
+    assert f"there is no folder {tmp_path / 'sub' / 'dir'}" in said
+    assert f"mkdir -p {tmp_path / 'sub' / 'dir'}" in said
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_a_participant_signs_says_what_was_asked(keys):
     signer = ("--signer", keys / "participant.key", *SAYS)
     before_us = time.time_ns() // 1000

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from medusa.dashboard import watching
+from medusa.dashboard.network import network_of
 from medusa.dashboard.watching import Watcher, ask_all
 from medusa.errors import LinkError
 from tests.dashboard.statuses import node
@@ -73,6 +74,15 @@ def test_all_are_asked_once_and_their_connections_closed() -> None:
     assert c.why == "node 1 shows this client no boxes"
     assert d.why == "nobody at d"
     assert [fed.closed for fed in made] == [True] * 3
+
+
+def test_who_does_not_let_us_in_says_what_to_do() -> None:
+    def closed() -> Any:
+        raise LinkError("it hangs up", hint="give it a key", code="link.handshake")
+
+    (one,) = seen = ask_all(["a"], connect_to({"a": closed}))
+    assert (one.why, one.hint) == ("it hangs up", "give it a key")
+    assert network_of(seen).nodes[0].why == "it hangs up: give it a key"
 
 
 def test_one_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

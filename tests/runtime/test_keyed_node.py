@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
+from medusa.cli import main
 from medusa.connectors.naming import queries
 from medusa.connectors.top_read import reading
 from medusa.errors import ConfigError, LinkError
@@ -137,6 +138,13 @@ def test_who_sees_no_queries_is_told_so(place, node):
         keys = ["--key", str(place.folder / f"{name}.key"), "--server-key", str(place.folder / "a.pub")]
         told = CliRunner().invoke(queries, ["--node", place.address, *keys])
         assert (told.exit_code, told.stdout, says in told.stderr) == (0, "", True), told.output
+
+
+def test_who_draws_without_keys_is_told_of_keys_as_by_status(place, node):
+    for command in ("draw", "status"):
+        told = CliRunner().invoke(main, [command, "--node", place.address])
+        assert told.exit_code == 1
+        assert "give key= and server_key=" in told.stderr, command
 
 
 def test_a_client_that_may_not_see_the_boxes_is_told_so_by_top(place, node):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -195,6 +196,12 @@ def test_lives_only_grow(folder):
     assert lives == sorted(set(lives))
     assert [name for name in store.names() if name.startswith("life-")] == [f"life-{lives[-1]:012d}"]
     store.close()
+
+
+def test_lines_of_the_log_say_the_day(capsys):
+    process._tell("a", "info", "peer up")
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d a info peer up\n", line)
 
 
 def test_text_of_peers_is_escaped_and_repetition_counted():

@@ -169,6 +169,12 @@ def test_only_rows_from_now_on_are_read(nodes):
         assert trains.table()["n"].to_pylist() == [1, 1], "and the row at 3 is late, as it is for cars"
 
 
+def test_a_name_that_cannot_be_defined_is_refused_as_such(nodes):
+    error = refused(nodes.define, "farm.alarms", SCHEMA)
+    assert error.message == "define: 'farm.alarms' can't be a name"
+    assert "letters, digits, _ and -" in error.hint
+
+
 def test_a_stream_that_is_another_by_now_is_refused_and_nothing_is_deployed(nodes):
     stream = define(nodes)
     nodes.undefine("cars")

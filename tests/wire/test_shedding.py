@@ -12,7 +12,7 @@ from medusa.errors import LocalProtocolError
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState, SenderState
 from medusa.wire.log import OutputLog
-from medusa.wire.messages import Refuse
+from medusa.wire.messages import Attach, Refuse
 from medusa.wire.outbox import Outbox, Report
 from medusa.wire.receiver import Lost, Promise, Rows
 from medusa.wire.retention import Retention
@@ -60,6 +60,23 @@ def test_beyond_the_bound_the_oldest_go_and_the_source_is_not_slowed():
     assert log.next_seq == 10_000
     # Nothing was durable, so all that went is counted.
     assert pair.sender.retention.shed_rows == log.start_seq > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"plain": True}, ("info", "rows not kept")),
+        ({"plain": True, "resumed": True}, ("error", "rows lost")),
+        ({}, ("error", "rows lost")),
+    ],
+)
+def test_who_begins_at_rows_that_are_not_kept_has_lost_none(more, says):
+    pair = stalled(100)
+    pair.source_box.take()
+    pair.sender.receive(0, "new", Attach(stream="s", epoch=1, next_seq=0, durable=0, granted=2000, **more))
+    [report] = [each for each in pair.source_box.take() if isinstance(each, Report)]
+    assert (report.level, report.what) == says
+    assert report.fields["rows"] == pair.sender.receivers["new"].lost_rows == pair.sender.log.start_seq
 
 
 def test_both_ends_count_the_same_rows_as_lost():

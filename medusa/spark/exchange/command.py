@@ -97,4 +97,4 @@ def _key(file: ConfigFile, table: str, field: str, value: object, folder: Path) 
 
 
 def _tell(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} gateway warning {line}", file=sys.stderr, flush=True)
+    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} gateway warning {line}", file=sys.stderr, flush=True)
