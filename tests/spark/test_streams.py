@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +58,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         fed.deploy(query("b"))
         fed.publish("a.rows", {"ts": list(range(ROWS)), "v": list(range(ROWS))})
         fed.flush(WAIT)
-        with md.spark.gateway(address, tmp_path / "gateway") as gateway:
-            yield World(fed, gateway, tmp_path)
+        made = World(fed, md.spark.gateway(address, tmp_path / "gateway"), tmp_path)
+        try:
+            yield made
+        finally:
+            made.gateway.close()  # Perhaps not the one that it began with.
 
 
 EXPECTED = [2 * number for number in range(ROWS)]
@@ -191,3 +197,84 @@ def test_what_is_wrong_is_said(spark: Any, world: World) -> None:
         write.mode("append").save()
     with pytest.raises(Exception, match="rows can only be added"):
         write.mode("overwrite").save()
+
+
+RUNS = 40
+LIVES_MAX = 8
+
+
+@pytest.mark.full
+@pytest.mark.issue(7)
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_each_row_is_there_once(spark: Any, world: World, seed: int) -> None:
+    chance = random.Random(seed)
+    flags, checkpoint = str(world.folder / "failed"), str(world.folder / "checkpoint")
+    address = world.gateway.address
+    source = failing_source(flags, f"medusa_failing_{seed}", chance.randrange(5))
+    spark.dataSource.register(source)
+    task = chance.randrange(200)
+
+    def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if task in batch["v"].to_pylist() and not os.path.exists(f"{flags}-task"):
+                open(f"{flags}-task", "w").close()
+                raise RuntimeError("this task fails")
+            yield batch
+
+    def query() -> Any:
+        read = spark.readStream.format("medusa").option("endpoint", address).option("stream", "a.out")
+        df = read.option("maxRowsPerBatch", 40).load().mapInArrow(failing, "ts long, v long")
+        write = df.selectExpr("ts", "v * 2 as v").writeStream.format(source.name())
+        return write.options(endpoint=address, stream="b.rows", checkpointLocation=checkpoint)
+
+    stop = threading.Event()
+
+    def restarts() -> None:
+        """The gateway ends in the middle, and another goes on from its folder."""
+        if not stop.wait(chance.uniform(0.5, 6)):
+            world.gateway.close()
+            path = f"ipc://{world.folder}/n"
+            world.gateway = md.spark.gateway(path, world.folder / "gateway", listen=address)
+
+    thread = threading.Thread(target=restarts)
+    thread.start()
+    try:
+        for _ in range(LIVES_MAX):
+            with contextlib.suppress(Exception):  # Spark's, of many kinds; the next life goes on.
+                run(query())
+                break
+    finally:
+        stop.set()
+        thread.join()
+    run(query())
+    assert world.copied() == EXPECTED
+    assert os.path.exists(f"{flags}-task")
+    assert os.path.exists(f"{flags}-commit")
+    assert world.gateway.status()["staged_bytes"] == 0
+
+
+def failing_source(flags: str, called: str, at: int) -> Any:
+    """The data source, whose commit of an epoch fails once, after it has published or before."""
+    from pyspark_medusa import DefaultSource
+
+    class Failing(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return called
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+            made = super().streamWriter(schema, overwrite)
+            commit = made.commit
+
+            def fails(messages: Any, batch: int) -> None:
+                if at % 2:
+                    commit(messages, batch)
+                if batch == at and not os.path.exists(f"{flags}-commit"):
+                    open(f"{flags}-commit", "w").close()
+                    raise RuntimeError("this commit fails")
+                commit(messages, batch)
+
+            made.commit = fails
+            return made
+
+    return Failing
