@@ -64,9 +64,10 @@ def move(fragment: str, to: str, timeout: str, address: str, as_json: bool, **ke
 def _tell(fed: Federation, fragment: str, over: threading.Event) -> None:
     """Say how far it is, where the node that we are connected to has it: what was said already only once."""
     said: object = None
+    short = "/".join(fragment.split("/")[-2:])  # Without the participant.
     while not over.wait(LOOK_EVERY_S):
         try:
-            found = fed.status()["moves"]["going"].get(fragment)
+            found = fed.status()["moves"]["going"].get(short)
         except (LinkError, KeyError):
             return
         if found is None:

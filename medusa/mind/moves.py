@@ -389,17 +389,17 @@ class Moves:
             figures = _figures(order.to, order.nbytes, pause_us, order.tries)
             self._saver.send(peer, Reply(request=request), figures, after=token)
 
-    def grant(self, now_us: int, peer: str, request: int, fragment: str) -> Refusal | None:
-        """Its operator says that who may have taken it is lost for good; None: it is ours again, and the
-        operator hears so once the disk says it."""
-        order = self._orders.get(fragment)
-        if order is None or order.state is not _O.HANDING:
-            text = f"fragment {fragment!r} waits for nobody"
-            return no("E_GRANT", text, "only one that was handed over and not taken can be granted")
+    def handed(self, fragment: str) -> bool:
+        """Whether it was handed over, and nobody has said yet that it has it."""
+        return fragment in self._orders and self._orders[fragment].state is _O.HANDING
+
+    def grant(self, now_us: int, peer: str, request: int, fragment: str) -> None:
+        """Its operator says that who may have taken what was ``handed`` over is lost for good: it is ours
+        again, and the operator hears so once the disk says it."""
+        order = self._orders[fragment]
         order.until_us = now_us
         self._never(now_us, order, event=_E.GRANT)
         self._saver.send(peer, Reply(request=request), after=order.token)
-        return None
 
     # --- time -------------------------------------------------------------------------------------
 

@@ -237,11 +237,15 @@ class Sliding:
             self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
 
     def _granted(self, now_us: int, peer: str, message: Grant) -> None:
-        if message.to != self._me:
+        if not self.moves.handed(message.fragment):
+            text = f"fragment {message.fragment!r} runs at node {self._me!r} and needs no grant"
+            hint = "only one that was handed over to a lost node, and not taken, is granted"
+            self._refuse(peer, message.request, "E_GRANT", text, hint)
+        elif message.to != self._me:
             hint = f"node {self._me!r} has what is left of it: grant it to that node"
             self._refuse(peer, message.request, "E_GRANT", f"node {message.to!r} has nothing of it", hint)
-        elif (why := self.moves.grant(now_us, peer, message.request, message.fragment)) is not None:
-            self._refuse(peer, message.request, why.code, why.text, why.hint)
+        else:
+            self.moves.grant(now_us, peer, message.request, message.fragment)
 
     def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
         most = limits.TEXT_CHARS_MAX

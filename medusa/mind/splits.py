@@ -26,6 +26,7 @@ from medusa.mind.hosting import Hosted
 from medusa.mind.replanning import Replan, replan_merge, replan_split, set_of
 from medusa.mind.saving import Saver
 from medusa.mind.settings import Settings
+from medusa.mind.spec import Fragment
 from medusa.mind.split_steps import Job, Step, Steps
 from medusa.wire import limits
 from medusa.wire.messages import Reply
@@ -176,12 +177,28 @@ class Splits(Steps):
     def _plan(self, order: Split | Merge, cuts: Sequence[int] | None) -> Replan:
         spec, taken = self._fragments[order.fragment].spec, self._fragments.keys()
         if isinstance(order, Split):
+            self._check_ours(spec, order.box)
             epoch = self._kept.epoch(order.fragment) + 1
             return replan_split(
                 spec, order.box, order.parts, cuts=cuts, node=self._me, epoch=epoch, taken=taken
             )
         specs = set_of((each.spec for each in self._fragments.values()), spec, order.box, self._me)
         return replan_merge(specs, order.box, node=self._me, taken=taken)
+
+    def _check_ours(self, spec: Fragment, box: str) -> None:
+        """What bears the name of the box here may only read what that sends, from another participant's node.
+
+        Raises:
+            QueryError: it does.
+        """
+        feed = next((feed for feed in spec.feeds if feed.source == box and box not in spec.reads()), None)
+        whose = self._settings.participant if feed is None else self._diverting.participant_of(feed.node)
+        if feed is not None and whose != self._settings.participant:
+            text = (
+                f"box {box!r} runs at node {feed.node!r} of participant {whose!r}, for query {spec.query!r}"
+            )
+            hint = f"what {whose} runs can't be split from here; deploy the query split"
+            raise QueryError(text, hint=hint, code="query.split")
 
     def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
         most = limits.TEXT_CHARS_MAX

@@ -116,6 +116,24 @@ class Following:
                 return found
         raise AssertionError
 
+    def own(self, name: str, slashes: int = 0) -> str:
+        """A name of our participant without that in front: ``local/trips`` is ``trips``.
+
+        Args:
+            slashes: in the name itself: 1 in that of a fragment or box.
+
+        Raises:
+            LinkError: it is another participant's (``E_ROLE``).
+        """
+        if not isinstance(name, str) or name.count("/") <= slashes:
+            return name
+        whose, _, short = name.partition("/")
+        ours = str(self.lookup(self._home.node, "node")["participant"])
+        if whose != ours:
+            text = f"{name[:200]!r} belongs to participant {whose[:100]!r}, and this is a node of {ours!r}"
+            raise LinkError(text, hint=f"only {whose[:100]} changes it, at a node of its own", code="E_ROLE")
+        return short
+
     def listed(self, kind: str) -> list[dict[str, Any]]:
         """All of a kind, by name."""
         found: list[dict[str, Any]] = self.lookup("", kind)["entries"]

@@ -190,7 +190,7 @@ class NamingMethods(ABC):
         changed, it is a new version, which begins with no rows.
 
         Args:
-            name: a word, as queries have.
+            name: a word, as queries have; it may begin with the own participant and a slash.
             schema, time, unit, slack: as for ``Query.source``.
 
         Returns:
@@ -205,7 +205,8 @@ class NamingMethods(ABC):
         from medusa.query.builder import Query
         from medusa.query.ids import check_name
 
-        q = Query(check_name(name, what="define"))
+        name = check_name(self._following.own(name), what="define")
+        q = Query(name)
         q.sink(SINK, q.source(SOURCE, schema, time=time, unit=unit, slack=slack))
         loop = self._home_of(name, "definition")
         content = graph_to_msgpack(q.graph)
@@ -232,6 +233,7 @@ class NamingMethods(ABC):
         Raises:
             LinkError: no stream is defined so (``E_STREAM``), or a node didn't answer.
         """
+        name = self._following.own(name)
         loop = self._following.loop_at(self._keeper(self._following.lookup(name, "definition")))
         ask(loop, lambda number: Remove(request=number, query=name), timeout_us=self._spread_us())
 
@@ -241,6 +243,7 @@ class NamingMethods(ABC):
         Raises:
             LinkError: no such query, or a node didn't answer.
         """
+        name = self._following.own(name)
         loop = self._home_of(name, "query")
         ask(loop, lambda number: Remove(request=number, query=name), timeout_us=self._spread_us())
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from medusa.errors import LinkError
 from medusa.runtime.client_loop import ClientLoop
-from medusa.runtime.following import ask
+from medusa.runtime.following import Following, ask
 from medusa.units import Duration, duration_us
 from medusa.wire import limits
 from medusa.wire.messages_move import Grant, Move
@@ -21,6 +21,7 @@ class SlidingMethods:
     """The methods of a ``Federation`` that move fragments."""
 
     _loop: ClientLoop
+    _following: Following
 
     def move(self, fragment: str, to: str, timeout: Duration = "60s") -> dict[str, Any]:
         """Move a fragment to another node while it runs; returns when that has taken it.
@@ -44,6 +45,7 @@ class SlidingMethods:
                 answer in time (``E_TIMEOUT``) it may still be on its way: ask again.
         """
         _check(fragment, to, "move")
+        fragment = self._following.own(fragment, 1)
         timeout_us = duration_us(timeout, what="move: timeout", minimum_us=1_000, error=LinkError)
         timeout_ms = min(timeout_us // 1000, 86_400_000)
         found: dict[str, Any] = ask(
@@ -64,10 +66,13 @@ class SlidingMethods:
             to: the node that handed it over.
 
         Raises:
-            LinkError: that fragment waits for nobody there (``E_GRANT``).
+            LinkError: that fragment waits for nobody there (``E_GRANT``), or its node is away, with the time
+                since it was seen (``E_TIMEOUT``).
         """
         _check(fragment, to, "grant")
-        ask(self._loop, lambda number: Grant(request=number, fragment=fragment, to=to))
+        fragment = self._following.own(fragment, 1)
+        timeout_us = max(self._loop.timeout_us, ANSWER_US)  # Who passes it on says who doesn't answer.
+        ask(self._loop, lambda number: Grant(request=number, fragment=fragment, to=to), timeout_us=timeout_us)
 
 
 def _check(fragment: str, to: str, what: str) -> None:

@@ -75,6 +75,7 @@ class SplittingMethods(ABC):
                 room (``E_MEMORY``), ``at`` names no node (``E_PEER``): nothing changed. A part can't be
                 moved: the message names it; it and those after it run where the box was.
         """
+        box = self._following.own(box, 1)
         query, id = _names(box)
         if type(n) is not int or not 2 <= n <= PARTS_MAX:
             raise LinkError(f"split: n is from 2 to {PARTS_MAX}, came {n!r:.40}", code="E_SPLIT")
@@ -116,6 +117,7 @@ class SplittingMethods(ABC):
             QueryError: it isn't split, or just now can't be merged (``query.split``, with the reason).
             LinkError: as for ``split``; a part can't be moved.
         """
+        box = self._following.own(box, 1)
         query, id = _names(box)
         limit_us = duration_us(timeout, what="merge: timeout", minimum_us=1_000, error=LinkError)
         known = self._parted(query, id)

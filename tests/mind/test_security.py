@@ -260,6 +260,21 @@ def test_a_pattern_of_many_stars_takes_no_time():
 # --- nodes of others ------------------------------------------------------------------------------
 
 
+def test_a_box_that_runs_at_another_participants_node_is_not_split_here_and_it_is_said_whose_it_is():
+    node = Keyed()
+    for name in ("maker", "near", "core"):
+        node.hello(name)
+    [fragment] = cut(query().graph, {"core": ["flows", "f"], "n": ["out"]}).at("n")
+    install = Install(request=1, query="q", fragment=fragment.name)
+    assert node.answer("near", install, fragment_to(fragment)) == ""
+    [source] = [feed.source for feed in fragment.feeds]
+    [reply] = node.say("maker", Split(request=2, fragment=fragment.name, box=source, parts=2))
+    assert (reply.code, reply.text) == (
+        "query.split",
+        f"box {source!r} runs at node 'core' of participant 'bob', for query 'q'",
+    )
+
+
 def test_a_node_of_another_participant_runs_and_stops_nothing_here():
     """D 6: no contract."""
     node = running()

@@ -21,7 +21,7 @@ def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatc
     names = iter(["q/box-router", "q/box-router"])
     client = Client()
     client._loop = None
-    client._following = SimpleNamespace(listed=lambda kind: [])
+    client._following = SimpleNamespace(listed=lambda kind: [], own=lambda name, slashes: name)
     client._parted = lambda query, box: SimpleNamespace(
         router={"name": next(names, "q/other"), "node": "a"}, parts={"q/box-1": "a"}, merges={"q/box": "a"}
     )
@@ -60,7 +60,7 @@ NESTED = [
 def test_a_merge_of_a_box_with_a_part_that_is_split_itself_moves_nothing_and_says_what_to_do_first():
     client, moved = Client(), []
     client.move = lambda *args, **more: moved.append(args)
-    client._following = SimpleNamespace(listed=lambda kind: NESTED)
+    client._following = SimpleNamespace(listed=lambda kind: NESTED, own=lambda name, slashes: name)
     with pytest.raises(LinkError, match="while its part 'w-1' is split itself") as caught:
         client.merge("q/w", timeout="1s")
     assert (caught.value.code, caught.value.hint) == (
