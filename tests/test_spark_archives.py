@@ -17,8 +17,9 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli import main
 from medusa.query.boxes import Field
+from medusa.spark.pipeline import replay as replaying
 from medusa.spark.pipeline.folder import MANIFEST, ROWS, VERSION, Manifest, Part, begin, open_folder
-from medusa.spark.pipeline.replay import replay, rows_from
+from medusa.spark.pipeline.replay import position_of, replay, rows_from
 from medusa.testing import ManualClock
 
 SCHEMA = (Field("ts", "int64"), Field("k", "int32"))
@@ -178,6 +179,61 @@ def test_a_replay_gives_the_rows_of_the_stream_and_where_to_go_on(tmp_path: Path
         replay(tmp_path / "cars", full_at_the_second, progress=lambda *each: told.append(each))
     replay(tmp_path / "cars", lambda batch: taken.extend(batch.column("ts").to_pylist()), start=told[-1][1])
     assert taken == [*range(40), *range(50, 60)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_row_is_found_by_its_number(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "BATCH_ROWS", 16)
+    files = [*shuffled(120, 4, seed), [900, 905], [910]]
+    write(tmp_path / "cars", files)
+    every = sorted(number for file in files for number in file)
+    stored = open_folder(tmp_path / "cars")
+    assert [position_of(stored, row) for row in range(len(every) + 1)] == [*every, 911]
+    for row in (-1, len(every) + 1):
+        with pytest.raises(md.DataError, match=f"shall go on with number {row}"):
+            position_of(stored, row)
+    write(tmp_path / "none", [])
+    assert position_of(open_folder(tmp_path / "none"), 0) == 0
+
+
+def test_a_replay_under_a_name_goes_on_with_the_row_that_the_node_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "BATCH_ROWS", 16)
+    write(tmp_path / "cars", [range(0, 80, 2), range(1, 80, 2), range(100, 140)])
+    q = md.Query("q")
+    cars = q.source("cars", {"ts": "int64", "k": "int32"}, time="ts", unit="s")
+    q.sink("out", cars.filter("ts >= 0", name="all"))
+    address = f"ipc://{tmp_path}/a"
+    config = {"name": "a", "listen": address, "data": str(tmp_path / "data")}
+
+    def killed(pushed: int, following: int) -> None:
+        if pushed > 30:
+            raise RuntimeError("killed")
+
+    with (
+        md.node(config | {"limits": {"checkpoint_every": "50ms"}}),
+        md.connect(address, timeout="30s") as fed,
+    ):
+        fed.deploy(q)
+        with pytest.raises(RuntimeError, match="killed"), fed.publisher("q.cars", durable="a/7") as out:
+            replay(tmp_path / "cars", out.publish, row=out.next_row, progress=killed)
+        asked = ["pipeline", "replay", str(tmp_path / "cars"), "q.cars", "--node", address, "--json"]
+        refused = CliRunner().invoke(main, [*asked, "--durable", "a/7", "--from", "3"])
+        assert "leave --from out" in refused.stderr
+        left = []
+        for _ in range(2):
+            done = CliRunner().invoke(main, [*asked, "--durable", "a/7"])
+            assert done.exit_code == 0, done.output
+            left.append(json.loads(done.stdout)["rows"])
+            assert json.loads(done.stdout)["next"] == 140
+        assert 80 <= left[0] <= 120
+        assert left[1] == 0
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            found: list[int] = []
+            while len(found) < 120:
+                found += trains.next("30s").batch["ts"].to_pylist()
+        assert found == [*range(80), *range(100, 140)]
 
 
 def test_a_replay_by_time_waits_for_each_row(tmp_path: Path) -> None:

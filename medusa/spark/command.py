@@ -260,7 +260,7 @@ def history(
 @pipeline.command(
     epilog=_example(
         "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --speed 60x",
-        "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --from 65536",
+        "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --durable archive/7",
     )
 )
 @click.argument("folder", type=_FOLDER)
@@ -277,6 +277,9 @@ def history(
 @click.option(
     "--from", "start", type=click.IntRange(min=0), default=0, show_default=True, help="the first position"
 )
+@click.option(
+    "--durable", metavar="NAME", help="publish under a name: goes on by itself, each row counts once"
+)
 @click.option("--finish", is_flag=True, help="at the end say that no more rows come: windows close")
 @click.option("--quiet", "-q", is_flag=True, help="no progress")
 @_JSON
@@ -288,19 +291,24 @@ def replay(
     server_key: str | None,
     speed: str,
     start: int,
+    durable: str | None,
     finish: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Publish the rows of an archive into STREAM (query.source) of a node, in order. It needs no Spark.
 
-    When it is cut short it says with which --from it goes on.
+    With --durable the node remembers under NAME how many rows it has: started again, with the same archive,
+    it goes on where it was, whatever died, and each row counts once. Without, it says with which --from it
+    goes on when it is cut short, and rows that were under way may come twice.
     """
     from medusa.runtime.client import connect
     from medusa.spark.pipeline.folder import open_folder
     from medusa.spark.pipeline.replay import replay
 
-    stored = open_folder(folder)
+    if durable is not None and start:
+        raise DataError("--durable knows where to go on: leave --from out", code="data.argument")
+    stored, pace = open_folder(folder), _speed(speed)
     rows, following = 0, start
     ended = False
     with _progress(quiet=quiet) as tell:
@@ -313,21 +321,26 @@ def replay(
 
         try:
             with connect(address, key=key, server_key=server_key) as fed:
-                replay(
-                    stored,
-                    lambda batch: fed.publish(stream, batch),
-                    speed=_speed(speed),
-                    start=start,
-                    progress=told,
-                )
-                if finish:
-                    fed.finish(stream)
+                if durable is not None:
+                    with fed.publisher(stream, durable=durable) as out:
+                        following = replay(stored, out.publish, speed=pace, row=out.next_row, progress=told)
+                        if finish:
+                            out.finish()
+                else:
+
+                    def push(batch: object) -> None:
+                        fed.publish(stream, batch)
+
+                    following = replay(stored, push, speed=pace, start=start, progress=told)
+                    if finish:
+                        fed.finish(stream)
             ended = True
         finally:
             if not ended and rows:
-                click.echo(f"{rows:,} rows were published; go on with --from {following}", err=True)
-    told_: dict[str, Any] = {"stream": stream, "rows": rows, "next": following}
-    click.echo(json.dumps(told_) if as_json else f"{rows:,} rows in {stream}; the next is {following}")
+                how = f"--from {following}" if durable is None else f"--durable {durable}"
+                click.echo(f"{rows:,} rows were published; go on with {how}", err=True)
+    result: dict[str, Any] = {"stream": stream, "rows": rows, "next": following}
+    click.echo(json.dumps(result) if as_json else f"{rows:,} rows in {stream}; the next is {following}")
 
 
 def _speed(text: str) -> float | None:

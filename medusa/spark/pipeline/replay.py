@@ -17,7 +17,7 @@ from medusa.errors import DataError
 from medusa.spark.pipeline.folder import Manifest, Part, Stored, open_folder
 from medusa.spark.source import SEQ, UNITS
 
-__all__ = ["replay", "rows_from"]
+__all__ = ["position_of", "replay", "rows_from"]
 
 BATCH_ROWS = 1 << 16
 
@@ -30,6 +30,7 @@ def replay(
     *,
     speed: float | None = None,
     start: int = 0,
+    row: int | None = None,
     progress: Callable[[int, int], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
@@ -43,6 +44,8 @@ def replay(
             ``lambda rows: fed.publish("netmon.flows", rows)``.
         speed: seconds of the archive in one of the clock: 1 is real time. None: as fast as they are taken.
         start: the position from which on: what an earlier replay gave, or told, as the next.
+        row: instead of ``start``: the row of the archive, counted from 0, from which on: the ``next_row`` of
+            a named publisher says, under whose name nothing else was published.
         progress: called after each push with the rows pushed so far, and the position behind them.
 
     Returns:
@@ -61,6 +64,10 @@ def replay(
         raise DataError(
             f"{stored.path}: rows have no time to go by", hint="leave the speed out", code="data.argument"
         )
+    if row is not None:
+        if start:
+            raise DataError("start and row both say where to begin: leave one out", code="data.argument")
+        start = position_of(stored, row)
     names = [field.name for field in stored.manifest.schema]
     batches = rows_from(stored, start)
     if speed is not None:
@@ -74,6 +81,35 @@ def replay(
         if progress is not None:
             progress(pushed, following)
     return following
+
+
+def position_of(stored: Stored, row: int) -> int:
+    """The ``_seq`` of a row, counted from 0 in its order; behind the last row what no row has.
+
+    Raises:
+        DataError: there are not so many.
+    """
+    if not 0 <= row <= stored.manifest.rows:
+        raise DataError(
+            f"{stored.path}: has {stored.manifest.rows:,} rows, and shall go on with number {row:,}",
+            hint="more was published under this name: is it another archive's?",
+            code="data.argument",
+        )
+    parts = sorted((part for part in stored.manifest.files if part.rows), key=lambda part: part.first or 0)
+    behind, last = 0, -1
+    while parts:
+        first, rows = parts[0].first or 0, 0
+        last = first
+        while parts and (parts[0].first or 0) <= last:  # files that overlap
+            part = parts.pop(0)
+            last, rows = max(last, part.last or 0), rows + part.rows
+        if row < behind + rows:
+            for batch in rows_from(stored, first):
+                if row < behind + batch.num_rows:
+                    return int(batch.column(SEQ)[row - behind].as_py())
+                behind += batch.num_rows
+        behind += rows
+    return last + 1
 
 
 def rows_from(stored: Stored, start: int = 0) -> Iterator[pa.RecordBatch]:
