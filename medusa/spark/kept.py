@@ -18,7 +18,7 @@ from medusa.ports import Buffer
 __all__ = ["CHUNK_BYTES", "Chunks", "Index", "index_of", "load", "save"]
 
 CHUNK_BYTES = 1 << 20
-SMALL_BYTES = 1 << 14
+SMALL_BYTES = 1 << 12
 """A file up to this size stands in the index."""
 
 DIGEST_BYTES = 16

@@ -55,10 +55,10 @@ def test_shards_through_a_failure_and_a_restart(spark: Any, tmp_path: Path) -> N
     q.sink("windows", cars.window("10s").group_by("k", "g").aggregate(c=md.count(), s=md.sum("v")))
     q.sink("pairs", cars.join(more, on="k", within="4s", how="left", where="left.n > right.n"))
     q.sink("late", cars.late)
-    tables = {"cars": rows(0), "more": rows(1)}
+    tables = {"cars": rows(0, 2_000), "more": rows(1, 2_000)}
     expected = md.collect(q, **tables)
-    first, second, *others = ended(tables["cars"], [90, 200])
-    made = feeds(spark, tmp_path, {"cars": [first, second], "more": ended(tables["more"], [120])})
+    first, second, *others = ended(tables["cars"], [600, 1_300])
+    made = feeds(spark, tmp_path, {"cars": [first, second], "more": ended(tables["more"], [800])})
     written = Written(spark, tmp_path / "checkpoint")
     with pytest.raises(Exception, match="the sink failed"):
         written.run(md.spark.stream(q, spark, frames(made), shards=2), fails=1)
@@ -67,6 +67,8 @@ def test_shards_through_a_failure_and_a_restart(spark: Any, tmp_path: Path) -> N
     answers = md.spark.stream(q, spark, frames(made), shards=2)
     written.run(answers)
     same(written.parts(answers), expected)
+    held = max(each.stateOperators[1].numRowsTotal for each in written.progress if each.stateOperators)
+    assert held > 2, "each of the two groups has an index, and chunks"
 
 
 def test_network_monitoring(spark: Any, tmp_path: Path) -> None:
@@ -107,6 +109,36 @@ def test_a_sink_of_its_own_and_rows_where_they_are(spark: Any, tmp_path: Path) -
         query.trigger(availableNow=True).start().awaitTermination()
         got = spark.read.parquet(str(tmp_path / sink)).toArrow()
         assert sorted(plain(got)) == sorted(plain(expected[sink].cast(got.schema)))
+
+
+def test_a_stream_of_a_gateway_with_the_node_s_word_on_late_rows(spark: Any, tmp_path: Path) -> None:
+    columns = {"ts": "int64", "v": "int64"}
+    plain_query, q = md.Query("a"), md.Query("q")
+    plain_query.sink("out", plain_query.source("rows", columns, time="ts", unit="us", slack="20us"))
+    counted = q.source("rows", columns, time="ts", unit="us").window("10us").group_by(k="v % 3")
+    q.sink("out", counted.aggregate(c=md.count(), s=md.sum("v")))
+    times = [number - 30 * (number % 7 == 0) for number in range(100, 300)]
+    table = pa.table({"ts": times, "v": list(range(200))})
+    kept = table.filter(pa.array([number % 7 > 0 for number in range(100, 300)]))
+    address = f"ipc://{tmp_path}/n"
+    settings = {"name": "n", "listen": address, "data": str(tmp_path / "node")}
+    with md.node(settings), md.connect(address) as fed:
+        fed.deploy(plain_query)
+        with md.spark.gateway(address, tmp_path / "gateway") as gateway:
+            options = {"endpoint": gateway.address, "stream": "a.out", "reader": "live"}
+            options |= {"meta": "true", "boundary": "true", "maxRowsPerBatch": "80"}
+            frame = spark.readStream.format("medusa").options(**options).load()
+            for start in range(0, 200, 50):
+                fed.publish("a.rows", table.slice(start, 50))
+                fed.flush("60s")
+                gateway.wait("a.out", start + 50, "live")
+            answers = md.spark.stream(q, spark, {"rows": frame}, shards=1)
+            written = Written(spark, tmp_path / "checkpoint")
+            written.run(answers)
+    got = plain(written.parts(answers)["out"])
+    assert len(written.batches) == 3
+    assert len(got) > 30
+    assert got == plain(md.collect(q, rows=kept)["out"])[: len(got)]
 
 
 def test_rows_that_come_out_of_order_between_micro_batches_stop_the_query(spark: Any, tmp_path: Path) -> None:
