@@ -157,6 +157,7 @@ def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | 
     metavar="[SINK=]PLACE",
     help="what the stream answered: an archive, a Parquet file, or one folder with all in it",
 )
+@click.option("--until", metavar="TIME", help="only windows that ended by then: of a stream that still runs")
 @click.option("--floats", type=float, default=0.0, show_default=True, help="tolerance; 0: bit for bit")
 @click.option("--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="of each sink")
 @_spark_options
@@ -165,6 +166,7 @@ def validate(
     query: Path,
     archives: tuple[str, ...],
     answers: tuple[str, ...],
+    until: str | None,
     floats: float,
     examples: int,
     master: str | None,
@@ -185,6 +187,7 @@ def validate(
             spark,
             archive=_places("--archive", archives),
             answers=_places("--answers", answers),
+            until=until,
             floats=floats,
             examples=examples,
             progress=tell,

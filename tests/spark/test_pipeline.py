@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -273,6 +274,22 @@ def test_planted_differences_are_found(
     assert words == [*pairs, *["extra"] * found[2], *["missing"] * found[1]]
     assert list(sink.within) == (["s"] if floats else [])
     assert ("key 99" in str(report)) == ("extra" in changes)
+
+
+def test_of_a_stream_that_still_runs_the_windows_that_have_ended_are_compared(
+    spark: Any, prepared: tuple[Path, pa.Table]
+) -> None:
+    archive, answer = prepared
+    ends = sorted({*answer["window_end"].to_pylist()})
+    so_far = answer.filter(pc.field("window_end") <= ends[3])
+    assert 0 < so_far.num_rows < answer.num_rows
+    report = md.spark.validate(
+        cars(), spark, archive=archive, answers={"per_k": so_far}, until=ends[3].isoformat(sep=" ")
+    )
+    assert report.equal, str(report)
+    assert report.sinks[0].expected == so_far.num_rows
+    with pytest.raises(md.DataError, match="sink 'late' has no column window_end"):
+        md.spark.validate(cars(), spark, archive=archive, answers={"late": so_far}, until=0)
 
 
 def test_the_command_says_what_differs_by_its_exit_code(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from medusa.engine.arguments import boundary_time_us
 from medusa.errors import DataError
-from medusa.query.boxes import Sink
+from medusa.query.boxes import Field, Schema, Sink
 from medusa.query.graph import check_graph
+from medusa.query.types import TIMESTAMP
 from medusa.spark.batch import batch
 from medusa.spark.pipeline.compare import compared
 from medusa.spark.pipeline.frames import Inputs, inputs_of
@@ -32,6 +34,7 @@ def validate(
     *,
     archive: Inputs,
     answers: Inputs,
+    until: Any = None,
     floats: float = 0.0,
     examples: int = 5,
     shards: int | None = None,
@@ -46,6 +49,8 @@ def validate(
         archive: of each source: a folder, a Parquet file, a DataFrame, a ``pyarrow.Table``; or one folder
             with all in it.
         answers: of each sink in the same way. Sinks that aren't in it are named in the report.
+        until: only windows that ended by this time (microseconds, a datetime or text): of a stream that still
+            runs, whose later windows are open. The archive must reach so far. Sinks need ``window_end``.
         floats: 0: bit for bit. Where partials of a group were combined (a box split by partial, counts of
             several nodes) floats may differ in their last bits: then 1e-9, relative to values above 1.
         examples: how many pairs of differing rows the report shows of each sink.
@@ -65,6 +70,10 @@ def validate(
     if not given:
         raise DataError("there are no answers to compare", code="data.archive")
     checked = check_graph(query.graph)
+    until_us = None if until is None else boundary_time_us(until, query.name, "until=", kind="query")
+    if until_us is not None:
+        for sink in given:
+            _refuse_without_windows(sink, checked.shapes[checked.boxes[sink].inputs[0]].schema)
     computed = batch(query, spark, rows, ordered=False, shards=shards, modules=modules, extra="ignore")
     found = []
     try:
@@ -76,8 +85,8 @@ def validate(
                         compared(
                             box.id,
                             schema,
-                            computed[box.id],
-                            given[box.id],
+                            _ended(computed[box.id], until_us),
+                            _ended(given[box.id], until_us),
                             key=key_of(query.graph, box.id),
                             floats=floats,
                             examples=examples,
@@ -95,6 +104,23 @@ def validate(
         sinks=tuple(found),
         left_out=tuple(sink for sink in query.sinks if sink not in given),
     )
+
+
+def _refuse_without_windows(sink: str, schema: Schema) -> None:
+    if Field("window_end", TIMESTAMP) not in schema:
+        raise DataError(
+            f"sink {sink!r} has no column window_end, so nothing tells which of its rows come until then",
+            hint="leave until out for it, and finish the stream first",
+            code="data.argument",
+        )
+
+
+def _ended(df: DataFrame, until_us: int | None) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if until_us is None or "window_end" not in df.columns:  # what is missing is told later
+        return df
+    return df.where(F.unix_micros("window_end") <= until_us)
 
 
 def _logged(df: DataFrame) -> tuple[int | None, int | None]:
