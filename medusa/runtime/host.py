@@ -7,12 +7,10 @@ a time, and its state in a checkpoint is that between two elements.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from hashlib import blake2b
 from typing import Protocol
 
 from medusa.elements import Silent
@@ -27,23 +25,16 @@ from medusa.ports import Buffer, Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.copying import read_copy
 from medusa.runtime.done import Copied, Done, Failed, Fetched, Logged, Persisted, Ran, Remade, Stats, Weighed
+from medusa.runtime.group_names import group_name, group_token, segment_name
 from medusa.runtime.pieces import Pieces
 from medusa.runtime.remaking import remade, remade_of
 from medusa.runtime.segments import read_segment, write_segment
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill, Weigh
 
-__all__ = [
-    "FragmentHost",
-    "Worker",
-    "group_name",
-    "group_token",
-    "segment_name",
-]
+__all__ = ["FragmentHost", "Worker"]
 
 STATS_EVERY_US = 200_000
-NODE_GROUP = "node"
-SEGMENT = "log"
 
 
 class Worker(Protocol):
@@ -77,24 +68,6 @@ class _Running:
     """Its state as it begins, until it is fed: the first checkpoint needn't copy it."""
     needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Token of a durable group -> tokens of the groups it refers to; the last two."""
-
-
-def group_name(fragment: str, token: int) -> str:
-    """The group of a checkpoint; empty ``fragment``: of the node itself. Safe for any name."""
-    owner = blake2b(fragment.encode(), digest_size=12).hexdigest() if fragment else NODE_GROUP
-    return f"{owner}-{token:012d}"
-
-
-def group_token(fragment: str, name: str) -> int | None:
-    """The token in the name of a group of this fragment; None: it is another's."""
-    found = re.fullmatch(re.escape(group_name(fragment, 0)[:-12]) + r"(\d{12})", name)
-    return int(found[1]) if found else None
-
-
-def segment_name(fragment: str, token: int) -> str:
-    """The group of a segment of the output of a fragment."""
-    owner, _, number = group_name(fragment, token).rpartition("-")
-    return f"{owner}-{SEGMENT}-{number}"
 
 
 class FragmentHost:

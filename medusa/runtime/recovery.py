@@ -15,7 +15,8 @@ from medusa.mind.decisions import Decision, unpack
 from medusa.mind.record import LOG, RECORD, read_record
 from medusa.mind.spec import Fragment as Spec
 from medusa.ports import Buffer, Clock, Journal, Store
-from medusa.runtime.host import FragmentHost, group_name, group_token
+from medusa.runtime.group_names import group_name, group_token
+from medusa.runtime.host import FragmentHost
 
 __all__ = ["Found", "recover"]
 

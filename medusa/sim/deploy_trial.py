@@ -7,7 +7,7 @@ from random import Random
 
 from medusa.mind.catalog import RUNNING
 from medusa.query.builder import Query
-from medusa.runtime.host import group_name
+from medusa.runtime.group_names import group_name
 from medusa.sim.client import Client
 from medusa.sim.faults import LINKS, MACHINES, WEATHER, Scene
 from medusa.sim.federation import Federation

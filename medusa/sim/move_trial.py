@@ -19,7 +19,7 @@ from medusa.mind.moves_kept import FIRST_EPOCH
 from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
-from medusa.runtime.host import group_token
+from medusa.runtime.group_names import group_token
 from medusa.sim.aimed import Aims
 from medusa.sim.checkers import check_node, check_restarted
 from medusa.sim.client import Client

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 from medusa.mind.outputs import Leaving, Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, read_record
-from medusa.runtime.host import Fetched, FragmentHost, Persisted, group_name, group_token
+from medusa.runtime.group_names import group_name, group_token
+from medusa.runtime.host import Fetched, FragmentHost, Persisted
 from medusa.sim.disk import Disk
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame

@@ -18,7 +18,7 @@ from medusa.mind.shadow import Reader
 from medusa.mind.taking import Taking
 from medusa.mind.tapping import PASSED, Tap
 from medusa.query.types import schema_to_arrow
-from medusa.runtime.host import group_name
+from medusa.runtime.group_names import group_name
 from medusa.sim.federation import Federation
 from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent, ReceiverState

@@ -13,7 +13,7 @@ from medusa.mind.outputs import Leaving
 from medusa.mind.record import LOG
 from medusa.mind.settings import parse
 from medusa.mind.spilling import READS_MAX, RETRY_US
-from medusa.runtime.host import group_token, segment_name
+from medusa.runtime.group_names import group_token, segment_name
 from medusa.wire.link import LinkEvent
 from medusa.wire.receiver import Lost
 from tests.mind.spilled import BOUND, NAME, SPILLS, TRAIN, Story, files, stalled

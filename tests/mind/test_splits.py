@@ -10,7 +10,7 @@ import pytest
 from medusa.mind import commands
 from medusa.mind import splits as splits_
 from medusa.runtime import loop
-from medusa.runtime.host import group_token
+from medusa.runtime.group_names import group_token
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages_move import Move
 from tests.mind.parted import KINDS, Parting

@@ -23,7 +23,7 @@ from medusa.query.boxes import Graph, Source
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.ids import check_name
 from medusa.runtime.clock import SystemClock
-from medusa.runtime.host import group_name, group_token
+from medusa.runtime.group_names import group_name, group_token
 from medusa.runtime.recovery import recover
 from medusa.sim.disk import Disk
 from medusa.wire.link import LinkSettings

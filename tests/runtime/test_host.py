@@ -16,7 +16,8 @@ from medusa.mind.catalog import CATALOG, Catalog
 from medusa.query.boxes import Graph
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
-from medusa.runtime.host import Failed, FragmentHost, Ran, Stats, group_name, group_token
+from medusa.runtime.group_names import group_name, group_token
+from medusa.runtime.host import Failed, FragmentHost, Ran, Stats
 from medusa.runtime.recovery import recover
 from medusa.sim.disk import Disk
 from medusa.wire.outbox import Persist, RunFragment

@@ -13,7 +13,8 @@ from medusa.elements import Train
 from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
 from medusa.runtime.done import Failed, Persisted, Ran
-from medusa.runtime.host import FragmentHost, group_name
+from medusa.runtime.group_names import group_name
+from medusa.runtime.host import FragmentHost
 from medusa.sim.disk import Disk
 from medusa.wire.outbox import Persist, RunFragment
 from tests.runtime.test_host import Clock

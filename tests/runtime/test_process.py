@@ -157,7 +157,7 @@ def settings_with(module: str) -> Settings:
 
 def store_with(folder, *catalogs: bytes) -> FolderStore:
     from medusa.engine.checkpoint import seal
-    from medusa.runtime.host import group_name
+    from medusa.runtime.group_names import group_name
 
     store = FolderStore(folder / "data")
     for number, data in enumerate(catalogs, start=1):

@@ -15,7 +15,8 @@ from medusa.mind.placement import cut
 from medusa.mind.record import RECORD, FragmentRecord
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
-from medusa.runtime.host import FragmentHost, Logged, group_name
+from medusa.runtime.group_names import group_name
+from medusa.runtime.host import FragmentHost, Logged
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.recovery import recover
 from medusa.wire.outbox import Log, Persist
