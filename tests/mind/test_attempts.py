@@ -188,3 +188,14 @@ def test_a_grant_is_answered_once_it_is_on_disk():
     assert on_disk == [True]
     world.fed.nodes["m2"].restart()
     world.check()
+
+
+@pytest.mark.parametrize("to", ["m1", "m2"])
+def test_what_runs_needs_no_grant(to):
+    world = World()
+    reply = world.grant(to, at="e")
+    assert (reply.code, reply.text) == (
+        "E_GRANT",
+        f"fragment {FRAGMENT!r} runs at node 'm1' and needs no grant",
+    )
+    assert world.where == ["m1"]

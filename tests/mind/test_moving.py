@@ -355,17 +355,6 @@ def test_what_was_handed_over_to_a_node_that_is_lost_waits_until_it_is_granted()
     world.check()
 
 
-@pytest.mark.parametrize("to", ["m1", "m2"])
-def test_what_runs_needs_no_grant(to):
-    world = World()
-    reply = world.grant(to, at="e")
-    assert (reply.code, reply.text) == (
-        "E_GRANT",
-        f"fragment {FRAGMENT!r} runs at node 'm1' and needs no grant",
-    )
-    assert world.where == ["m1"]
-
-
 def test_who_comes_while_it_is_handed_on_is_noticed_and_not_let_in():
     """A publisher that was let in then believed for ever that this node took its rows."""
     q = md.Query("q")
