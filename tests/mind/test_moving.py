@@ -1,4 +1,4 @@
-"""Fragments move: the automaton, hostile words, and a death at each step of it."""
+"""Fragments move: hostile words, and a death at each step of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from medusa.engine.checkpoint import crc32c
 from medusa.errors import RemoteProtocolError
 from medusa.mind.decisions import LOST
 from medusa.mind.inputs import Work
-from medusa.mind.moving import OWNER, TARGET, MoveEvent, OwnerState, TargetState
 from medusa.mind.shadow import Reader
 from medusa.mind.taking import Taking
 from medusa.mind.tapping import PASSED, Tap
@@ -26,32 +25,6 @@ from medusa.wire.messages import Reply
 from medusa.wire.messages_move import Fed, Got, Handover, Move, Piece, Receive, Standing, Whole
 from medusa.wire.outbox import CloseFragment, Outbox
 from tests.mind.moved import FRAGMENT, NODES, SCHEMA, World
-
-# --- the automaton --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("table", "states"), [(OWNER, OwnerState), (TARGET, TargetState)])
-def test_every_state_is_reached_and_every_one_that_waits_can_break(table, states):
-    first = next(iter(states))
-    reached, new = {first}, [first]
-    while new:
-        for state in table[new.pop()].values():
-            if state not in reached:
-                reached.add(state)
-                new.append(state)
-    assert reached == set(states) == set(table)
-    resting = {OwnerState.RUNNING, OwnerState.GONE, TargetState.ABSENT, TargetState.OWNING}
-    assert all(MoveEvent.BROKEN in table[state] for state in set(states) - resting)
-
-
-def test_after_the_owner_wrote_that_it_hands_over_only_the_target_or_an_operator_gives_it_back():
-    back = {event for event, state in OWNER[OwnerState.HANDING].items() if state is OwnerState.UNDOING}
-    assert back == {MoveEvent.NEVER, MoveEvent.GRANT}
-    assert TARGET[TargetState.TAKING] == {
-        MoveEvent.DURABLE: TargetState.OWNING,
-        MoveEvent.BROKEN: TargetState.TAKING,
-    }
-
 
 # --- one move -------------------------------------------------------------------------------------
 
