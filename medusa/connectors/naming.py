@@ -121,6 +121,8 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
             click.echo(f"  reads {stream}")
         for fragment, nodes in each["fragments"].items():
             click.echo(f"  {fragment}  at {', '.join(nodes)}")
+        for fragment, node in each["stopped"].items():
+            click.echo(f"  {fragment}  STOPPED by the owner of {node}")
 
 
 def _sees_all(fed: Federation) -> bool:

@@ -86,6 +86,8 @@ def listed(address: str, as_json: bool, **keys: Any) -> None:
     for name, each in found["kept"].items():
         inputs = ", ".join(each["inputs"])
         click.echo(f"{name}  kept here for {each['for']}  {each['fragment']}  inputs: {inputs}{_end(each)}")
+    for name, each in found["stopped"].items():
+        click.echo(f"{name}  stopped here; {each['for']} {'knows' if each['told'] else 'is to be told'}")
     for name, each in found["offers"].items():
         boxes = ", ".join(each["boxes"]) or "nothing"
         click.echo(f"{boxes}  offered to {name}  at most {each['definitions']:,} definitions")
@@ -99,16 +101,20 @@ def _end(each: dict[str, Any]) -> str:
 
 @remote.command(epilog="\b\nExample:\n  medusa remote revoke fast --node tcp://127.0.0.1:5555")
 @click.argument("name")
+@click.option("--stop", is_flag=True, help="at the node that keeps it: what runs by it ends now, too")
 @_NODE
 @key_options
 @_JSON
-def revoke(name: str, address: str, as_json: bool, **keys: Any) -> None:
+def revoke(name: str, stop: bool, address: str, as_json: bool, **keys: Any) -> None:
     """Nobody shall begin to run NAME any more; what runs goes on until it is undeployed.
 
-    NAME as it was defined at this node, or PARTICIPANT/NAME of one that this node keeps.
+    NAME as it was defined at this node, or PARTICIPANT/NAME of one that this node keeps. With --stop what
+    runs here by it ends too, and who coordinates its query is told; PARTICIPANT/QUERY stops all parts of a
+    query.
     """
     from medusa.runtime.client import connect
 
     with connect(address, **keys) as fed:
-        fed.revoke(name)
-    click.echo(json.dumps({"revoked": name}) if as_json else f"{name} is revoked")
+        fed.revoke(name, stop=stop)
+    done = f"{name} is revoked" + (", and what ran by it here is stopped" if stop else "")
+    click.echo(json.dumps({"revoked": name, "stopped": stop}) if as_json else done)

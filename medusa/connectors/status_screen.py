@@ -85,6 +85,8 @@ def _of_node(status: Status) -> Iterator[str]:
     for query, of in status["queries"].items():
         if of["state"] != "running":
             yield f"query {query} is {of['state']}"
+        for fragment, node in of.get("stopped", {}).items():
+            yield f"STOPPED: {fragment}, by the owner of node {node}"
     for fragment, of in status["moves"]["going"].items():
         waits = f"; {of['waits_for']}" if of.get("waits_for") else ""
         yield f"{fragment} is being moved to {of['to']}: {of['state']}, {size_text(of['bytes'])} sent{waits}"

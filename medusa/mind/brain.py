@@ -137,7 +137,7 @@ class Brain(Driven):
         )
         self.commands.remotes.wall = self.wall
         self.commands.naming.keep_time(self.wall)
-        self.commands.remotes.revoking.peers = self.commands.peers
+        self.commands.remotes.revoking.peers = self.commands.remotes.stopping.peers = self.commands.peers
         if self.guard is not None:
             self.commands.diverting.whose = self.guard.registry.owner
         self.fragments = self.commands.fragments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -35,6 +35,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         defined: of a stream defined by name, the version of the definition; 0: another query.
         definition: its graph, in canonical form: it stands here wherever its fragment is.
         reads: full names of the streams of other queries that it reads.
+        stopped: (fragment, node) of parts that the owners of those nodes have ended there.
     """
 
     query: str
@@ -47,6 +48,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     defined: int = 0
     definition: bytes = b""
     reads: tuple[str, ...] = ()
+    stopped: tuple[tuple[str, str], ...] = ()
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,14 +153,17 @@ class Catalog:
         self.fragments[fragment.name] = fragment
         self.owners[fragment.query] = owner
 
-    def remove(self, query: str) -> list[str]:
-        """Forget the fragments of a query; their names."""
-        gone = [name for name, fragment in self.fragments.items() if fragment.query == query]
+    def remove(self, query: str, only: Collection[str] | None = None) -> list[str]:
+        """Forget the fragments of a query, or only these of them; their names."""
+        of = [name for name, fragment in self.fragments.items() if fragment.query == query]
+        gone = [name for name in of if only is None or name in only]
         for name in gone:
             for stream in self.fragments.pop(name).streams.values():
                 self.expected.pop(stream, None)
-        self.left = {name: left for name, left in self.left.items() if left.query != query}
-        self.owners.pop(query, None)
+            self.remote.made.pop(name, None)
+        if only is None or gone == of:
+            self.left = {name: left for name, left in self.left.items() if left.query != query}
+            self.owners.pop(query, None)
         return gone
 
     # --- names --------------------------------------------------------------------------------
@@ -214,6 +219,10 @@ class Catalog:
         if (left := self.place(name)) is not None:
             text = f"{what} {name[:100]!r} was moved from node {self.node!r} to {left.node!r}"
             return LinkError(text, hint=f"connect to node {left.node!r}", code="E_MOVED")
+        stopped = next((f for f, each in self.remote.stopped.items() if name in each.names), "")
+        if stopped:
+            why = f"{stopped!r} was stopped by the owner of node {self.node!r}"
+            return LinkError(f"{what} {name[:100]!r} is no more: {why}", code="E_REMOVED")
         elsewhere = self.elsewhere().get(name)
         if elsewhere:
             nodes = " and ".join(repr(node) for node in elsewhere)

@@ -143,11 +143,13 @@ class Commands:
             number=self.diverting.number,
             plan=lambda message, graph, caller: self._plan(message.at, graph, caller),
             install=self._install,
+            drop=self._drop,
             count=count,
         )
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares
+        self.remotes.stopping.whose = self.diverting.participant_of
         self.diverting.guests.offers = lambda participant: self.remotes.offers.get(participant)
         self.diverting.seeking.ask(self.naming.directory, self.naming.seek)
         self.coordinator.ask(self.naming.names.deployed_at, self.naming.names.outranks)
@@ -401,15 +403,16 @@ class Commands:
         self._drop(query)
         return Reply(request=request)
 
-    def _drop(self, query: str) -> None:
-        """Nothing of a query is here any more."""
+    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "") -> None:
+        """Nothing of a query is here any more, or not these of its fragments."""
         known = query in self._catalog.owners
-        self.reading.removed(query, [s for s in self._catalog.fragments.values() if s.query == query])
-        gone = self._catalog.remove(query)
+        if only is None:  # What others have kept here reads no other query.
+            self.reading.removed(query, [s for s in self._catalog.fragments.values() if s.query == query])
+        gone = self._catalog.remove(query, only)
         for name in gone:
             hosted = self.fragments.pop(name)
             self.engine.pop(name, None)
-            hosted.close(f"query {query!r} was removed")
+            hosted.close(why or f"query {query!r} was removed")
             self._outbox.append(CloseFragment(fragment=name))
         self.sliding.removed(query, gone)
         if known:
@@ -486,7 +489,7 @@ class Commands:
             "dht": self.naming.between and self.naming.between.status(),
             "elsewhere": self._catalog.elsewhere(),
             "queries": {
-                each.query: {"state": each.state, "nodes": each.nodes}
+                each.query: {"state": each.state, "nodes": each.nodes, "stopped": dict(each.stopped)}
                 for each in self._catalog.deployments.values()
             },
         }

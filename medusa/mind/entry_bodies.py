@@ -89,11 +89,13 @@ class QueryBody(_Body, frozen=True):
 
     Attributes:
         reads: full names of the streams of other queries that it reads.
+        stopped: fragments that the owners of other nodes have ended there -> those nodes.
     """
 
     state: Word
     nodes: Names
     reads: Names = ()
+    stopped: Annotated[dict[Name, Name], Meta(max_length=limits.PLACES_MAX)] = {}
 
 
 class DefinitionBody(_Body, frozen=True):

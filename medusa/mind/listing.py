@@ -116,7 +116,10 @@ class Listing:
         for deployment in self._catalog.deployments.values():
             if not deployment.defined:
                 body = QueryBody(
-                    state=deployment.state, nodes=tuple(deployment.nodes), reads=deployment.reads
+                    state=deployment.state,
+                    nodes=tuple(deployment.nodes),
+                    reads=deployment.reads,
+                    stopped=dict(deployment.stopped),
                 )
                 wanted["query", deployment.query] = 1, body_to(body)
             elif deployment.definition and deployment.state != REMOVING:

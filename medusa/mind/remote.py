@@ -5,7 +5,7 @@ to the participant of who brings it: ``[offers]`` in its configuration, nothing 
 participant take anything of each other. From then on a deployment sends the name and the inputs
 (``Instantiate``) where it would send the spec. That is the only way to run anything at a node of another
 participant. The offer is looked at again each time; who revoked a definition, or it never was one, nothing
-runs. What runs goes on: it ends when its query is undeployed.
+runs. What runs goes on: it ends when its query is undeployed, or stopped here (``mind.remote_stopping``).
 """
 
 from __future__ import annotations
@@ -20,17 +20,22 @@ from medusa.errors import QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
 from medusa.mind.late import Late
 from medusa.mind.placement import Plan
-from medusa.mind.remote_kept import EXPIRES_MAX_US, HeldDefinition, MappedDefinition, said_of, template_of
+from medusa.mind.remote_kept import (
+    EXPIRES_MAX_US,
+    HeldDefinition,
+    MappedDefinition,
+    check_offer,
+    said_of,
+    template_of,
+)
 from medusa.mind.remote_revoking import Revoking
+from medusa.mind.remote_stopping import Stopping
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy
 from medusa.mind.settings import Settings
-from medusa.mind.settings_offers import ALWAYS
 from medusa.mind.spec import Feed, Fragment, fragment_from, fragment_to
 from medusa.mind.wall import Wall
 from medusa.ports import Buffer
-from medusa.query.ids import kind_of
-from medusa.query.published import reads_of
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
 from medusa.wire.messages import Install, Message, Remove, Reply
@@ -41,6 +46,7 @@ from medusa.wire.messages_remote import (
     KeepRemote,
     RemoteMessage,
     RevokeRemote,
+    StoppedRemote,
 )
 from medusa.wire.outbox import Outbox
 from medusa.wire.statement import SKEW_US
@@ -86,12 +92,14 @@ class Remotes:
         number: gives numbers for questions to nodes; they grow over all lives.
         plan: reads a query and a placement that a client sent, and cuts it.
         install: runs a checked fragment here, for a node.
+        drop: forgets fragments of a query here: see ``Stopping``.
         count: told the code of what a node may not do here.
 
     Attributes:
         offers: what other participants may have us keep and run, by participant.
         wall: the time of the node, for definitions that expire.
         revoking: what other nodes have still to forget.
+        stopping: parts that were ended by who runs their node.
     """
 
     def __init__(
@@ -104,6 +112,7 @@ class Remotes:
         number: Callable[[], int],
         plan: Callable[[DefineRemote, Buffer, Caller | None], Plan],
         install: Callable[[int, Fragment, str], Reply | None],
+        drop: Callable[[str, list[str], str], None],
         count: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -121,6 +130,7 @@ class Remotes:
         self._late = Late()
         self._asked: dict[int, _Asked] = {}
         self.revoking = Revoking(self._kept, outbox=outbox, number=number)
+        self.stopping = Stopping(catalog, outbox=outbox, saver=saver, number=number, drop=drop, count=count)
 
     def receive(
         self,
@@ -140,7 +150,8 @@ class Remotes:
         if isinstance(message, Reply) and not client:
             return self._answered(peer, message)
         if isinstance(message, Remove):
-            return not client and self._is_foreign(peer, participant, message)
+            foreign = participant != self._settings.participant
+            return not client and self.stopping.removed(peer, message, foreign=foreign)
         if not isinstance(message, RemoteMessage):
             return False
         try:
@@ -155,6 +166,8 @@ class Remotes:
                     self._drop(peer, participant, message)
                 case Instantiate() if not client:
                     self._instantiate(now_us, peer, participant, message)
+                case StoppedRemote() if not client:
+                    self.stopping.heard(peer, message)
                 case _:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
@@ -164,16 +177,6 @@ class Remotes:
                 self._count(error.code)
             text, hint = error.message[:most], error.hint[:most]
             self._outbox.send(peer, Reply(request=message.request, code=error.code, text=text, hint=hint))
-        return True
-
-    def _is_foreign(self, peer: str, participant: str, message: Remove) -> bool:
-        """Whether a node of another participant stops what it doesn't run; then it was told so."""
-        own = participant == self._settings.participant
-        if own or self._catalog.owners.get(message.query) == peer:
-            return False
-        text = f"node {peer!r} runs no {message.query[:100]!r} here, and may stop nothing else"
-        self._count("E_NO_CONTRACT")
-        self._outbox.send(peer, Reply(request=message.request, code="E_NO_CONTRACT", text=text))
         return True
 
     # --- what clients ask -------------------------------------------------------------------------
@@ -256,11 +259,19 @@ class Remotes:
         held, mapped = self._kept.held.get(message.name), self._kept.mapped.get(message.name)
         mapped = mapped or self._kept.revoking.get(message.name)
         query = held.fragment.query if held is not None else mapped.query if mapped is not None else ""
-        if caller is not None and not caller.may("deploy", query):
-            why = no_deploy(caller, query)
-            raise QueryError(why.text, hint=why.hint, code=why.code)
-        if held is not None:
-            del self._kept.held[message.name]
+        running = self.stopping.running(message.name) if message.stop else []
+        for each in self.stopping.queries(running) or [query]:
+            if caller is not None and not caller.may("deploy", each):
+                why = no_deploy(caller, each)
+                raise QueryError(why.text, hint=why.hint, code=why.code)
+        if message.stop and held is None and mapped is not None and not running:
+            text = f"{message.name!r} runs at node {mapped.node!r}, for a query of this node"
+            raise QueryError(
+                text, hint=f"undeploy {query}; stop=True is for who keeps a part", code="E_QUERY"
+            )
+        if held is not None or running:
+            self._kept.held.pop(message.name, None)
+            self.stopping.stop(running)
             self._saver.send(client, Reply(request=message.request), after=self._saver.save())
             return
         if mapped is None:
@@ -303,6 +314,8 @@ class Remotes:
     def _answered(self, node: str, reply: Reply) -> bool:
         asked = self._asked.get(reply.request)
         if asked is None or asked.node != node:
+            if self.stopping.answered(node, reply):
+                return True
             if not self.revoking.answered(node, reply):
                 return False
             self._saver.save()
@@ -346,7 +359,7 @@ class Remotes:
             raise QueryError(error.message, hint=error.hint, code="E_SPEC") from None
         if fragment.node != self._settings.name:
             raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
-        self._check_offer(participant, fragment)
+        check_offer(self._settings, self.offers, participant, fragment)
         known = self._kept.held.get(full)
         new = HeldDefinition(
             participant=participant, node=peer, fragment=fragment, expires_us=message.expires_us
@@ -363,22 +376,6 @@ class Remotes:
             raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
         self._kept.held[full] = new
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
-
-    def _check_offer(self, participant: str, fragment: Fragment) -> None:
-        if reads_of(fragment.graph) or fragment.guests:
-            text = "a part that reads a stream of another query is deployed in full"
-            raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
-        if participant == self._settings.participant:
-            return
-        rules = self.offers.get(participant)
-        offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
-        wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
-        if wrong is not None:
-            raise QueryError(
-                f"node {self._settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
-                hint=f"its configuration would have to say so in [offers.{participant}]",
-                code="E_OFFER",
-            )
 
     def _drop(self, peer: str, participant: str, message: DropRemote) -> None:
         full = f"{participant}/{message.name}"
@@ -398,7 +395,7 @@ class Remotes:
                 code="E_NO_DEFINITION",
             )
         self._check_time(now_us, full, held.expires_us)
-        self._check_offer(participant, held.fragment)
+        check_offer(self._settings, self.offers, participant, held.fragment)
         feeds = tuple(
             Feed(source=source, node=node, stream=stream) for source, node, stream in message.inputs
         )
@@ -421,6 +418,7 @@ class Remotes:
         if reply.code:
             self._outbox.send(peer, reply)
         else:
+            self.stopping.begun(message.fragment, full)
             self._saver.send(peer, reply, after=self._saver.save())
 
     # --- what deployments ask ---------------------------------------------------------------------
@@ -468,6 +466,7 @@ class Remotes:
                 asked.asked_at_us = now_us
                 self._saver.send(asked.node, asked.message, asked.payload, after=asked.after)
         self.revoking.tick(now_us, {each.name for each in self._asked.values()})
+        self.stopping.tick(now_us)
         if now_us >= self._look_at_us:
             self._look_at_us = now_us + LOOK_EVERY_US
             self._forget_expired(self.wall.at(now_us))
@@ -489,12 +488,11 @@ class Remotes:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         kept = self._kept
-        if not (self._asked or kept.held or kept.mapped or kept.revoking):
+        if not (self._asked or kept.held or kept.mapped or kept.revoking or kept.stopped):
             return None
         times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
         if any(each.expires_us for some in (kept.held, kept.mapped, kept.revoking) for each in some.values()):
             times.append(self._look_at_us)
         again_us = self.revoking.wake_at_us({each.name for each in self._asked.values()})
-        if again_us is not None:
-            times.append(again_us)
+        times += [each for each in (again_us, self.stopping.wake_at_us()) if each is not None]
         return min(times, default=None)

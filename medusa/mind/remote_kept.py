@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
 import msgspec
 
+from medusa.errors import QueryError
+from medusa.mind.settings import Settings
+from medusa.mind.settings_offers import ALWAYS, OfferRules
 from medusa.mind.spec import Feed, Fragment, fragment_to
+from medusa.query.ids import kind_of
+from medusa.query.published import reads_of
 
-__all__ = ["EXPIRES_MAX_US", "HeldDefinition", "MappedDefinition", "RemoteKept", "said_of", "template_of"]
+__all__ = [
+    "EXPIRES_MAX_US",
+    "HeldDefinition",
+    "MappedDefinition",
+    "RemoteKept",
+    "StoppedPart",
+    "check_offer",
+    "said_of",
+    "template_of",
+]
 
 EXPIRES_MAX_US = 1 << 57
 """About the year 6500; more than any duration from now on."""
@@ -37,12 +52,33 @@ class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     expires_us: int = 0
 
 
+class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that ran here for a node, until this node's owner stopped it.
+
+    Attributes:
+        names: its streams and sources.
+        told: its node has heard so.
+    """
+
+    node: str
+    query: str
+    names: tuple[str, ...]
+    told: bool
+
+
 class RemoteKept(msgspec.Struct, kw_only=True):
-    """``held`` by ``participant/name``; ``mapped`` and ``revoking`` (``mind.remote_revoking``) by name."""
+    """``held`` by ``participant/name``; ``mapped`` and ``revoking`` (``mind.remote_revoking``) by name.
+
+    Attributes:
+        made: fragments that run, or ran, here -> by which definition.
+        stopped: fragments that this node's owner has ended (``mind.remote_stopping``).
+    """
 
     held: dict[str, HeldDefinition] = {}
     mapped: dict[str, MappedDefinition] = {}
     revoking: dict[str, MappedDefinition] = {}
+    made: dict[str, str] = {}
+    stopped: dict[str, StoppedPart] = {}
 
 
 def template_of(fragment: Fragment) -> bytes:
@@ -77,4 +113,32 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
         }
         for name, each in kept.held.items()
     }
-    return {"defined": defined, "kept": held}
+    stopped: dict[str, dict[str, object]] = {
+        name: {"for": each.node, "query": each.query, "told": each.told}
+        for name, each in kept.stopped.items()
+    }
+    return {"defined": defined, "kept": held, "stopped": stopped}
+
+
+def check_offer(
+    settings: Settings, offers: Mapping[str, OfferRules], participant: str, fragment: Fragment
+) -> None:
+    """Whether a participant may have this kept and run here.
+
+    Raises:
+        QueryError: a box isn't offered to it (``E_OFFER``), or it reads streams of other queries.
+    """
+    if reads_of(fragment.graph) or fragment.guests:
+        text = "a part that reads a stream of another query is deployed in full"
+        raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
+    if participant == settings.participant:
+        return
+    rules = offers.get(participant)
+    offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
+    wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
+    if wrong is not None:
+        raise QueryError(
+            f"node {settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )

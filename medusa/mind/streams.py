@@ -140,7 +140,11 @@ class Streams:
         return self._forgets and now_us - self._started_us < PATIENCE_US
 
     def _refuse(self, peer: str, message: Message, error: LinkError) -> None:
-        if error.code not in ("E_STREAM", "E_MOVED"):  # No rule: it isn't here (yet, or any more).
+        if error.code not in (
+            "E_STREAM",
+            "E_MOVED",
+            "E_REMOVED",
+        ):  # No rule: it isn't here (yet, or any more).
             self._count(error.code)
         say_no(self._outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
 

@@ -156,13 +156,14 @@ class NamingMethods(ABC):
 
     def queries(self) -> list[dict[str, Any]]:
         """The queries of the participant, by name: ``name``, ``state``, ``node`` that coordinates it,
-        ``nodes``, ``fragments`` with the nodes of each, and ``reads``: the streams of other queries that it
-        reads, by their full names.
+        ``nodes``, ``fragments`` with the nodes of each; ``reads``: the streams of other queries that it
+        reads, by their full names; ``stopped``: parts that the owners of other nodes have ended there
+        (``revoke(..., stop=True)``) -> those nodes.
 
         Raises:
             LinkError: no answer in time.
         """
-        shown = ("name", "state", "node", "nodes", "fragments", "reads")
+        shown = ("name", "state", "node", "nodes", "fragments", "reads", "stopped")
         return [{key: each[key] for key in shown} for each in self._following.listed("query")]
 
     def definitions(self) -> list[dict[str, Any]]:

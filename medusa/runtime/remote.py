@@ -68,20 +68,25 @@ class RemoteMethods(ABC):
             spread=True,
         )
 
-    def revoke(self, name: str) -> None:
+    def revoke(self, name: str, *, stop: bool = False) -> None:
         """Nobody shall run this remote definition any more; what runs goes on until it is undeployed.
 
         Args:
             name: as it was defined at this node; or ``participant/name`` of one that this node keeps.
+            stop: at the node that keeps it: what runs here by it ends now, as if its query were undeployed
+                here, also where the definition was revoked before. Who had it begun is told. Where nothing
+                is defined under the name, ``participant/query`` means all parts of that query at this node.
 
         Raises:
-            LinkError: no such definition (``E_NO_DEFINITION``); or the node that keeps it didn't answer:
-                this node uses it no more, ask again there.
+            LinkError: no such definition, and nothing to stop (``E_NO_DEFINITION``); or the node that keeps
+                it didn't answer: this node uses it no more, ask again there; or ``stop`` is asked of the
+                node that had it kept (``E_QUERY``): nothing changed.
         """
-        self._ask(lambda number: RevokeRemote(request=number, name=name), spread=True)
+        self._ask(lambda number: RevokeRemote(request=number, name=name, stop=stop), spread=True)
 
     def remote_definitions(self) -> dict[str, Any]:
-        """Of this node: ``defined`` (kept elsewhere, by name), ``kept`` (for others, full name), ``offers``.
+        """Of this node: ``defined`` (kept elsewhere, by name), ``kept`` (for others, full name), ``offers``,
+        ``stopped`` (parts of others that were ended here).
 
         Raises:
             LinkError: no answer in time.

@@ -48,7 +48,14 @@ from medusa.wire.messages_move import (
     Standing,
     Whole,
 )
-from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
+from medusa.wire.messages_remote import (
+    DefineRemote,
+    DropRemote,
+    Instantiate,
+    KeepRemote,
+    RevokeRemote,
+    StoppedRemote,
+)
 from medusa.wire.messages_split import Merge, Split
 
 __all__ = [
@@ -431,6 +438,7 @@ Message: TypeAlias = (
     | KeepRemote
     | DropRemote
     | Instantiate
+    | StoppedRemote
     | Split
     | Merge
 )

@@ -12,7 +12,15 @@ from msgspec import Meta
 from medusa.wire import limits
 from medusa.wire.message_base import Count, MessageBase, Name, Names
 
-__all__ = ["DefineRemote", "DropRemote", "Instantiate", "KeepRemote", "RemoteMessage", "RevokeRemote"]
+__all__ = [
+    "DefineRemote",
+    "DropRemote",
+    "Instantiate",
+    "KeepRemote",
+    "RemoteMessage",
+    "RevokeRemote",
+    "StoppedRemote",
+]
 
 Inputs = Annotated[tuple[tuple[Name, Name, Name], ...], Meta(max_length=limits.PLACES_MAX)]
 Readers = Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
@@ -35,10 +43,15 @@ class DefineRemote(MessageBase, frozen=True, tag="define-remote"):
 
 class RevokeRemote(MessageBase, frozen=True, tag="revoke-remote"):
     """From a client: of its own node a definition that was made there; of the node that keeps one (then
-    ``participant/name``), that too."""
+    ``participant/name``), that too.
+
+    Attributes:
+        stop: what runs by it at the node that keeps it ends too.
+    """
 
     request: Count
     name: Name
+    stop: bool = False
 
 
 class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
@@ -76,4 +89,12 @@ class Instantiate(MessageBase, frozen=True, tag="instantiate"):
     readers: Readers
 
 
-RemoteMessage = DefineRemote | RevokeRemote | KeepRemote | DropRemote | Instantiate
+class StoppedRemote(MessageBase, frozen=True, tag="stopped-remote"):
+    """To the node that had it begun: who runs this node has ended this part of your query."""
+
+    request: Count
+    query: Name
+    fragment: Name
+
+
+RemoteMessage = DefineRemote | RevokeRemote | KeepRemote | DropRemote | Instantiate | StoppedRemote

@@ -201,6 +201,36 @@ def test_what_is_next_to_it_moves_to_another_node_of_who_had_it_kept(owners):
         assert all(fragments == [] for _, fragments, _ in owners.state().values())
 
 
+def test_who_runs_a_node_stops_anothers_part_there_and_the_other_is_told(owners):
+    owners.start("edge", "core")
+    with owners.connect("edge") as alice, owners.connect("core") as bob:
+        alice.define_remote("fast", query(), AT, node="core")
+        alice.deploy(query(), at=AT)
+        with Flow(alice) as flow:
+            flow.goes_on()
+        assert refused(bob.undeploy, "q") == "E_QUERY", "the query is alice's"
+        bob.revoke("alice/fast")
+        assert bob.status()["fragments"] != []
+        bob.revoke("alice/fast", stop=True)
+        assert (bob.status()["fragments"], bob.remote_definitions()["kept"]) == ([], {})
+        assert refused(lambda: bob.revoke("alice/fast", stop=True)) == "E_NO_DEFINITION"
+        until(lambda: alice.queries()[0]["stopped"] == {"q/fast": "core"}, what="alice hears")
+        assert alice.status()["queries"]["q"]["stopped"] == {"q/fast": "core"}
+        owners.kill("core")
+        owners.start("core")
+    with owners.connect("edge") as alice, owners.connect("core") as bob:
+        assert bob.status()["fragments"] == []
+
+        def why():
+            return " ".join(each["waits_for"] for each in alice.explain("q"))
+
+        until(lambda: "'q/fast' was stopped by the owner of node 'core'" in why(), what="explain says so")
+        alice.undeploy("q")
+        assert bob.remote_definitions()["stopped"] == {}
+        alice.revoke("fast")
+    assert all(fragments == [] == queries for _, fragments, queries in owners.state().values())
+
+
 def test_what_is_not_offered_is_refused_and_nothing_changes_anywhere(owners):
     owners.start("edge", "core", "far")
     before = owners.state()

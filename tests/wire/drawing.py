@@ -58,6 +58,7 @@ WAYS = {
     "KeepRemote": "node to node",
     "DropRemote": "node to node",
     "Instantiate": "node to node",
+    "StoppedRemote": "node to node",
     "Split": "client to node, node to node",
     "Merge": "client to node, node to node",
     "DhtFind": "member to member",

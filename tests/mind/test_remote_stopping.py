@@ -1,0 +1,130 @@
+"""Parts that the owner of their node ends: nothing is left there, and who had them begun hears so."""
+
+from __future__ import annotations
+
+import pytest
+
+from medusa.mind.catalog import Catalog
+from medusa.mind.spec import fragment_to
+from medusa.wire.messages import Attach, Heartbeat, Refuse, Remove, Reply
+from medusa.wire.messages_remote import RevokeRemote, StoppedRemote
+from medusa.wire.outbox import Send
+from tests.mind.deployed import Town
+from tests.mind.keyed import Keyed
+from tests.mind.test_remote import asked, define, deployed, keep, kept_of, offering, part, run
+
+
+def hosting():
+    """Node n of alice, which runs a part of query r for bob's node core."""
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    assert node.answer("core", run()) == ""
+    node.brain.commands.remotes.offers = {}
+    return node
+
+
+def stop(node, name="bob/part", request=7):
+    """As a client that may deploy anything."""
+    called = "client-of-alice"
+    node.brain.commands.remotes.receive(
+        node.now_us, called, RevokeRemote(request=request, name=name, stop=True), None, True, None
+    )
+    [reply] = [e.message for e in node.settle() if isinstance(e, Send) and e.peer == called]
+    return reply.code
+
+
+def told(node):
+    """What core hears of stopped parts when the node looks next."""
+    node.now_us += 1_000_000
+    node.say("core", Heartbeat(incarnation=1))
+    node.brain.tick(node.now_us)
+    sent = [e for e in node.settle() if isinstance(e, Send) and isinstance(e.message, StoppedRemote)]
+    return [(e.peer, e.message.query, e.message.fragment) for e in sent]
+
+
+STREAM = part().streams["kept-out"]
+WORD = ("core", "r", "r/kept")
+
+
+@pytest.mark.parametrize("revoked", [False, True], ids=["kept", "revoked before"])
+def test_a_part_is_stopped_by_the_owner_of_its_node_and_nothing_is_left(revoked):
+    node = hosting()
+    if revoked:
+        node.brain.catalog.remote.held.clear()
+    assert stop(node) == ""
+    catalog = node.brain.catalog
+    assert (node.brain.fragments, catalog.fragments, catalog.owners) == ({}, {}, {})
+    assert (catalog.remote.held, catalog.remote.made) == ({}, {})
+    assert node.answer("core", run(request=3)) == "E_NO_DEFINITION"
+    said = node.say("core", Attach(stream=STREAM, epoch=1, next_seq=0, durable=0, granted=1000))
+    [refusal] = [each for each in said if isinstance(each, Refuse)]
+    assert refusal.code == "E_REMOVED"
+    assert "stopped by the owner of node 'n'" in refusal.text
+    again = Keyed(catalog=Catalog.from_bytes(catalog.to_bytes(), node="n", where="catalog"))
+    again.hello("core")
+    assert again.brain.fragments == {}
+    assert again.brain.catalog.remote.stopped["r/kept"].node == "core"
+
+
+def test_who_had_it_begun_is_told_until_it_answers_and_may_remove_its_query_then():
+    node = hosting()
+    assert stop(node) == ""
+    assert told(node) == told(node) == [WORD]
+    number = node.brain.commands.remotes.stopping._numbers["r/kept"]
+    node.say("core", Reply(request=number))
+    assert told(node) == []
+    assert [each.code for each in node.say("core", Remove(request=9, query="r"))] == [""]
+    assert node.brain.catalog.remote.stopped == {}
+    assert node.answer("core", Remove(request=10, query="r")) == "E_NO_CONTRACT"
+
+
+def test_all_parts_of_a_query_are_stopped_by_its_name_and_of_strangers_nothing():
+    node = hosting()
+    assert stop(node, "alice/r") == stop(node, "bob/q") == stop(node, "r") == "E_NO_DEFINITION"
+    assert list(node.brain.fragments) == ["r/kept"]
+    assert stop(node, "bob/r") == ""
+    assert list(node.brain.fragments) == []
+
+
+def test_a_client_stops_only_what_it_may_deploy():
+    node = hosting()
+    for who in ("maker", "reader"):
+        assert node.answer(who, RevokeRemote(request=2, name="bob/part", stop=True)) == "E_ROLE"
+    assert list(node.brain.fragments) == ["r/kept"]
+
+
+def test_who_coordinates_the_query_says_what_was_stopped_and_removes_the_rest():
+    town = Town()
+    assert define(town, 1) == ""
+    assert deployed(town, 2) == ""
+    assert asked(town, RevokeRemote(request=3, name="part", stop=True)) == "E_QUERY", "not at who had it kept"
+    coordinator, host = town.machines["m"], town.machines["t3"]
+    coordinator.hangs = True
+    remotes = host.brain.commands.remotes
+    remotes.stopping.stop(remotes.stopping.running("local/part"))
+    town.settle(until_us=town.now_us + 300_000)
+    assert list(host.brain.fragments) == []
+    host.die()
+    town.restart("t3")
+    town.heal()
+    told = coordinator.brain.status(0)["queries"]["q"]["stopped"]
+    assert told == {"q/on_t3": "t3"}
+    assert coordinator.brain.catalog.deployments["q"].stopped == (("q/on_t3", "t3"),)
+    assert [each.told for each in kept_of(town, "t3").stopped.values()] == [True]
+    assert asked(town, Remove(request=4, query="q")) == ""
+    assert kept_of(town, "t3").stopped == {}
+    assert all(not machine.brain.fragments for machine in town.machines.values())
+    assert asked(town, RevokeRemote(request=5, name="part")) == ""
+    assert deployed(town, 6) == ""
+    assert town.runs()
+    assert coordinator.brain.status(0)["queries"]["q"]["stopped"] == {}
+
+
+@pytest.mark.parametrize("word", [("q", "other/on_t3"), ("none", "none/x")])
+def test_a_word_about_what_is_not_its_part_changes_nothing(word):
+    town = Town()
+    assert deployed(town, 1) == ""
+    stopping = town.machines["m"].brain.commands.remotes.stopping
+    stopping.heard("t3", StoppedRemote(request=1, query=word[0], fragment=word[1]))
+    stopping.heard("stranger", StoppedRemote(request=1, query="q", fragment="q/on_t3"))
+    assert town.machines["m"].brain.catalog.deployments["q"].stopped == ()
