@@ -104,16 +104,17 @@ def _definition(of: dict[str, Any]) -> str:
 @key_options
 @_JSON
 def queries(address: str, as_json: bool, **keys: Any) -> None:
-    """List the queries of the participant: state, and the node of each fragment."""
+    """List the queries of the participant: state, and the node of each fragment. Then what its nodes run for
+    other participants; --json lists the own ones only."""
     from medusa.runtime.client import connect
 
     with connect(address, **keys) as fed:
-        found = fed.queries()
+        found, guests = fed.queries(), fed.guests()
         sees = bool(found) or as_json or _sees_all(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
-    if not found:
+    if not found and not guests:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
         click.echo(f"{each['name']}  {each['state']}  coordinated by {each['node']}")
@@ -121,8 +122,13 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
             click.echo(f"  reads {stream}")
         for fragment, nodes in each["fragments"].items():
             click.echo(f"  {fragment}  at {', '.join(nodes)}")
+        for fragment, node, participant, _ in each["abroad"]:
+            click.echo(f"  {fragment}  at {node} of {participant}")
         for fragment, node in each["stopped"].items():
             click.echo(f"  {fragment}  STOPPED by the owner of {node}")
+    for each in guests:
+        click.echo(f"{each['name']}  here for {each['participant']}")
+        click.echo(f"  {each['fragment']}  at {each['node']}")
 
 
 def _sees_all(fed: Federation) -> bool:
@@ -154,7 +160,8 @@ def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
         click.echo(json.dumps(found))
         return
     where = f" {found['address']}" if found["address"] else ""
-    click.echo(f"{found['kind']} {name} is at {found['node']}{where}, epoch {found['epoch']}")
+    whose = f" of {found['participant']}" if found["kind"] == "box" and "participant" in found else ""
+    click.echo(f"{found['kind']} {name} is at {found['node']}{whose}{where}, epoch {found['epoch']}")
     for stream in found.get("reads", ()):
         click.echo(f"  reads {stream}")
     for column, type in found.get("columns", ()):

@@ -140,6 +140,7 @@ class Brain(Driven):
         self.commands.remotes.revoking.peers = self.commands.remotes.stopping.peers = self.commands.peers
         if self.guard is not None:
             self.commands.diverting.whose = self.guard.registry.owner
+        self.commands.coordinator.abroad = self.commands.naming.abroad
         self.fragments = self.commands.fragments
         self.lanes = Lanes(self._me, settings, self.fragments)
         self.streams = Streams(

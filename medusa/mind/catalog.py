@@ -36,6 +36,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         definition: its graph, in canonical form: it stands here wherever its fragment is.
         reads: full names of the streams of other queries that it reads.
         stopped: (fragment, node) of parts that the owners of those nodes have ended there.
+        abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
     """
 
     query: str
@@ -49,6 +50,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     definition: bytes = b""
     reads: tuple[str, ...] = ()
     stopped: tuple[tuple[str, str], ...] = ()
+    abroad: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):

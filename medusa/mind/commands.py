@@ -11,6 +11,7 @@ from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
 from medusa.mind.defining import Definitions
 from medusa.mind.deploying import CONTENDED, Coordinator
+from medusa.mind.deploying_words import there_already
 from medusa.mind.diverting import Diverting
 from medusa.mind.explaining import Unmoved, explained
 from medusa.mind.hosting import Hosted
@@ -362,11 +363,8 @@ class Commands:
         stranger = next((node for node in others if node not in (me, *self._settings.peers)), None)
         if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
             where = self._catalog.owners[fragment.query]
-            text, hint = (
-                f"query {fragment.query!r} is there already, from node {where!r}",
-                "undeploy it first",
-            )
-            return _refusal(request, CONTENDED if owner < where else "E_DEPLOYED", text, hint)
+            code = CONTENDED if owner < where else "E_DEPLOYED"
+            return there_already(request, fragment.query, where, self.naming.abroad(where), code)
         if fragment.node != me:
             return _refusal(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
         if (left := self._catalog.left.get(fragment.name)) is not None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
+from medusa.mind.deploying_words import from_node, put_abroad, there_already
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
 from medusa.mind.spec import Fragment, fragment_from
@@ -98,6 +99,7 @@ class Coordinator:
         elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
         outranks: the other one that goes before us, if it began at the same time; empty: none.
         readers: other queries of ours that read a sink of a query, as far as is known here.
+        abroad: the participant of another one's node; empty: it is of our own.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Coordinator:
         self.elsewhere: Callable[[str], str] = lambda query: ""
         self.outranks: Callable[[str], str] = lambda query: ""
         self.readers: Callable[[str], list[str]] = lambda query: []
+        self.abroad: Callable[[str], str] = lambda node: ""
         self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
         """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
         until when we wait for news, or until the old one is removed; what."""
@@ -200,7 +203,7 @@ class Coordinator:
         self._answer(client, Reply(request=request), after=after)
 
     def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
-        self._answer(client, _refused(request, query, owner))
+        self._answer(client, there_already(request, query, owner, self.abroad(owner)))
 
     def _look(self, now_us: int) -> None:
         """Whether what was asked for is still elsewhere, or being removed."""
@@ -236,6 +239,7 @@ class Coordinator:
             reads=tuple(
                 source.of or "" for fragment in plan.fragments for source in reads_of(fragment.graph).values()
             ),
+            abroad=put_abroad(plan.fragments, self.abroad),
         )
         token = self._saver.save()
         attempt = _Attempt(
@@ -338,10 +342,12 @@ class Coordinator:
                 spec = node, question.message.fragment, question.payload
                 deployment.forgetful += () if spec in deployment.forgetful else (spec,)
             if reply.code:
-                self._undo(now_us, deployment, attempt, _from_node(reply, node))
+                self._undo(now_us, deployment, attempt, from_node(reply, node))
             elif not attempt.installs and (other := self.outranks(deployment.query)):
                 # Both began before either had heard of the other. Nobody was told yet that ours runs.
-                self._undo(now_us, deployment, attempt, _refused(attempt.request, deployment.query, other))
+                self._undo(
+                    now_us, deployment, attempt, there_already(attempt.request, deployment.query, other)
+                )
             elif not attempt.installs:
                 deployment.state = RUNNING
                 del self._attempts[deployment.query]
@@ -471,15 +477,3 @@ class Coordinator:
             self._outbox.send(client, reply)
         else:
             self._saver.send(client, reply, after=after)
-
-
-def _refused(request: int, query: str, owner: str) -> Reply:
-    text = f"query {query!r} is there already, from node {owner!r}"
-    hint = "undeploy it first, or give the query another name"
-    return Reply(request=request, code="E_DEPLOYED", text=text, hint=hint)
-
-
-def _from_node(reply: Reply, node: str) -> Reply:
-    return Reply(
-        request=reply.request, code=reply.code, text=f"node {node!r}: {reply.text}"[:2000], hint=reply.hint
-    )

@@ -49,12 +49,19 @@ class NodeBody(_Body, frozen=True, kw_only=True):
 
 
 class FragmentBody(_Body, frozen=True):
-    """A fragment: its boxes, the streams that leave it, the sources that publishers feed."""
+    """A fragment: its boxes, the streams that leave it, the sources that publishers feed.
+
+    Attributes:
+        feeds: those of its boxes that stand for boxes elsewhere, whose streams they read.
+        guest_of: the other participant for which it runs here; empty: for our own.
+    """
 
     query: Name
     boxes: Names
     streams: Names
     sources: Names
+    feeds: Names = ()
+    guest_of: Word = ""
 
 
 class StreamBody(_Body, frozen=True):
@@ -90,12 +97,14 @@ class QueryBody(_Body, frozen=True):
     Attributes:
         reads: full names of the streams of other queries that it reads.
         stopped: fragments that the owners of other nodes have ended there -> those nodes.
+        abroad: fragments that were put at nodes of other participants, with node, participant and boxes.
     """
 
     state: Word
     nodes: Names
     reads: Names = ()
     stopped: Annotated[dict[Name, Name], Meta(max_length=limits.PLACES_MAX)] = {}
+    abroad: Annotated[tuple[tuple[Name, Name, Name, Names], ...], Meta(max_length=limits.PLACES_MAX)] = ()
 
 
 class DefinitionBody(_Body, frozen=True):

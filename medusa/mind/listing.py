@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from medusa.mind.catalog import REMOVING, Catalog, Deployment
 from medusa.mind.directory import Directory
 from medusa.mind.entry_bodies import (
@@ -42,6 +44,7 @@ class Listing:
 
     Attributes:
         wall: what time it is; None: not known.
+        abroad: the participant of another one's node; empty: it is of our own.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Listing:
         self._fragments = fragments
         self._saver = saver
         self.wall: Callable[[int], int | None] = lambda now_us: None
+        self.abroad: Callable[[str], str] = lambda node: ""
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
@@ -109,7 +113,8 @@ class Listing:
                 continue
             known = made.get(name)
             if known is None or known[0] is not spec:
-                known = spec, _of_fragment(spec, hosted)
+                whose = self.abroad(self._catalog.owners.get(spec.query, self._settings.name))
+                known = spec, _of_fragment(spec, hosted, whose)
             self._made[name] = known
             epoch = max(self._directory.own_epoch("fragment", name), self._catalog.ownership.epoch(name))
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
@@ -120,7 +125,10 @@ class Listing:
                     nodes=tuple(deployment.nodes),
                     reads=deployment.reads,
                     stopped=dict(deployment.stopped),
+                    abroad=tuple(e for e in deployment.abroad if e[:2] not in deployment.stopped),
                 )
+                if len(body_to(body)) > limits.BODY_BYTES_MAX:
+                    body = msgspec.structs.replace(body, abroad=())
                 wanted["query", deployment.query] = 1, body_to(body)
             elif deployment.definition and deployment.state != REMOVING:
                 wanted["definition", deployment.query] = 1, self._definition(deployment)
@@ -140,13 +148,15 @@ def columns_of(schema: Schema) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.type) for field in schema)
 
 
-def _of_fragment(spec: Fragment, hosted: Hosted) -> Wanted:
+def _of_fragment(spec: Fragment, hosted: Hosted, guest_of: str) -> Wanted:
     boxes = {box.id: box for box in spec.graph.boxes}
     body = FragmentBody(
         query=spec.query,
         boxes=tuple(boxes),
         streams=tuple(spec.streams.values()),
         sources=tuple(spec.entries.values()),
+        feeds=tuple(feed.source for feed in spec.feeds),
+        guest_of=guest_of,
     )
     found: Wanted = {("fragment", spec.name): (1, body_to(body))}
     for id, output in hosted.outputs.items():

@@ -173,7 +173,8 @@ class Names:
     def _box(self, name: str, caller: Caller | None) -> dict[str, Any] | None:
         """Where a box is, called ``query/box``; of one that is split, its router and its parts."""
         query, _, box = name.partition("/")
-        listed = self._listed(caller)
+        listed = [each for each in self._listed(caller) if not each["guest_of"]]
+        listed += self._abroad(query, caller)
         split, found = parted(query, box, listed), having(query, box, listed)
         if split is not None:
             first, nodes = split.router, [split.router["node"]]
@@ -181,9 +182,21 @@ class Names:
             first, nodes = found[0], [each["node"] for each in found]
         else:
             return None
-        shown = {key: of for key, of in first.items() if key not in ("boxes", "streams", "sources")}
+        hidden = ("boxes", "streams", "sources", "feeds", "guest_of")
+        shown = {key: of for key, of in first.items() if key not in hidden}
         place = {**shown, "kind": "box", "name": name, "fragment": first["name"]}
         return {**place, "parts": {} if split is None else split.parts, "holders": nodes, "versions": [place]}
+
+    def _abroad(self, query: str, caller: Caller | None) -> list[dict[str, Any]]:
+        """Fragments of a query of ours that stand at nodes of others, as its coordinator put them there."""
+        found: list[dict[str, Any]] = []
+        for entry in self._directory.holders("query", query):
+            body = body_from(entry.body, QueryBody) if _may(entry, caller) else None
+            for name, node, participant, boxes in () if body is None else body.abroad:
+                of = FragmentBody(query=query, boxes=boxes, streams=(), sources=())
+                told = {**fields_of(of), **self._place(node), "kind": "fragment", "name": name}
+                found.append({**told, "epoch": entry.epoch, "stream_version": 1, "participant": participant})
+        return found
 
     def _parts(self, name: str, caller: Caller | None, *, of: str) -> dict[str, dict[str, str]]:
         """Where the parts of a box are that a fragment is called after; nothing unless it is split."""
@@ -199,7 +212,7 @@ class Names:
         found: dict[str, list[str]] = {}
         for entry in self._directory.entries("fragment"):
             body = body_from(entry.body, FragmentBody) if entry.name.startswith(f"{query}/") else None
-            if body is not None and body.query == query:
+            if body is not None and body.query == query and not body.guest_of:
                 found[entry.name] = [each.writer for each in self._directory.holders("fragment", entry.name)]
         return found
 

@@ -57,6 +57,7 @@ class Naming:
         catalog.learned = self.directory.runs
         self.listing = Listing(settings, catalog, self.directory, fragments, saver)
         self.calling = Calling(settings.peers, outbox)
+        self.listing.abroad = self.abroad
         self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
         self.between: Between | None = None
         self._settings = settings
@@ -91,6 +92,12 @@ class Naming:
         if security is None:
             return peer in self._settings.peers
         return peer in security.peers and security.peers[peer].participant == self._settings.participant
+
+    def abroad(self, node: str) -> str:
+        """The participant of another one's node; empty: it is of ours, or nobody knows."""
+        security = self._settings.security
+        known = security.peers.get(node) if security is not None else None
+        return "" if known is None or known.participant == self._settings.participant else known.participant
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came or went."""

@@ -1,6 +1,6 @@
 """Where the boxes of a query are, as the catalog lists its fragments. Pure.
 
-A fragment is as the catalog tells it: ``name``, ``query``, ``node``, ``boxes``, ``streams``.
+A fragment is as the catalog tells it: ``name``, ``query``, ``node``, ``boxes``, ``streams``, ``feeds``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def having(query: str, box: str, fragments: Sequence[Told]) -> list[Told]:
     found = [each for each in fragments if each["query"] == query and box in each["boxes"]]
     stream = f"{query}.{box}"
     sends = [each for each in found if any(f"{s}.".startswith(f"{stream}.") for s in each["streams"])]
-    return sends or found
+    return sends or [each for each in found if box not in each.get("feeds", ())]
 
 
 def parted(query: str, box: str, fragments: Sequence[Told]) -> Parted | None:

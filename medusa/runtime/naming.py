@@ -53,7 +53,8 @@ class NamingMethods(ABC):
             a thing (columns of a stream, state of a query); in ``holders`` all nodes that have it, our own
             before others as ``node``; in ``versions`` one such description for each version of a stream
             that has replicas. Of a box the ``fragment`` that has it, or its router; in ``parts`` of one that
-            is split the fragment of each part -> its node, also where a fragment bears the name.
+            is split the fragment of each part -> its node, also where a fragment bears the name. A box at a
+            node of another ``participant`` is where it was put when its query was deployed.
 
         Raises:
             LinkError: nothing is called so (``E_STREAM``), with the nearest name.
@@ -158,13 +159,32 @@ class NamingMethods(ABC):
         """The queries of the participant, by name: ``name``, ``state``, ``node`` that coordinates it,
         ``nodes``, ``fragments`` with the nodes of each; ``reads``: the streams of other queries that it
         reads, by their full names; ``stopped``: parts that the owners of other nodes have ended there
-        (``revoke(..., stop=True)``) -> those nodes.
+        (``revoke(..., stop=True)``) -> those nodes; ``abroad``: of each fragment that was put at a node of
+        another participant its name, that node, the participant and the boxes.
 
         Raises:
             LinkError: no answer in time.
         """
-        shown = ("name", "state", "node", "nodes", "fragments", "reads", "stopped")
+        shown = ("name", "state", "node", "nodes", "fragments", "reads", "stopped", "abroad")
         return [{key: each[key] for key in shown} for each in self._following.listed("query")]
+
+    def guests(self) -> list[dict[str, Any]]:
+        """Parts of other participants' queries that run at nodes of our own, as far as this client may deploy
+        queries of those names: ``name`` (participant/query), ``participant``, ``fragment`` and ``node``.
+
+        Raises:
+            LinkError: no answer in time.
+        """
+        return [
+            {
+                "name": f"{each['guest_of']}/{each['query']}",
+                "participant": each["guest_of"],
+                "fragment": each["name"],
+                "node": each["node"],
+            }
+            for each in self._following.listed("fragment")
+            if each["guest_of"]
+        ]
 
     def definitions(self) -> list[dict[str, Any]]:
         """The streams defined by name: ``name``, ``version``, ``columns`` (name and type of each), ``time``,

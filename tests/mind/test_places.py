@@ -72,3 +72,4 @@ def test_parts_are_those_of_the_query_and_all_of_them():
     sends = fragment("q/s", ["b"], ["q.b"])
     assert having("q", "b", [READER, sends]) == [sends]
     assert having("q", "c", [READER, sends]) == []
+    assert having("q", "b", [{**READER, "feeds": ["b"]}]) == [], "it stands for what is elsewhere"

@@ -208,6 +208,14 @@ def test_who_runs_a_node_stops_anothers_part_there_and_the_other_is_told(owners)
         alice.deploy(query(), at=AT)
         with Flow(alice) as flow:
             flow.goes_on()
+        found = alice.find("q/fast")
+        assert (found["kind"], found["node"], found["participant"]) == ("box", "core", "bob")
+        assert alice.queries()[0]["abroad"] == [["q/fast", "core", "bob", ["fast", "fast-out"]]]
+        guest = {"name": "alice/q", "participant": "alice", "fragment": "q/fast", "node": "core"}
+        assert (bob.queries(), bob.guests(), alice.guests()) == ([], [guest], [])
+        with pytest.raises(LinkError, match="of participant 'alice'") as there:
+            bob.deploy(query())
+        assert "medusa remote revoke alice/q --stop" in there.value.hint
         assert refused(bob.undeploy, "q") == "E_QUERY", "the query is alice's"
         bob.revoke("alice/fast")
         assert bob.status()["fragments"] != []
@@ -215,6 +223,7 @@ def test_who_runs_a_node_stops_anothers_part_there_and_the_other_is_told(owners)
         assert (bob.status()["fragments"], bob.remote_definitions()["kept"]) == ([], {})
         assert refused(lambda: bob.revoke("alice/fast", stop=True)) == "E_NO_DEFINITION"
         until(lambda: alice.queries()[0]["stopped"] == {"q/fast": "core"}, what="alice hears")
+        assert refused(alice.find, "q/fast") == "E_STREAM"
         assert alice.status()["queries"]["q"]["stopped"] == {"q/fast": "core"}
         owners.kill("core")
         owners.start("core")
