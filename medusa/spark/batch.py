@@ -15,7 +15,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.runtime.given import graph_of
 from medusa.spark import ways
 from medusa.spark.compile import Compiler
-from medusa.spark.source import META, Archive, archive
+from medusa.spark.source import BOUNDARY, META, Archive, archive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,8 +93,9 @@ def batch(
     Args:
         inputs: for each source a DataFrame with its columns, and besides, where they are known: ``_seq``
             (int64, unique: the position at the source), ``_late`` (whether the row was late), ``_shed`` (the
-            row was shed; it is left out). Without ``_late``, lateness is judged by the source's ``slack``; a
-            source without one lets no row be late.
+            row was shed; it is left out), ``_boundary`` (rows with it and without a time are left out).
+            Without ``_late``, lateness is judged by the source's ``slack``; a source without one lets no row
+            be late.
         shards: in how many parts boxes with keys run, 1 to 256; None: ``spark.sql.shuffle.partitions``.
         assume_on_time: inputs without ``_seq`` count as in order of time (equal times: any order), none late.
         ordered: DataFrames are sorted as the rows leave; False: they come in any order, and sooner.
@@ -120,7 +121,8 @@ def batch(
     if on_error not in ("dead", "stop"):
         raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
     shards = shards_of(spark, shards)
-    archives = archives_of(query, graph, inputs, extra)
+    archives = archives_of(query, graph, inputs, extra, live=True)
+    _refuse_boundaries(archives)
     ordered_sources = _ordered(graph, archives, assume_on_time=assume_on_time)
     compiler = Compiler(
         check_graph(graph),
@@ -226,6 +228,17 @@ def _ordered(graph: Graph, archives: Mapping[str, Archive], *, assume_on_time: b
         ):
             found |= reached
     return found
+
+
+def _refuse_boundaries(archives: Mapping[str, Archive]) -> None:
+    """Where boundaries came with the rows, they too decided which were late."""
+    for id, each in archives.items():
+        if BOUNDARY in each.has and META[1] not in each.has and each.spec.time is not None:
+            raise QueryError(
+                f"source {id!r}: its DataFrame has a column {BOUNDARY!r}, but no {META[1]!r}",
+                hint=f"keep {META[1]}, or leave {BOUNDARY} out: then the slack alone says who is late",
+                code="query.spark",
+            )
 
 
 def _refuse_clocks(spec: Source) -> None:

@@ -94,7 +94,7 @@ def _through(
             compiler.given(Input(box.id), made[Input(box.id)])
         elif isinstance(box, Source):
             rows = archives[box.id]
-            rows = Archive(rows.spec, rows.df.where(~rows.alone()), rows.has - {"_seq"})
+            rows = Archive(rows.spec, rows.df, rows.has - {"_seq"})
             compiler.enter(box.id, rows, ordered=False, assume_on_time=False)
     compiler.run(ways.read_ports(checked.graph))
     return compiler.sinks(ordered=False, numbered=False)[sink]

@@ -95,8 +95,8 @@ class Archive:
     # Time
 
     def checked(self) -> DataFrame:
-        """The rows with their times; those that break a rule raise where they pass."""
-        return self._valid(self.timed())
+        """The rows with their times, no boundaries alone; those that break a rule raise where they pass."""
+        return self._valid(self.timed().where(~self.alone()))
 
     def timed(self) -> DataFrame:
         """The rows with their times in microseconds, null where there is none."""

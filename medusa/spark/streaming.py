@@ -240,7 +240,7 @@ class _Streaming:
         for box in graph.boxes:
             if isinstance(box, Source):
                 rows = self._archives[box.id]
-                rows = Archive(rows.spec, rows.df.where(~rows.alone()), rows.has - {SEQ})
+                rows = Archive(rows.spec, rows.df, rows.has - {SEQ})
                 compiler.enter(box.id, rows, ordered=False, assume_on_time=False)
         compiler.run(ways.read_ports(graph))
         return compiler.sinks(ordered=False, numbered=False)[sink]

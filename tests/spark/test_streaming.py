@@ -152,6 +152,22 @@ def test_rows_that_come_out_of_order_between_micro_batches_stop_the_query(spark:
         Written(spark, tmp_path / "checkpoint").run(answers)
 
 
+def test_a_batch_takes_the_columns_of_a_stream(spark: Any) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", slack="5s")
+    q.sink("out", cars.window("10s").group_by("k").aggregate(c=md.count(), s=md.sum("v")))
+    q.sink("late", cars.late)
+    table = rows(6)
+    expected = md.collect(q, cars=table)
+    late = plain(expected["late"])
+    marks = pa.array([row in late for row in plain(table)])
+    frame = spark.createDataFrame(pa.concat_tables(ended(table, [90], _late=marks)).combine_chunks())
+    answers = md.spark.batch(q, spark, {"cars": frame})
+    same({sink: each.toArrow() for sink, each in answers.items()}, expected)
+    with pytest.raises(md.QueryError, match="source 'cars': .* a column '_boundary', but no '_late'"):
+        md.spark.batch(q, spark, {"cars": frame.drop("_late")})
+
+
 def test_refusals(spark: Any, tmp_path: Path) -> None:
     q = md.Query("q")
     cars = q.source("cars", SCHEMA, time="ts", slack="5s", partition="b")
