@@ -102,8 +102,10 @@ def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:
     for each in boxes:
         if part != (each["fragment"], each["node"]):
             part = (each["fragment"], each["node"])
-            lines.append(f"{each['fragment']} at {each['node']}")
-        lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
+            silent = "" if each["kind"] else f": {each['waits_for'].removeprefix('its node, which ')}"
+            lines.append(f"{each['fragment']} at {each['node']}{silent}")
+        if each["kind"]:  # Else its node is away.
+            lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
     return lines
 
 

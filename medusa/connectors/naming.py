@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 
 from medusa.connectors.key_options import key_options
 from medusa.errors import LinkError, QueryError
+from medusa.runtime.link_states import away_of
 
 if TYPE_CHECKING:
     from medusa.runtime.client import Federation
@@ -111,34 +113,51 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
     with connect(address, **keys) as fed:
         found, guests = fed.queries(), fed.guests()
         sees = bool(found) or as_json or _sees_all(fed)
+        shown = str if as_json or not (found or guests) else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
     if not found and not guests:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
-        click.echo(f"{each['name']}  {each['state']}  coordinated by {each['node']}")
+        click.echo(f"{each['name']}  {each['state']}  coordinated by {shown(each['node'])}")
         for stream in each["reads"]:
             click.echo(f"  reads {stream}")
         for fragment, nodes in each["fragments"].items():
-            click.echo(f"  {fragment}  at {', '.join(nodes)}")
+            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}")
         for fragment, node, participant, _ in each["abroad"]:
-            click.echo(f"  {fragment}  at {node} of {participant}")
+            click.echo(f"  {fragment}  at {shown(node)} of {participant}")
         for fragment, node in each["stopped"].items():
             click.echo(f"  {fragment}  STOPPED by the owner of {node}")
     for each in guests:
         click.echo(f"{each['name']}  here for {each['participant']}")
-        click.echo(f"  {each['fragment']}  at {each['node']}")
+        click.echo(f"  {each['fragment']}  at {shown(each['node'])}")
 
 
 def _sees_all(fed: Federation) -> bool:
     """Whether the node shows this client whatever it has."""
+    return "rows_in" in _status(fed)
+
+
+def _status(fed: Federation) -> dict[str, Any]:
+    """What the node shows this client of itself."""
     try:
-        return "rows_in" in fed.status()
+        return fed.status()
     except LinkError as error:
         if error.code != "E_ROLE":
             raise
-        return False
+        return {}
+
+
+def _with_away(fed: Federation) -> Callable[[str], str]:
+    """Names of nodes as they are shown: of those that aren't there, since when."""
+    status = _status(fed)
+
+    def shown(node: str) -> str:
+        why = away_of(status, node)
+        return f"{node} (away, {why})" if why else node
+
+    return shown
 
 
 @click.command(epilog="\b\nExample:\n  medusa find alice/counts.out --node tcp://127.0.0.1:5555")
@@ -156,15 +175,16 @@ def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
 
     with connect(address, **keys) as fed:
         found = fed.find(name)
+        shown = str if as_json else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
     where = f" {found['address']}" if found["address"] else ""
     whose = f" of {found['participant']}" if found["kind"] == "box" and "participant" in found else ""
-    click.echo(f"{found['kind']} {name} is at {found['node']}{whose}{where}, epoch {found['epoch']}")
+    click.echo(f"{found['kind']} {name} is at {shown(found['node'])}{whose}{where}, epoch {found['epoch']}")
     for stream in found.get("reads", ()):
         click.echo(f"  reads {stream}")
     for column, type in found.get("columns", ()):
         click.echo(f"  {column}  {type}")
     for part, node in found.get("parts", {}).items():
-        click.echo(f"  {part}  at {node}")
+        click.echo(f"  {part}  at {shown(node)}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.connectors.shown import number, plain, share
-from medusa.runtime.link_states import link_state
+from medusa.runtime.link_states import link_state, with_away
 from medusa.units import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _of_node(status: Status) -> Iterator[str]:
     if load["overloaded"]:
         since = duration_text((load["overloaded_us"] or 0) // 1_000_000 * 1_000_000)
         yield f"OVERLOADED ({', '.join(load['overloaded'])}) for {since}: {_causes(load['causes'])}"
-    silent = [peer for peer, state in status["peers"].items() if state != "up"]
+    silent = [with_away(status, peer) for peer, state in status["peers"].items() if state != "up"]
     if silent:
         yield f"SILENT: {', '.join(silent)}"
     if status["disk_error"]:

@@ -64,7 +64,8 @@ def _of_node(node: NodeView) -> Iterator[tuple[str, str]]:
     yield "late, dead, lost, shed rows", _four(status.late, status.dead, status.lost_rows, status.shed_rows)
     yield "disk", status.disk_error or "no error"
     for peer, state in sorted(status.peers.items()):
-        yield f"link to {peer}", state
+        refused = status.away.get(peer)
+        yield f"link to {peer}", f"{state}: it {refused.refusal}" if refused and refused.refusal else state
 
 
 def _of_fragment(fragment: Fragment) -> Iterator[tuple[str, str]]:

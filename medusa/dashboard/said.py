@@ -110,6 +110,12 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True):
         return len({each.finished or each.boundary for each in above if each is not None}) > 1
 
 
+class Away(msgspec.Struct, frozen=True, kw_only=True):
+    """A peer that isn't there; ``refusal``: why it lets the node not in, or empty."""
+
+    refusal: str = ""
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """A node."""
 
@@ -128,6 +134,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     lag_us: int = 0
     disk_error: str = ""
     peers: dict[str, str] = {}
+    away: dict[str, Away] = {}
     fragments: tuple[Fragment, ...] = ()
 
 

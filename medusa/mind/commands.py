@@ -457,7 +457,8 @@ class Commands:
     def _fragment(self, now_us: int, name: str, hosted: Hosted) -> dict[str, Any]:
         known = self.engine.get(name, {})
         found = fragment_status(hosted, self.rates, now_us, known)
-        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us)
+        away = self.sliding.moves.away
+        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, away)
         loads = boxes_loads(self.loads, name)
         boxes = {
             id: {**figures, "smoothed": loads.get(id), **why.get(id, {})}
@@ -475,6 +476,7 @@ class Commands:
             **totals(fragments),
             "load": node_load(self.loads, now_us),
             "peers": dict(self.peers),
+            "away": self.sliding.moves.away.status(now_us),
             "refused": dict(self._refusals),
             "door": dict(self.door),
             "disk_error": next(filter(None, disk), ""),

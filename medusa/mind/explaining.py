@@ -12,6 +12,7 @@ from typing import Any
 from medusa.elements import END_US, START_US
 from medusa.engine.boxes.base import show_time
 from medusa.engine.waiting import arc_name
+from medusa.mind.away import Away
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
@@ -26,6 +27,8 @@ from medusa.wire.named import owner_and_name
 from medusa.wire.views import ReceiverView
 
 __all__ = ["Unmoved", "explained"]
+
+_NOT_THERE = "isn't there"
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Box -> what the engine last told of it."""
@@ -58,15 +61,20 @@ class Unmoved:
         return None if found is None else found[1]
 
 
-def explained(hosted: Hosted, figures: Figures, unmoved: Unmoved, now_us: int) -> dict[str, dict[str, Any]]:
+def explained(
+    hosted: Hosted, figures: Figures, unmoved: Unmoved, now_us: int, away: Away | None = None
+) -> dict[str, dict[str, Any]]:
     """Of each box that the engine told of, in the order of the fragment: what it waits for.
+
+    Args:
+        away: which nodes don't answer, or refuse us.
 
     Returns:
         box -> ``waits_for`` (text), ``held_by`` (the input with the lowest boundary; empty where none holds
         it) and ``unmoved_us`` (for how long its boundary stands where it stands; null: unknown, or at the
         end).
     """
-    told = _Told(hosted, figures, now_us)
+    told = _Told(hosted, figures, now_us, away or Away(()))
     found = {}
     for spec in hosted.spec.graph.boxes:
         if (figure := figures.get(spec.id)) is None:
@@ -85,10 +93,11 @@ def explained(hosted: Hosted, figures: Figures, unmoved: Unmoved, now_us: int) -
 class _Told:
     """What is told of the boxes of one fragment at one moment."""
 
-    def __init__(self, hosted: Hosted, figures: Figures, now_us: int) -> None:
+    def __init__(self, hosted: Hosted, figures: Figures, now_us: int, away: Away) -> None:
         self._hosted = hosted
         self._figures = figures
         self._now_us = now_us
+        self._away = away
         self._specs: dict[str, Box] = {spec.id: spec for spec in hosted.spec.graph.boxes}
         self._rests = _rests(hosted)
 
@@ -152,6 +161,8 @@ class _Told:
         who = f"node {name!r}" if input.judged else f"publisher {name!r}"
         if (source := reads_of(self._hosted.spec.graph).get(input.source)) is not None:
             who = f"stream {source.of!r} at {who}"
+        if why := self._away.why(self._now_us, input.peer):
+            return f"{who}, which {why}"
         if input.silent_since_us is not None:
             since = duration_text(max(self._now_us - input.silent_since_us, 0) // 1_000_000 * 1_000_000)
             return f"{who}, which is silent for {since}"
@@ -160,7 +171,7 @@ class _Told:
             why = f": {refusal.text} ({refusal.code})" if refusal is not None else ""
             return f"{who}, which refuses stream {input.stream!r}{why}"
         if receiver.state is ReceiverState.IDLE:
-            return f"{who}, which isn't there"
+            return f"{who}, which {_NOT_THERE}"
         if receiver.state is ReceiverState.ATTACHING:
             return f"{who} to answer: it was asked for row {receiver.next_seq:,} of {input.stream!r}"
         if receiver.held_bytes:
@@ -178,7 +189,7 @@ class _Told:
         if output.held:
             yield f"the disk: {output.held:,} trains and boundaries leave once the decision log has them"
         for key, view in output.sender.receivers.items():
-            if text := _reader(output, key, view):
+            if text := _reader(output, key, view, self._away.why(self._now_us, view.peer)):
                 yield text
         if self._figures[spec.id]["finished"]:
             yield "nothing: it has ended"
@@ -186,15 +197,19 @@ class _Told:
         yield from self._of_box(spec)
 
 
-def _reader(output: Output, key: str, view: ReceiverView) -> str:
-    """Why this reader doesn't have all that is there; empty: it has."""
+def _reader(output: Output, key: str, view: ReceiverView, refuses: str) -> str:
+    """Why this reader doesn't have all that is there; empty: it has.
+
+    Args:
+        refuses: it is a node that lets us not in, and why.
+    """
     log = output.sender.log
     if view.cursor >= log.end and view.acked >= log.next_seq:
         return ""
     who = f"reader {view.peer or key!r}"
     behind = max(log.next_seq - max(view.acked, log.start_seq), 0)
     if view.state is not SenderState.FLOWING:
-        return f"{who}, which isn't there: {behind:,} rows are kept for it"
+        return f"{who}, which {refuses or _NOT_THERE}: {behind:,} rows are kept for it"
     if view.cursor < log.end:
         return f"{who} to take more: {behind:,} rows wait, and its credit is used up"
     return ""

@@ -52,6 +52,7 @@ class ClientLoop:
 
     Args:
         begun: called with it before the node is waited for; whoever has it then can close it.
+        what: who should be there, as errors say it: ``node 'b'``.
 
     Attributes:
         name: made up, unique; the node knows us by it.
@@ -68,6 +69,7 @@ class ClientLoop:
         keys: ClientKeys | None = None,
         name: str | None = None,
         begun: Callable[[ClientLoop], None] = lambda loop: None,
+        what: str = "node",
     ) -> None:
         self.name = name or f"client-{secrets.token_hex(8)}"
         if keys is not None and name is None:
@@ -94,7 +96,7 @@ class ClientLoop:
         try:
             threading.Thread(target=self._drive, name="medusa-client", daemon=True).start()
             begun(self)
-            self.wait(lambda: self._mind is not None and self._mind.up, f"node at {address}", timeout_us)
+            self.wait(lambda: self._mind is not None and self._mind.up, f"{what} at {address}", timeout_us)
         except BaseException:
             self.close()
             raise

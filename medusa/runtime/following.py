@@ -221,7 +221,8 @@ class Following:
                     raise LinkError("the connection is closed", code="link.closed")
 
         try:
-            loop = ClientLoop(address, min(timeout_us or usual_us, usual_us), keys, self._home.name, note)
+            wait_us = min(timeout_us or usual_us, usual_us)
+            loop = ClientLoop(address, wait_us, keys, self._home.name, note, f"node {node!r}")
             try:
                 loop.timeout_us = usual_us
                 if loop.node != node:

@@ -65,6 +65,9 @@ OWN_MAX = 64
 WEIGHTS_MAX = 4096
 """Streams whose weights are remembered."""
 
+REFUSALS = {"link.not_admitted": "refuses our key"}
+LETS_US_NOT_IN = "lets us not in, as the log says"
+
 
 class Links(Protocol):
     """What a loop needs of ``Transport``; a simulator has its own."""
@@ -217,6 +220,9 @@ class NodeLoop:
                 case LinkDown():
                     self._lost(event.link, event.lane)
                 case LinkRefused() | Refused():
+                    if isinstance(event, LinkRefused):
+                        away, now_us = self._brain.commands.sliding.moves.away, self._clock.monotonic_us()
+                        away.refused(now_us, event.link, REFUSALS.get(event.code, LETS_US_NOT_IN))
                     self._say(_told(event))
                 case LinkUp(lane=lane) if lane:
                     self._open_lane(event.link, lane)

@@ -248,6 +248,15 @@ class NamingMethods(ABC):
                     found.append(ask(loop, lambda n: StatusRequest(request=n), timeout_us=AWAY_US))
         return found
 
+    def placed(self) -> list[dict[str, Any]]:
+        """Fragments of the participant as its catalog has them: ``name``, ``query``, ``node``, ``boxes``.
+
+        Raises:
+            LinkError: no answer in time.
+        """
+        shown = ("name", "query", "node", "boxes")
+        return [{key: each[key] for key in shown} for each in self._following.listed("fragment")]
+
     def undefine(self, name: str) -> None:
         """Forget a definition and the rows that are kept of the stream.
 

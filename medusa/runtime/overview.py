@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.link_states import away_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,10 @@ class Overview(ABC):
     @abstractmethod
     def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
         """Of this node; with ``all`` of every node of its participant that answers, this one first."""
+
+    @abstractmethod
+    def placed(self) -> list[dict[str, Any]]:
+        """Fragments of the participant as its catalog has them: ``name``, ``query``, ``node``, ``boxes``."""
 
     def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
         """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream
@@ -46,19 +51,21 @@ class Overview(ABC):
 
         Args:
             query: only boxes of this query; None: of all.
-            all: at every node that answers, not at this one alone.
+            all: at every node of the participant, not at this one alone. Of one that doesn't answer the
+                catalog knows the boxes; they wait for their node, and nothing more is known of them.
 
         Returns:
             one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
-            ``box``, ``kind``; ``waits_for`` (text for people) and ``held_by`` (the input with the lowest
-            boundary, empty where none holds it); ``since_us`` (for how long its boundary stands where it
-            stands, to a quarter of a second; None: unknown, or it has ended), ``boundary_us`` (None before
-            anything and after the end) and ``lag_us`` (how far that is behind the newest row).
+            ``box``, ``kind`` (empty: its node doesn't answer); ``waits_for`` (text for people) and
+            ``held_by`` (the input with the lowest boundary, empty where none holds it); ``since_us`` (for how
+            long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
+            ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is
+            behind the newest row; None: unknown).
 
         Raises:
             LinkError: no answer in time, this client sees no boxes, or no such query is there.
         """
-        return explanation(self.statuses(all=all), query)
+        return explanation(self.statuses(all=all), query, self.placed() if all else ())
 
 
 def check_entitled(status: Status) -> None:
@@ -75,30 +82,57 @@ def check_entitled(status: Status) -> None:
         )
 
 
-def explanation(statuses: Sequence[Status], query: str | None) -> list[dict[str, Any]]:
+def explanation(
+    statuses: Sequence[Status], query: str | None, placed: Iterable[Status] = ()
+) -> list[dict[str, Any]]:
     """Of each box what it waits for: see ``Federation.explain``.
+
+    Args:
+        placed: fragments that the catalog knows; those that no status has are at nodes that are away.
 
     Raises:
         LinkError: the caller sees no boxes, or no node has this query.
     """
     for status in statuses:
         check_entitled(status)
-    known = sorted({fragment["query"] for status in statuses for fragment in status["fragments"]})
+    there = [(status, fragment) for status in statuses for fragment in status["fragments"]]
+    names = {fragment["fragment"] for _, fragment in there}
+    nodes = [status["node"] for status in statuses]
+    lost = [each for each in placed if each["name"] not in names and each["node"] not in nodes]
+    known = sorted({each["query"] for each in (*(fragment for _, fragment in there), *lost)})
     if query is not None and query not in known:
-        nodes = ", ".join(status["node"] for status in statuses)
         raise LinkError(
-            f"no fragment of a query {query!r:.100} at {nodes}",
+            f"no fragment of a query {query!r:.100} at {', '.join(nodes)}",
             hint=did_you_mean(str(query), known),
             code="E_QUERY",
         )
     found = [
         _why(status["node"], fragment, id, box)
-        for status in statuses
-        for fragment in status["fragments"]
+        for status, fragment in there
         for id, box in fragment["boxes"].items()
-        if query is None or fragment["query"] == query
     ]
-    return sorted(found, key=lambda each: (each["query"], each["fragment"]))
+    for each in lost:
+        why = next(filter(None, (away_of(status, each["node"]) for status in statuses)), "")
+        found += [_lost(each, box, why) for box in each["boxes"]]
+    chosen = (each for each in found if query is None or each["query"] == query)
+    return sorted(chosen, key=lambda each: (each["query"], each["fragment"]))
+
+
+def _lost(fragment: Status, box: str, why: str) -> dict[str, Any]:
+    """A box whose node is away."""
+    silent = "its node, which doesn't answer"
+    return {
+        "query": fragment["query"],
+        "fragment": fragment["name"],
+        "node": fragment["node"],
+        "box": box,
+        "kind": "",
+        "waits_for": f"{silent}, {why}" if why else silent,
+        "held_by": "",
+        "since_us": None,
+        "boundary_us": None,
+        "lag_us": None,
+    }
 
 
 def _why(node: str, fragment: Status, id: str, box: Status) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.link_states import link_state
 from medusa.runtime.tables import SCHEMAS, tables_of
 from tests.mind.test_explaining import Three
+from tests.system.nodes import until
 
 SCHEMA = {"ts": "int64", "v": "int64"}
 
@@ -92,7 +94,7 @@ def test_what_is_wrong_stands_with_its_node() -> None:
     assert "q/meet is being moved to e1: copying, 2 KiB sent; e1 is" in text
     assert "q/other is coming from e1: filling" in text
     assert "OVERLOADED (cpu) for 12s: q/meet meet 93%" in text
-    assert "SILENT: e2" in text
+    assert "SILENT: e2 (seen 2 s ago)" in text
     assert "DISK: no space left" in text
     assert "refused: E_ROLE 3" in text
     assert "\x1b" not in text
@@ -175,6 +177,48 @@ def test_all_nodes_from_any_of_them_and_a_stream_by_its_name(
         assert {box["node"] for box in json.loads(top.stdout)["boxes"]} == {"left", "right"}
         rows = run("tail", "far.out", "--node", address["left"], "--from", "oldest", "--json").stdout
     assert [json.loads(line)["v"] for line in rows.splitlines()] == [1, 2]
+
+
+def test_what_a_node_that_is_away_has_is_named_and_since_when(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    left, right = (
+        {
+            "name": name,
+            "listen": f"ipc://{folder}/{name}",
+            "data": folder / f"{name}.d",
+            "peers": {other: f"ipc://{folder}/{other}"},
+        }
+        for name, other in (("left", "right"), ("right", "left"))
+    )
+    q = md.Query("far")
+    q.sink("out", q.source("a", SCHEMA, time="ts", unit="s", slack="0s").filter("v > 0", name="some"))
+    at = ("--node", left["listen"])
+    with md.node(left) as node, node.connect("30s") as fed:
+        with md.node(right):
+            fed.deploy(q, at={"left": ["a"], "right": ["some"]})
+            whole = fed.explain("far", all=True)
+        until(lambda: fed.status()["peers"]["right"] != "up", what="its end is noticed")
+        boxes = fed.explain("far", all=True)
+        shown = run("explain", "far", *at, "--all").stdout.splitlines()
+        queries, found = run("queries", *at).stdout, run("find", "far.out", *at).stdout
+        says = r"^waited \d+ms for node 'right' at ipc://"
+        with md.connect(left["listen"], timeout="400ms") as other, pytest.raises(md.LinkError, match=says):
+            other.subscribe("far.out")
+    assert [(each["fragment"], each["node"], each["box"]) for each in boxes] == [
+        (each["fragment"], each["node"], each["box"]) for each in whole
+    ]
+    lost = [each for each in boxes if each["node"] == "right"]
+    assert lost
+    assert re.fullmatch(r"its node, which doesn't answer, seen \d+ s ago", lost[0]["waits_for"])
+    assert [
+        line for line in shown if re.fullmatch(r"far/some at right: doesn't answer, seen \d+ s ago", line)
+    ]
+    assert "far/a at left" in shown
+    assert re.search(r"  far/some  at right \(away, seen \d+ s ago\)\n", queries)
+    assert "coordinated by left\n" in queries
+    assert re.search(r"^stream far.out is at right \(away, seen \d+ s ago\) ipc://", found)
 
 
 # --- tables -----------------------------------------------------------------------------------------

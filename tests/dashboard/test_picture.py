@@ -219,3 +219,11 @@ def test_keys_of_different_things_differ() -> None:
     made = [key_of("node", one, other) for one in names for other in names]
     assert len(set(made)) == len(made)
     assert all(key_of(each).isascii() and not set(key_of(each)) & set(' \n"<>&') for each in names)
+
+
+def test_a_peer_that_refuses_the_key_is_not_just_silent():
+    away = {"y": {"seen_us": 1, "refusal": "refuses our key", "refused_us": 1}, "z": {"refusal": ""}}
+    network = network_of(seen(node("x", peers="y=silent z=silent", away=away)))
+    _, lines = details_of(network)[key_of("node", "x")]
+    assert dict(lines)["link to y"] == "silent: it refuses our key"
+    assert dict(lines)["link to z"] == "silent"

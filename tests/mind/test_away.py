@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medusa.mind.away import Away
+from medusa.mind.away import Away, away_text
 from medusa.wire.link import LinkEvent
 from tests.mind.moved import World
 from tests.mind.parted import Parting
@@ -35,6 +35,29 @@ def test_who_is_away_and_since_when():
     for event in (LinkEvent.PEER_UP, LinkEvent.PEER_RESTARTED):
         away.peer_event(6_000_000, "b", event)
         assert away.told(7_000_000, ["b"]) == ""
+
+
+def test_who_answers_and_refuses_us_is_not_just_away():
+    away = Away(["a", "b"])
+    away.peer_event(1_000_000, "b", LinkEvent.PEER_UP)
+    away.peer_event(2_000_000, "b", LinkEvent.PEER_DOWN)
+    assert away.status(5_500_000) == {
+        "a": {"seen_us": None, "refusal": "", "refused_us": None},
+        "b": {"seen_us": 3_500_000, "refusal": "", "refused_us": None},
+    }
+    for at_us in (3_000_000, 4_000_000, 9_000_000):
+        away.refused(at_us, "b", "refuses our key")
+    assert away.status(9_500_000)["b"]["refused_us"] == 6_500_000
+    assert away_text(away.status(9_500_000)["b"]) == "refuses our key, for 6 s"
+    assert away.told(9_500_000, ["b"]) == "node 'b' refuses our key, for 6 s"
+    assert away.told(20_000_000, ["b"]) == "node 'b' doesn't answer, seen 18 s ago", (
+        "nor does it refuse any more"
+    )
+    away.refused(30_000_000, "b", "refuses our key")
+    assert away.status(31_000_000)["b"]["refused_us"] == 1_000_000
+    away.peer_event(32_000_000, "b", LinkEvent.PEER_UP)
+    away.peer_event(33_000_000, "b", LinkEvent.PEER_DOWN)
+    assert away.status(34_000_000)["b"]["refusal"] == ""
 
 
 def test_an_order_that_a_node_passed_on_to_one_that_is_away_ends_in_time():

@@ -88,6 +88,18 @@ def test_a_dead_node_is_named_with_the_time_for_which_it_is_silent():
     assert "rows or a boundary from node 'e2'" in three.why("core")["meet"]["waits_for"]
 
 
+def test_a_node_that_refuses_our_key_is_not_called_silent():
+    three = Three()
+    three.publish("e1", "a", 1_000_000)
+    three.passes(1_000_000)
+    three.federation.nodes["e2"].crash()
+    core = three.federation.nodes["core"]
+    for _ in range(6):
+        three.passes(1_000_000)
+        core.brain.commands.sliding.moves.away.refused(core.clock.monotonic_us(), "e2", "refuses our key")
+    assert three.why("core")["meet"]["waits_for"].endswith("node 'e2', which refuses our key, for 5 s")
+
+
 def test_a_box_whose_end_has_come_waits_for_nothing():
     three = Three()
     for node, source in (("e1", "a"), ("e2", "b")):

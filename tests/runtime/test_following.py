@@ -163,7 +163,7 @@ def dials(monkeypatch):
     """Connections that are made where the test says so, and the node that answers there."""
 
     class Dialled:
-        def __init__(self, address, timeout_us, keys, name, begun):
+        def __init__(self, address, timeout_us, keys, name, begun, what):
             self.address, self.closed = address, threading.Event()
             self.made.append(self)
             begun(self)

@@ -10,7 +10,8 @@ import pytest
 from medusa.mind.brain import Brain
 from medusa.mind.settings import parse
 from medusa.ports import Buffer
-from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
+from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp
+from medusa.runtime.link_states import with_away
 from medusa.runtime.loop import NodeLoop
 from medusa.testing import ManualClock
 from medusa.wire import limits
@@ -86,6 +87,16 @@ def test_a_peer_is_silent_at_once_when_either_of_its_links_ends(loop: NodeLoop, 
     assert state(loop) == "silent"
     loop.turn([said("b", HELLO)])
     assert state(loop) == "up"
+
+
+def test_status_says_that_a_peer_refuses_our_key(loop: NodeLoop) -> None:
+    loop.turn([LinkDown("b"), LinkRefused("b", "link.not_admitted", "it doesn't admit this key", "")])
+    asked = loop.ask()
+    loop.turn([])
+    status = asked.result(0)
+    assert status["peers"] == {"b": "silent"}
+    assert status["away"]["b"]["refusal"] == "refuses our key"
+    assert with_away(status, "b") == "b (refuses our key, for 0 s)"
 
 
 def test_a_link_that_a_newer_one_has_replaced_may_end(loop: NodeLoop) -> None:
