@@ -14,14 +14,15 @@ from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.errors import RemoteProtocolError
 from medusa.mind.loads import LOOK_US, Loads, Usage
+from medusa.mind.loads_links import LinkLoads
 from medusa.mind.settings import Settings
 from medusa.mind.settings_load import LoadRules
 from medusa.wire import limits
-from medusa.wire.messages import Load
+from medusa.wire.messages import OLDEST, Attach, Load
 from medusa.wire.messages_load import FRAGMENTS_MAX, WHOLE, FragmentLoad
 from medusa.wire.outbox import Outbox, Report, Send
 from tests.mind.keyed import Keyed
-from tests.mind.test_decided_output import Life
+from tests.mind.test_decided_output import Life, union
 from tests.mind.test_explaining import Three
 
 SECOND_US = 1_000_000
@@ -258,6 +259,32 @@ def test_a_line_with_a_bandwidth_has_a_share_and_may_be_too_much():
     assert node.reports() == ["overloaded link reader"]
     assert node.loads.link_status()["reader"]["bandwidth"] == 20_000
     assert node.loads.links.out_of(node.life.hosted) == pytest.approx(30_000)
+
+
+def test_how_far_a_reader_and_an_input_are_behind_is_said_of_their_links():
+    """``pb`` promised a tenth of a second less than ``pa``; of 7 rows ``reader`` has all, ``slow`` 2."""
+    life = Life(union())
+    slow = Attach(stream="q.out", epoch=1, next_seq=OLDEST, durable=0, granted=1 << 20, plain=True)
+    life.hosted.from_reader(0, "out", "slow", slow, owner="", others=0)
+    for peer, source in (("pa", "a"), ("pb", "b")):
+        life.offers(peer, source)
+    for value in range(7):
+        while life.logs:
+            life.log()
+        life.publishes("pa", "a", value)
+    while life.logs:
+        life.log()
+    life.hosted.inputs["a", "pa"].fed_us = 900_000
+    life.hosted.inputs["b", "pb"].fed_us = 800_000
+    readers = life.hosted.outputs["out"].sender.receivers
+    readers["reader"].acked, readers["slow"].acked = 7, 2
+    links = LinkLoads(1_000_000).status([life.hosted], {})
+    assert {peer: (each["lag_rows"], each["lag_us"]) for peer, each in links.items()} == {
+        "pa": (0, 0),
+        "pb": (0, 100_000),
+        "reader": (0, 0),
+        "slow": (5, 0),
+    }
 
 
 def test_a_load_of_a_client_or_of_another_participant_is_refused():
