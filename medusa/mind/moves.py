@@ -111,8 +111,10 @@ class Moves:
         return fragment in self._orders and self._orders[fragment].state is not _O.RUNNING
 
     def prepares(self, fragment: str) -> bool:
-        """Whether an attempt is under way that nothing depends on yet. One that is refused upstream ends."""
-        return fragment in self._orders and self._orders[fragment].state is _O.PREPARING
+        """Whether an attempt is under way that nothing depends on, yet or any more: one that is refused
+        upstream ends, and its sender isn't to wait for that."""
+        state = self._orders[fragment].state if fragment in self._orders else _O.RUNNING
+        return state is _O.PREPARING or (state is _O.UNDOING and not self._fragments[fragment].frozen)
 
     def status(self) -> dict[str, Any]:
         """What is being moved, as plain data."""
