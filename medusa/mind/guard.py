@@ -196,11 +196,20 @@ class Guard:
     def to_cut(self) -> list[str]:
         """Callers whose key counts no more: they are told, and their links end."""
         trusted = dict.fromkeys(self._trusted or ())
-        gone = [peer for peer, key in self._bound.items() if key not in trusted]
-        for peer in gone:
+        gone = {peer: self.registry.denies(key) for peer, key in self._bound.items() if key not in trusted}
+        for peer, denied in gone.items():
             del self._bound[peer]
+            code, hint = "E_REVOKED", "get a new key"
             text = "the key of this caller was revoked, or its certificate has expired"
-            self._outbox.send(peer, Refuse(code="E_REVOKED", text=text, hint="get a new key"))
+            if denied:
+                code, hint, text = (
+                    "E_DENIED",
+                    "ask the owner of this node",
+                    f"participant {denied!r} is cut off here",
+                )
+                self._count(code)
+            self._outbox.send(peer, Refuse(code=code, text=text, hint=hint))
             self._outbox.append(Cut(peer=peer, shun=True))
-            self._outbox.report("warning", "key counts no more", peer=peer)
-        return gone
+            why = {"participant": denied} if denied else {}
+            self._outbox.report("warning", "cut off" if denied else "key counts no more", peer=peer, **why)
+        return list(gone)

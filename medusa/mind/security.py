@@ -247,6 +247,8 @@ class Registry:
         self.participant = participant
         self.statements = statements
         self._security = security
+        self._denied: dict[str, str] = {}
+        """Key -> the participant that is cut off."""
         self._node = node
         self._verify = verify
         self._last: dict[str, Place] = {}
@@ -263,7 +265,8 @@ class Registry:
         Args:
             pending: what isn't durable yet: its certificates don't count yet.
         """
-        self._security = security
+        self._security = security.counting()
+        self._denied = security.denied_keys()
         self._certificates.clear()
         for subject, kept in self.statements.items():
             for data in kept:
@@ -288,11 +291,14 @@ class Registry:
             client: whether it says that it is a client; None: it doesn't say.
 
         Raises:
-            RemoteProtocolError: nobody's key, or another's name (``E_IDENTITY``), or a key that was
-                revoked (``E_REVOKED``).
+            RemoteProtocolError: nobody's key, or another's name (``E_IDENTITY``), a key that was
+                revoked (``E_REVOKED``), or one of a participant that is cut off here (``E_DENIED``).
         """
         caller = self._callers.get(key)
         if caller is None:
+            if key in self._denied:
+                text = f"participant {self._denied[key]!r} is cut off here"
+                raise RemoteProtocolError(text, hint="its owner said deny = true", code="E_DENIED")
             if key in self._revoked:
                 raise RemoteProtocolError(
                     "the key of this caller was revoked", hint="get a new key", code="E_REVOKED"
@@ -310,6 +316,10 @@ class Registry:
     def keys(self) -> tuple[str, ...]:
         """All that count, nodes first."""
         return tuple(self._callers)
+
+    def denies(self, key: str) -> str:
+        """The participant of a key that doesn't count since that is cut off; empty: none."""
+        return self._denied.get(key, "")
 
     def signing_key(self, participant: str) -> str | None:
         """Ed25519 key of a participant that is registered here; None: it isn't."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medusa.errors import ConfigError
@@ -63,6 +63,8 @@ class ClientRules:
     """Queries, to deploy and to remove."""
     status: bool = False
     """The whole status of the node; who may publish or read sees what concerns that in any case."""
+    participant: str = ""
+    """Whose program it is: cut off with that; empty: our own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ class Security:
         participants: name -> Ed25519 key, of those whose statements are believed.
         peers: of each peer.
         clients: by a name that only this configuration knows.
+        denied: participants that are cut off: as if nothing of theirs stood here, until it is taken back.
     """
 
     node_key: str
@@ -86,6 +89,22 @@ class Security:
     participants: Mapping[str, str] = field(default_factory=dict)
     peers: Mapping[str, PeerKey] = field(default_factory=dict)
     clients: Mapping[str, ClientRules] = field(default_factory=dict)
+    denied: tuple[str, ...] = ()
+
+    def counting(self) -> Security:
+        """What counts of it: nothing of who is denied."""
+        gone = self.denied
+        return replace(
+            self,
+            participants={name: key for name, key in self.participants.items() if name not in gone},
+            peers={name: peer for name, peer in self.peers.items() if peer.participant not in gone},
+            clients={name: each for name, each in self.clients.items() if each.participant not in gone},
+        )
+
+    def denied_keys(self) -> dict[str, str]:
+        """Key -> the denied participant whose it is."""
+        callers: tuple[PeerKey | ClientRules, ...] = (*self.peers.values(), *self.clients.values())
+        return {each.key: each.participant for each in callers if each.participant in self.denied}
 
 
 def address_of(file: ConfigFile, peer: str, given: Any) -> object:
@@ -123,6 +142,7 @@ def read_security(file: ConfigFile, *, participant: str, folder: str) -> Securit
             "keys", "node is missing", hint='node = "FILE"; medusa keygen makes it', within="keys"
         )
     participants = _participants(file)
+    denied = _denied(file, participant)
     made = Security(
         node_key=_path(file, keys, "node", folder),
         certificate=_path(file, keys, "certificate", folder) if "certificate" in keys else "",
@@ -130,7 +150,8 @@ def read_security(file: ConfigFile, *, participant: str, folder: str) -> Securit
         federation=file.name("federation"),
         participants=participants,
         peers=_peers(file, participant, participants),
-        clients=_clients(file),
+        clients=_clients(file, participants),
+        denied=denied,
     )
     _each_key_once(file, made)
     return made
@@ -185,11 +206,25 @@ def _entries(file: ConfigFile, key: str, allowed: tuple[str, ...]) -> dict[str, 
 
 def _participants(file: ConfigFile) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, given in _entries(file, "participants", ("key",)).items():
+    for name, given in _entries(file, "participants", ("key", "deny")).items():
         if not is_signing_key(given["key"]):
             raise _no_key(file, f"participants.{name}", given["key"], _SIGNING_RULE)
         found[name] = given["key"]
     return found
+
+
+def _denied(file: ConfigFile, own: str) -> tuple[str, ...]:
+    found = []
+    for name, given in _entries(file, "participants", ("key", "deny")).items():
+        deny = given.get("deny", False)
+        if not isinstance(deny, bool) or (deny and name == own):
+            why = (
+                "is this node's own participant" if deny is True else f"expected true or false, got {deny!r}"
+            )
+            hint = "deny = true cuts off the nodes and clients of another participant"
+            raise file.error(f"participants.{name}", why, hint=hint, within="deny")
+        found += [name] if deny else []
+    return tuple(found)
 
 
 def _peers(file: ConfigFile, own: str, participants: Mapping[str, str]) -> dict[str, PeerKey]:
@@ -212,10 +247,15 @@ def _peers(file: ConfigFile, own: str, participants: Mapping[str, str]) -> dict[
     return found
 
 
-def _clients(file: ConfigFile) -> dict[str, ClientRules]:
+def _clients(file: ConfigFile, participants: Mapping[str, str]) -> dict[str, ClientRules]:
     found: dict[str, ClientRules] = {}
-    for name, given in _entries(file, "clients", ("key", "publish", "subscribe", "deploy", "status")).items():
+    allowed = ("key", "publish", "subscribe", "deploy", "status", "participant")
+    for name, given in _entries(file, "clients", allowed).items():
         table = f"clients.{name}"
+        whose = given.get("participant", "")
+        if whose and whose not in participants:
+            hint = did_you_mean(str(whose), participants) or f"add [participants.{whose}]"
+            raise file.error(table, f"there is no participant {whose!r:.80}", hint=hint, within="participant")
         if not is_curve_key(given["key"]):
             raise _no_key(file, table, given["key"], _CURVE_RULE)
         status = given.get("status", False)
@@ -227,6 +267,7 @@ def _clients(file: ConfigFile) -> dict[str, ClientRules]:
             subscribe=_patterns(file, table, given, "subscribe"),
             deploy=_patterns(file, table, given, "deploy"),
             status=status,
+            participant=whose,
         )
     return found
 

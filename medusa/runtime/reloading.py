@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from medusa.errors import ConfigError
 from medusa.mind.settings import Settings
+from medusa.mind.settings_dht import DhtRules
 from medusa.runtime.node_config import NodeConfig, load_settings, shown
 
 __all__ = ["rules_again"]
 
 HINT = (
     "only [participants], [clients], [offers] and the keys of [peers] are read again: "
-    "restart the node for the rest"
+    "restart the node for the rest; deny = true in [participants.NAME] cuts another owner off at once"
 )
 AGAIN = ("security", "offers")
 
@@ -35,6 +36,16 @@ def rules_again(config: NodeConfig, before: Settings) -> Settings:
     changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
     settings = [each.name for each in fields(Settings) if each.name not in AGAIN]
     changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
+    if {"peers", "dht"} <= set(changed) and _joins_anew(before) == _joins_anew(after):
+        changed.remove("dht")  # It says nothing of whom it joins, so that is all peers.
     if changed:
         raise ConfigError(f"{where}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
     return after
+
+
+def _joins_anew(settings: Settings) -> DhtRules | None:
+    """How it takes part in the catalog between participants, whoever its peers are."""
+    rules = settings.dht
+    if rules is None or set(rules.join) != set(settings.peers):
+        return rules
+    return replace(rules, join=())

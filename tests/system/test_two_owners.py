@@ -240,6 +240,25 @@ def test_who_runs_a_node_stops_anothers_part_there_and_the_other_is_told(owners)
     assert all(fragments == [] == queries for _, fragments, queries in owners.state().values())
 
 
+def test_an_owner_is_cut_off_and_let_in_again_while_rows_flow(owners):
+    owners.start("edge", "core")
+    with owners.connect("edge") as alice, owners.connect("core") as bob:
+        alice.define_remote("fast", query(), AT, node="core")
+        alice.deploy(query(), at=AT)
+        with Flow(alice) as flow:
+            flow.goes_on()
+            allowed = owners.config("core").read_text()
+            denying = allowed.replace("[participants.alice]", "[participants.alice]\ndeny = true")
+            for text, up in ((denying, "silent"), (allowed, "up")):
+                owners.config("core").write_text(text)
+                owners.processes["core"].send_signal(signal.SIGHUP)
+                until(lambda up=up: bob.status()["peers"]["edge"] == up, what=f"edge is {up}")
+            assert bob.status()["refused"]["E_DENIED"] >= 1
+            flow.goes_on()
+            flow.end()
+        alice.undeploy("q")
+
+
 def test_what_is_not_offered_is_refused_and_nothing_changes_anywhere(owners):
     owners.start("edge", "core", "far")
     before = owners.state()
