@@ -52,7 +52,8 @@ class Stats:
         """As they are now; only the engine's thread may ask."""
         boxes = fragment.boxes.values()
         counts = {
-            "late": sum(box.late for box in fragment.sources.values()),
+            # Those that another fragment judged it has counted.
+            "late": sum(box.late for box in fragment.sources.values() if not box.spec.judged),
             "dead": sum(box.dead for box in boxes),
             "state_bytes": sum(box.state_bytes() for box in boxes),
             "boxes": {figures.pop("box"): figures for figures in fragment.figures()},

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.boxes.aggregate import CombineBox
 from medusa.engine.checkpoint import seal
+from medusa.engine.fragment import Fragment
+from medusa.mind import placement
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.query.boxes import Graph
 from medusa.runtime.clock import SystemClock
@@ -186,3 +190,32 @@ def test_the_last_figures_are_told_whatever_the_engine_does_after_the_last_rows(
     for name in "fg":
         assert all(box["finished"] for box in last[name]["boxes"].values()), name
         assert sum(box["rows_in"] for box in last[name]["boxes"].values()) > 0
+
+
+def test_a_late_row_counts_once_in_however_many_fragments_it_is() -> None:
+    """One of 3 rows is late; a node with all three fragments said that 3 were."""
+    schema = {"ts": "timestamp[us, UTC]", "v": "int64"}
+    q = md.Query("q")
+    some = q.source("a", schema, time="ts", slack="0s").filter("v > 0", name="some")
+    q.sink("out", some.window("10us").aggregate(n=md.count(), name="w"))
+    plan = placement.cut(q.graph, {"x": ["a"], "y": ["some"], "z": ["w"]})
+    host = FragmentHost(Disk("d"), Clock(), wake=lambda: None, worker=AtOnce)
+    times = pa.array([50, 60, 1], pa.timestamp("us", "UTC"))
+    elements = [Train(batch=pa.record_batch({"ts": times, "v": pa.array([1, 1, 1], pa.int64())}))]
+    late, marked = {}, {}
+    for spec in plan.fragments:
+        host.open(spec.name, spec.graph)
+        source = spec.graph.boxes[0].id
+        fragment = host._running[spec.name].fragment
+        assert fragment is not None
+        for element in elements:
+            fragment.feed(source, element)
+        elements = [element for _, element in drained(fragment)]
+        late[spec.name] = Stats.of(spec.name, fragment).counts["late"]
+        marked[spec.name] = fragment.boxes[source].late
+    assert marked == {"q/a": 1, "q/some": 1, "q/w": 1}, "each of them has it"
+    assert late == {"q/a": 1, "q/some": 0, "q/w": 0}
+
+
+def drained(fragment: Fragment) -> list[tuple[str, Element]]:
+    return [(sink, element) for sink in fragment.sinks for element in fragment.drain(sink)]
