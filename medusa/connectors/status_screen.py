@@ -173,16 +173,19 @@ def _streams(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
     for status in statuses:
         for fragment in status["fragments"]:
             for output in fragment["outputs"]:
-                yield from _readers(status["node"], output)
+                sink = output["sink"]
+                queries = sum(each.get("of") == sink != each["sink"] for each in fragment["outputs"])
+                yield from _readers(status["node"], output, queries)
 
 
-def _readers(node: str, output: Status) -> Iterator[tuple[str, ...]]:
+def _readers(node: str, output: Status, queries: int) -> Iterator[tuple[str, ...]]:
     rows, kept = output["rows"], size_text(output["kept_bytes"])
     readers = [(each["to"], each["state"], each["received_row"]) for each in output["receivers"]]
     for each in output["named"]:
         state = "read" if each["connected"] else "kept"
         readers.append((f"{each['name']} {each['to']}".strip(), state, each["acknowledged_row"]))
-    for reader, state, row in readers or [("", "nobody reads", None)]:
+    nobody = "nobody reads" if not queries else "a query reads" if queries == 1 else f"{queries} queries read"
+    for reader, state, row in readers or [("", nobody, None)]:
         behind = "-" if row is None else number(max(rows - row, 0))
         yield output["stream"], node, reader, state, number(rows), behind, kept
 

@@ -158,7 +158,9 @@ def _in_lines(node: NodeView, fragment: Fragment) -> list[_PortLine]:
 
 def _out_text(fragment: Fragment, output: Output) -> str:
     text = f"{clipped(output.stream, NAME_MAX)} {per_second(output_rate(fragment, output))}"
-    readers = len(output.receivers) + len(output.named)
+    # Each query that reads a sink has a stream of its own.
+    queries = sum(each.of == output.sink != each.sink for each in fragment.outputs)
+    readers = len(output.receivers) + len(output.named) + queries
     if readers == 1 and output.receivers and not output.receivers[0].plain:
         return f"{text} to {clipped(output.receivers[0].to, 16)}"
     return f"{text} to {readers} reader{'s' * (readers != 1)}"

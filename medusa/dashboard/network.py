@@ -281,7 +281,7 @@ def _rate(
 
 def output_rate(fragment: Fragment, output: Output) -> float | None:
     """Rows per second of an output; None: not known."""
-    box = fragment.boxes.get(output.sink)
+    box = fragment.boxes.get(output.of or output.sink)
     return None if box is None else box.rows_in_per_s
 
 

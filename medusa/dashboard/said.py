@@ -63,10 +63,11 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream that leaves a fragment."""
+    """One stream that leaves a fragment; ``of``: the box that it leaves by, where another query reads it."""
 
     sink: str
     stream: str
+    of: str = ""
     rows: int = 0
     kept_bytes: int = 0
     spilled_bytes: int = 0

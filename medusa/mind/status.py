@@ -111,7 +111,10 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
     # Publishers that went and left nothing open are only remembered.
     shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
     inputs = [_input_status(each) for each in shown]
-    outputs = [_output_status(each) for each in hosted.outputs.values()]
+    guests = hosted.spec.guests
+    outputs = [
+        _output_status(each, guests[id].sink if id in guests else id) for id, each in hosted.outputs.items()
+    ]
     came_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
     boundary_us = min((each.boundary_us for each in hosted.outputs.values()), default=START_US)
     per_second_in, per_second_out = rates.of(now_us, hosted)
@@ -222,10 +225,11 @@ def _publisher_status(input: Input) -> dict[str, Any]:
     }
 
 
-def _output_status(output: Output) -> dict[str, Any]:
+def _output_status(output: Output, of: str) -> dict[str, Any]:
     log, receivers = output.sender.log, output.sender.receivers
     return {
         "sink": output.sink,
+        "of": of,
         "stream": output.stream,
         "rows": output.rows,
         "oldest_row": log.start_seq,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import msgspec
 import pytest
 
 import medusa as md
+from medusa.dashboard.network import Seen, network_of
+from medusa.dashboard.picture import svg_of
+from medusa.dashboard.said import status_of
 from medusa.mind.settings_offers import OfferRules
 from medusa.mind.settings_security import ClientRules
 from medusa.query.boxes import Field
@@ -15,6 +19,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.query.published import PublishedStream
 from medusa.wire.messages import Attach, Deploy
 from medusa.wire.messages_divert import Expect, Read, Release, Unexpect
+from tests.connectors.test_status import printed
 from tests.mind.keyed import SECURITY, Keyed, curve
 
 COLUMNS = (Field("ts", "timestamp[us, UTC]"), Field("v", "int64"))
@@ -53,6 +58,24 @@ def test_what_is_not_offered_is_read_by_no_query_of_another_participant(offers):
     assert node.state() == before
     assert node.answer("near", READ) == "", "nodes of one participant need no offer"
     assert guests(node) == {OURS: ("near",)}
+
+
+def test_status_says_by_which_sink_the_stream_of_a_query_leaves():
+    """The sink itself had nobody who reads, and the stream of the query no rate."""
+    node = upstream()
+    for reader in ("near", "core"):
+        assert node.answer(reader, READ) == ""
+    status = node.brain.status(0)
+    [fragment] = status["fragments"]
+    assert {each["stream"]: each["of"] for each in fragment["outputs"]} == dict.fromkeys(
+        ("q.out", THEIRS, OURS), "out"
+    )
+    shown = printed([status])
+    assert re.search(r"q\.out +n +2 queries read ", shown)
+    fragment["boxes"] = {"out": {"kind": "sink", "rows_in_per_s": 42.0}}
+    drawn = svg_of(network_of([Seen(address="", status=status_of(status))]))
+    assert "q.out 42/s to 2 readers" in drawn
+    assert f"{THEIRS} 42/s to core" in drawn
 
 
 def test_what_is_read_is_in_the_spec_on_disk_and_asked_again_it_is_the_same():
