@@ -219,17 +219,38 @@ def gateway(config: Path, as_json: bool) -> None:
 @key_options
 @click.option("--at", type=_FILE, help='JSON: {"node": ["box or source", ...]}')
 @click.option("--balance", is_flag=True, help="place boxes by load; --at then says what is pinned")
+@click.option("--nodes", metavar="NODE,...", help="with --balance: those that may be used; else the own ones")
+@click.option(
+    "--bandwidth",
+    multiple=True,
+    metavar="NODE=SIZE",
+    help='with --balance: what a node can send and receive in a second: edge-1="10 MB"',
+)
 @click.option("--dry-run", is_flag=True, help="say what would stand where, with which loads; deploy nothing")
 @_JSON
 def deploy(
-    query: Path, address: str, at: Path | None, balance: bool, dry_run: bool, as_json: bool, **keys: Any
+    query: Path,
+    address: str,
+    at: Path | None,
+    balance: bool,
+    nodes: str | None,
+    bandwidth: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    **keys: Any,
 ) -> None:
     """Deploy a query, written by q.to_json(), over nodes."""
     from medusa.runtime import planning
     from medusa.runtime.client import connect
 
     given = None if at is None else read_placement(at)
-    placement = planning.balance(pins=given) if balance else given
+    if (nodes is not None or bandwidth) and not balance:
+        raise click.UsageError("--nodes and --bandwidth go with --balance")
+    if any("=" not in each for each in bandwidth):
+        raise click.UsageError("--bandwidth is NODE=SIZE, such as edge-1=10MB")
+    wished = None if nodes is None else [each.strip() for each in nodes.split(",") if each.strip()]
+    bytes_per_s = dict(each.split("=", 1) for each in bandwidth)
+    placement = planning.balance(pins=given, nodes=wished, bandwidth=bytes_per_s) if balance else given
     asked = read_query(query)
     with connect(address, **keys) as fed:
         if dry_run:

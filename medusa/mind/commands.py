@@ -476,7 +476,7 @@ class Commands:
             **totals(fragments),
             "load": node_load(self.loads, now_us),
             "peers": dict(self.peers),
-            "away": self.sliding.moves.away.status(now_us),
+            "abroad": self.naming.others(),
             "refused": dict(self._refusals),
             "door": dict(self.door),
             "disk_error": next(filter(None, disk), ""),

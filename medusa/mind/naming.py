@@ -99,6 +99,10 @@ class Naming:
         known = security.peers.get(node) if security is not None else None
         return "" if known is None or known.participant == self._settings.participant else known.participant
 
+    def others(self) -> dict[str, str]:
+        """Peers of other participants -> whose they are."""
+        return {peer: whose for peer in self._settings.peers if (whose := self.abroad(peer))}
+
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came or went."""
         self.calling.peer_is(now_us, peer, up=event is not LinkEvent.PEER_DOWN)

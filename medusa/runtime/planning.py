@@ -43,7 +43,8 @@ def balance(
     Args:
         pins: node -> boxes that must stand there, such as sources where their publishers are. A source that
             no pin names stands at the node that is asked.
-        nodes: those that may be used; None: the asked one and its peers that are there.
+        nodes: those that may be used; None: the asked one and those of its peers that are there and of the
+            same participant. Nodes of others stand in ``pins`` or here by name.
         rates: rows per second that sources will bring; else what was measured, or 10,000.
         bandwidth: node -> bytes per second that it can send and receive, such as ``"10 MB"``; of others the
             link never counts.
@@ -121,7 +122,8 @@ def expected(
     """
     here = str(status["node"])
     wish = at if isinstance(at, Balance) else Balance()
-    known = [here, *(peer for peer, how in status["peers"].items() if how == "up")]
+    abroad = status.get("abroad", {})  # Where others' nodes run is said by name, since they may refuse it.
+    known = [here, *(peer for peer, how in status["peers"].items() if how == "up" and peer not in abroad)]
     nodes = list(wish.nodes if wish.nodes is not None else known)
     nodes += [node for node in wish.pins if node not in nodes]
     for node in (*nodes, *wish.bandwidth):

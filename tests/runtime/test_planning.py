@@ -54,6 +54,22 @@ def test_the_query_itself_is_not_counted_as_a_load_that_is_there():
     assert str(found).splitlines()[1].split() == ["a", "10.0%", "20.0%", "rows", "other", "more"]
 
 
+def test_nodes_of_other_owners_are_used_only_by_name():
+    abroad = {**STATUS, "abroad": {"b": "bob"}}
+    assert set(expected(query().graph, md.balance(), abroad).at) == {"a"}
+    assert set(expected(query().graph, md.balance(nodes=["a", "b"]), abroad).at) == {"a", "b"}
+    assert set(expected(query().graph, md.balance(pins={"b": ["other"]}), abroad).at) == {"a", "b"}
+
+
+def test_a_slow_line_counts_as_load():
+    free = expected(query().graph, md.balance(), STATUS)
+    slow = md.balance(bandwidth={"a": "1 kB", "b": "1 kB"})
+    assert set(free.at) == {"a", "b"}
+    assert set(expected(query().graph, slow, STATUS).at) == {"a"}, "what crosses would take longer"
+    by_name = expected(query().graph, md.balance(pins={"b": ["heavy"]}, bandwidth={"b": "1 kB"}), STATUS)
+    assert by_name.loads["b"] == pytest.approx(by_name.bytes_per_s / 1_000)
+
+
 def test_a_placement_by_hand_and_none():
     by_hand = {"a": ["rows"], "b": ["heavy", "other", "out", "more"]}
     found = expected(query().graph, by_hand, STATUS)
@@ -89,6 +105,11 @@ def test_planned_and_deployed_at_a_node(tmp_path):
             main, ["deploy", str(path), "--node", node.address, "--balance", "--dry-run", "--json"]
         )
         assert json.loads(ran.output)["at"] == {"a": ["rows", "heavy", "out", "other", "more"]}
+        command = ["deploy", str(path), "--node", node.address, "--dry-run"]
+        more = ["--nodes", "a", "--bandwidth", "a=1 kB"]
+        assert CliRunner().invoke(main, [*command, "--balance", *more]).exit_code == 0
+        assert "go with --balance" in CliRunner().invoke(main, [*command, *more]).output
+        assert "z" in CliRunner().invoke(main, [*command, "--balance", "--nodes", "z"]).output
         assert fed.status()["fragments"] == []
         fed.deploy(query(), at=md.balance())
         assert fed.status()["sources"].keys() == {"q.rows"}
