@@ -68,6 +68,10 @@ class _Said:
     again_us: int
 
 
+DEFINED = "out"
+"""The sink of a stream defined by name."""
+
+
 class Between:
     """Takes part for one node.
 
@@ -185,7 +189,8 @@ class Between:
         """Full name -> epoch, nodes and what its rows are."""
         found = {}
         for stream in self._names.streams():
-            if not any(matches(pattern, stream) for pattern in self._rules.publish):
+            bare = stream.removesuffix(f".{DEFINED}")  # What is defined is said by its name alone, too.
+            if not any(matches(each, stream) or each == bare for each in self._rules.publish):
                 continue
             versions = self._names.versions(stream)
             if not versions:
@@ -271,14 +276,16 @@ class Between:
             LinkError: it may not know (``E_ROLE``), or too many searches are under way (``E_LIMIT``).
         """
         rules = None if caller is None else caller.rules
-        sees = caller is None or rules is None or rules.status or caller.may("subscribe", message.name)
+        name = _stream_of(message.name)
+        sees = caller is None or rules is None or rules.status
+        sees = sees or any(caller.may("subscribe", each) for each in (message.name, name) if caller)
         if caller is not None and not sees:
             raise LinkError(
                 f"client {caller.name!r} may not read {message.name[:100]!r}",
                 hint=f"the node's configuration would have to say it in [clients.{caller.name}]",
                 code="E_ROLE",
             )
-        self.member.find(now_us, message.name, partial(self._answer, client, message))
+        self.member.find(now_us, name, partial(self._answer, client, message))
         self._look_ups["asked"] += 1
 
     def seek(self, now_us: int, participant: str, stream: str, then: Sought) -> None:
@@ -311,6 +318,12 @@ class Between:
             "published": sum(not said.entry.gone for said in self._said.values()),
             "look_ups": dict(self._look_ups),
         }
+
+
+def _stream_of(name: str) -> str:
+    """Of another participant what is defined is a stream only: its name stands for that."""
+    participant, _, rest = name.partition("/")
+    return f"{participant}/{rest}.{DEFINED}" if rest and not {".", "/"} & set(rest) else name
 
 
 def _told(entry: Entry) -> dict[str, Any]:

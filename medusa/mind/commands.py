@@ -472,11 +472,11 @@ class Commands:
         disk = (self._saver.disk_error, *(each["disk_error"] for each in fragments))
         return {
             "node": self._settings.name,
-            "participant": self._settings.participant,
+            **self.naming.owners(),
             **totals(fragments),
             "load": node_load(self.loads, now_us),
             "peers": dict(self.peers),
-            "abroad": self.naming.others(),
+            "away": self.sliding.moves.away.status(now_us),
             "refused": dict(self._refusals),
             "door": dict(self.door),
             "disk_error": next(filter(None, disk), ""),

@@ -99,7 +99,8 @@ class Definitions:
         self._check_reachable(known)
         hosted = self._fragments[f"{name}/{SOURCE}"]
         readers = list(hosted.outputs[SINK].sender.receivers)
-        readers += [f"query {guest.query!r}" for guest in hosted.spec.guests.values()]
+        # Another owner holds nothing up here: what it reads ends, as when the stream is undefined.
+        readers += [f"query {guest.query!r}" for guest in hosted.spec.guests.values() if not guest.foreign]
         if readers:
             raise QueryError(
                 f"{name!r} is read by {', '.join(readers[:8])}, who count on its definition",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.mind.between import Between, Sought
@@ -99,9 +100,10 @@ class Naming:
         known = security.peers.get(node) if security is not None else None
         return "" if known is None or known.participant == self._settings.participant else known.participant
 
-    def others(self) -> dict[str, str]:
-        """Peers of other participants -> whose they are."""
-        return {peer: whose for peer in self._settings.peers if (whose := self.abroad(peer))}
+    def owners(self) -> dict[str, Any]:
+        """Of ``status``: whose node this is, and whose the peers of other participants are."""
+        others = {peer: whose for peer in self._settings.peers if (whose := self.abroad(peer))}
+        return {"participant": self._settings.participant, "abroad": others}
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came or went."""

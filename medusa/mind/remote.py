@@ -186,9 +186,11 @@ class Remotes:
     ) -> None:
         found = self._plan(message, payload, caller).at(message.node)
         if len(found) != 1 or message.node == self._settings.name:
+            others = [node for node, _ in message.at if node != self._settings.name]
+            near = "" if found else did_you_mean(message.node, others)
             raise QueryError(
                 f"{len(found)} fragments of the query would stand at {message.node!r}",
-                hint="a definition is one connected part of a query, at another node",
+                hint=near or "a definition is one connected part of a query, at another node",
                 code="query.placement",
             )
         fragment = found[0]

@@ -142,7 +142,8 @@ def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
     if isinstance(message, Install | Placed):  # What else is said of moves: see ``Diverting``.
         text = f"{who} has no contract under which it may run or stop anything here"
         hint = (
-            "have that part kept first (medusa remote define), or deploy it at nodes of its own participant"
+            f"have that part kept first, by {caller.name} (medusa remote define there: a definition is "
+            "of one node, so deploy there too), or put it at nodes of its own participant"
         )
         return Refusal(code="E_NO_CONTRACT", text=text, hint=hint)
     if isinstance(message, StatusRequest):

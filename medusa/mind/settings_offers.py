@@ -3,7 +3,7 @@
 [offers.bob]                              # nothing is offered to who isn't named
 boxes = ["filter", "select", "aggregate"] # kinds; sources and sinks belong to each part
 definitions = 100                         # kept for bob at once
-streams = ["traffic.*"]                   # of these sinks bob's queries may read
+streams = ["traffic.out"]                 # of these sinks bob's queries may read
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_offers(file: ConfigFile, *, own: str, participants: Collection[str]) ->
             raise file.error(table, f"{count!r:.80} is no such number", hint=hint, within="definitions")
         streams = given.get("streams", [])
         if not isinstance(streams, list) or not all(isinstance(each, str) and each for each in streams):
-            hint = 'streams = ["traffic.*"]'
+            hint = 'streams = ["traffic.out"]'
             raise file.error(table, f"{streams!r:.80} is no list of names", hint=hint, within="streams")
         found[name] = OfferRules(boxes=tuple(boxes), definitions=count, streams=tuple(streams))
     return found

@@ -376,6 +376,14 @@ def test_who_looks_up_is_given_nothing_that_the_owner_did_not_sign():
     assert looks_up(node, "bob/s.out") == "E_STREAM", "older than what was given before"
 
 
+def test_a_defined_stream_of_another_is_found_by_its_name_alone():
+    node = Taking()
+    node.core_holds["bob/s.out"] = entry()
+    for name in ("bob/s", "bob/s.out"):
+        assert looks_up(node, name)["name"] == "s.out"
+    assert looks_up(node, "bob/s.in") == "E_STREAM"
+
+
 def test_a_client_sees_of_others_what_it_may_read():
     node = Taking()
     node.core_holds["bob/s.out"] = entry()

@@ -17,7 +17,7 @@ from medusa.mind.settings_security import ClientRules
 from medusa.query.boxes import Field
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published import PublishedStream
-from medusa.wire.messages import Attach, Deploy
+from medusa.wire.messages import Attach, Define, Deploy, Reply
 from medusa.wire.messages_divert import Expect, Read, Release, Unexpect
 from tests.connectors.test_status import printed
 from tests.mind.keyed import SECURITY, Keyed, curve
@@ -194,3 +194,21 @@ def test_a_fragment_waits_for_what_it_reads_and_gives_it_back_where_that_is_refu
     assert (read.query, read.source, read.stream, read.schema) == ("r", "s", "q.out", COLUMNS)
     assert set(node.on_disk().reading) == {"q.out.alice.r.s"}
     assert list(node.brain.fragments) == ["q/flows"]
+
+
+def defined(name, schema):
+    q = md.Query(name)
+    q.sink("out", q.source("in", schema, time="ts"))
+    return graph_to_msgpack(q.graph)
+
+
+@pytest.mark.parametrize(("reader", "code"), [("core", ""), ("near", "E_READ")])
+def test_a_definition_is_held_by_readers_of_the_own_participant_only(reader, code):
+    node = upstream({"bob": OfferRules(boxes=(), streams=("qd.out",))})
+    assert node.answer("maker", Define(request=1), defined("qd", SCHEMA)) == ""
+    assert node.answer(reader, msgspec.structs.replace(READ, stream="qd.out")) == ""
+    changed = {**SCHEMA, "w": "int64"}
+    said = node.say("maker", Define(request=2), defined("qd", changed))
+    assert [each.code for each in said if isinstance(each, Reply)] == [code]
+    fields = node.on_disk().fragments["qd/in"].graph.boxes[0].schema
+    assert ("w" in [field.name for field in fields]) == (not code)

@@ -132,6 +132,14 @@ def test_a_definition_is_one_part_at_another_node():
     assert asked(town, RevokeRemote(request=2, name="part")) == "E_NO_DEFINITION"
 
 
+def test_the_nearest_node_of_the_placement_is_named():
+    remotes = Town().machines["m"].brain.commands.remotes
+    message = DefineRemote(request=1, name="part", node="t33", at=AT)
+    with pytest.raises(md.QueryError) as refused:
+        remotes._define(0, "c", message, graph_to_msgpack(query().graph), None)
+    assert "t3" in refused.value.hint
+
+
 def test_a_node_that_does_not_answer_keeps_nothing_in_the_end():
     town = Town()
     town.machines["t3"].hangs = True
