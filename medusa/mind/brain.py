@@ -22,6 +22,7 @@ from medusa.mind.driven import Driven
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.lanes import Lanes
+from medusa.mind.remote_kept import kept_for
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings, link_settings, stream_link
@@ -140,6 +141,7 @@ class Brain(Driven):
         self.commands.remotes.revoking.peers = self.commands.remotes.stopping.peers = self.commands.peers
         if self.guard is not None:
             self.commands.diverting.whose = self.guard.registry.owner
+            self.guard.kept_for = partial(kept_for, self.catalog.remote)
         self.commands.coordinator.abroad = self.commands.naming.abroad
         self.fragments = self.commands.fragments
         self.lanes = Lanes(self._me, settings, self.fragments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.mind.admission import say_no
@@ -13,7 +14,7 @@ from medusa.mind.settings import Settings
 from medusa.mind.settings_security import Security
 from medusa.mind.wall import Wall
 from medusa.ports import Verify
-from medusa.wire.messages import Declare, Message, Refuse, Reply
+from medusa.wire.messages import Declare, Install, Message, Refuse, Reply
 from medusa.wire.outbox import Cut, Outbox, Trust
 from medusa.wire.statement import Certificate, Statement
 
@@ -64,6 +65,8 @@ class Guard:
         self._outbox = outbox
         self._saver = saver
         self._certificate = certificate
+        self.kept_for: Callable[[str, str], str] = lambda participant, fragment: ""
+        """The node of a participant that has a fragment kept here; empty: none."""
         self._bound: dict[str, str] = {}
         """Who spoke with us -> the key it did that with."""
         self._trusted: tuple[str, ...] | None = None
@@ -112,6 +115,9 @@ class Guard:
         against = refusal(caller, message, self.registry.participant)
         if against is None:
             return False
+        if isinstance(message, Install) and (node := self.kept_for(caller.participant, message.fragment)):
+            hint = f"{message.fragment!r} is kept here for node {node!r}: deploy the query by that node"
+            against = replace(against, hint=hint)
         self._count(against.code)
         say_no(self._outbox, peer, message, against)
         return True

@@ -21,6 +21,7 @@ __all__ = [
     "RemoteKept",
     "StoppedPart",
     "check_offer",
+    "kept_for",
     "said_of",
     "template_of",
 ]
@@ -118,6 +119,12 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
         for name, each in kept.stopped.items()
     }
     return {"defined": defined, "kept": held, "stopped": stopped}
+
+
+def kept_for(kept: RemoteKept, participant: str, fragment: str) -> str:
+    """The node of a participant that has this fragment kept here; empty: none."""
+    held = kept.held.values()
+    return next((e.node for e in held if (e.participant, e.fragment.name) == (participant, fragment)), "")
 
 
 def check_offer(

@@ -89,6 +89,8 @@ class Expected:
         bytes_per_s: of all streams between nodes.
         measured: of so many boxes costs and rates were measured; those of the others are estimates.
         boxes: so many there are.
+        undefined: node of another participant -> fragments of the query that would stand there and of which
+            the asked node has made no remote definition: ``deploy`` is refused until it has.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -97,6 +99,7 @@ class Expected:
     bytes_per_s: float
     measured: int
     boxes: int
+    undefined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         width = max(len("node"), *(len(node) for node in self.loads))
@@ -106,7 +109,12 @@ class Expected:
             for node, load in self.loads.items()
         ]
         kind = f"{self.measured} of {self.boxes} boxes measured, the others estimated"
-        return "\n".join([*lines, f"{self.bytes_per_s / 1e6:,.3f} MB/s between nodes; {kind}"])
+        lines.append(f"{self.bytes_per_s / 1e6:,.3f} MB/s between nodes; {kind}")
+        lines += [
+            f"{node} is another owner's: medusa remote define {', '.join(names)} there first"
+            for node, names in self.undefined.items()
+        ]
+        return "\n".join(lines)
 
 
 def expected(
@@ -162,7 +170,24 @@ def expected(
         bytes_per_s=crossing,
         measured=found.measured,
         boxes=len(graph.boxes),
+        undefined=_undefined(graph, where, status),
     )
+
+
+def _undefined(
+    graph: Graph, at: Mapping[str, tuple[str, ...]], status: Mapping[str, Any]
+) -> dict[str, tuple[str, ...]]:
+    """Fragments at nodes of others that the asked node hasn't had kept there, by node."""
+    found: dict[str, tuple[str, ...]] = {}
+    abroad = status.get("abroad", {})
+    if not any(node in abroad for node in at):
+        return found
+    made = status["remote"]["defined"].values()
+    kept = [(each["node"], each["fragment"]) for each in made]
+    for fragment in cut(graph, at).fragments:
+        if fragment.node in abroad and (fragment.node, fragment.name) not in kept:
+            found[fragment.node] = (*found.get(fragment.node, ()), fragment.name)
+    return found
 
 
 def _named(pins: Mapping[str, Sequence[str]]) -> set[str]:

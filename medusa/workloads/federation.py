@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["AT", "DEFINED", "OUT", "OWNERS", "SOURCE", "TICK_US", "expected", "query", "traffic"]
 
 OWNERS = {
-    "alice": Owner(nodes=["a1", "a2", "a3"], publish=["traffic.*"], readers=["bob"]),
+    "alice": Owner(nodes=["a1", "a2", "a3"], publish=["traffic.out"], readers=["bob"]),
     "bob": Owner(nodes=["b1", "b2"], later=["b3"], offers={"alice": ["filter", "with_columns"]}),
 }
 

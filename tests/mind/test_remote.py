@@ -331,6 +331,10 @@ def test_another_node_of_the_participant_drops_nothing_either(monkeypatch):
     assert node.answer("other", DropRemote(request=9, name="part")) == ""
     assert node.state() == before
     assert list(node.brain.catalog.remote.held) == ["bob/part"]
+    said = node.say("other", Install(request=11, query="r", fragment="r/kept"), fragment_to(part()))
+    [refusal] = [each for each in said if isinstance(each, Reply)]
+    assert (refusal.code, "by that node" in refusal.hint) == ("E_NO_CONTRACT", True)
+    assert "'r/kept' is kept here for node 'core'" in refusal.hint
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,21 @@ def test_the_query_itself_is_not_counted_as_a_load_that_is_there():
 
 
 def test_nodes_of_other_owners_are_used_only_by_name():
-    abroad = {**STATUS, "abroad": {"b": "bob"}}
+    abroad = {**STATUS, "abroad": {"b": "bob"}, "remote": {"defined": {}}}
     assert set(expected(query().graph, md.balance(), abroad).at) == {"a"}
     assert set(expected(query().graph, md.balance(nodes=["a", "b"]), abroad).at) == {"a", "b"}
     assert set(expected(query().graph, md.balance(pins={"b": ["other"]}), abroad).at) == {"a", "b"}
+
+
+def test_what_has_to_be_defined_first_is_said():
+    at = {"a": ["rows", "heavy", "out"], "b": ["other", "more"]}
+    status = {**STATUS, "abroad": {"b": "bob"}, "remote": {"defined": {}}}
+    found = expected(query().graph, at, status)
+    assert found.undefined == {"b": ("q/other",)}
+    assert str(found).splitlines()[-1] == "b is another owner's: medusa remote define q/other there first"
+    status["remote"] = {"defined": {"mine": {"node": "b", "fragment": "q/other"}}}
+    assert expected(query().graph, at, status).undefined == {}
+    assert expected(query().graph, at, STATUS).undefined == {}
 
 
 def test_a_slow_line_counts_as_load():
