@@ -1,4 +1,4 @@
-"""Faults that wait for a moment of a move: whoever takes part in it dies just then, or is cut off."""
+"""Faults that wait for a moment of a move or a split: whoever takes part dies just then, or is cut off."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from medusa.sim.faults import KINDS, UNSYNCED, Fault, Stage
+from medusa.sim.faults import AIMED_SPLITS, KINDS, UNSYNCED, Fault, Stage
 from medusa.sim.node import Node
 
 __all__ = ["Aims"]
 
 
 class Aims:
-    """The faults of one trial that wait for a step of a move; each happens once.
+    """The faults of one trial that wait for a step of a move, a split or a merge; each happens once.
 
     Args:
         stage: where they happen.
@@ -22,11 +22,11 @@ class Aims:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._waiting: list[Fault] = []
-        self._seen: dict[tuple[str, str], str] = {}
-        """Node and fragment -> the step at which it was last."""
+        self._seen: dict[tuple[str, str], tuple[str, dict[str, str]]] = {}
+        """Node, and fragment or box -> the step at which it was last, and who was who."""
 
     def add(self, fault: Fault) -> None:
-        """From now on the next move that comes to the step."""
+        """From now on the next move or split that comes to the step."""
         self._waiting.append(fault)
 
     def clear(self) -> None:
@@ -34,24 +34,28 @@ class Aims:
         self._waiting.clear()
 
     def look(self, node: Node) -> None:
-        """The node has had a turn: has a move come to a step that is waited for?"""
+        """The node has had a turn: has anything come to a step that is waited for?"""
         if not self._waiting or node.loop is None:
             return
-        steps = dict(_steps(node))
-        for fragment, (step, roles) in steps.items():
-            if self._seen.get((node.name, fragment)) != step:
-                self._seen[node.name, fragment] = step
+        steps = {**dict(_steps(node)), **dict(_splits(node))}
+        for about, (step, roles) in steps.items():
+            before = self._seen.get((node.name, about))
+            self._seen[node.name, about] = step, roles
+            if before is None or before[0] != step:
                 self._at(step, roles)
         for key in [key for key in self._seen if key[0] == node.name and key[1] not in steps]:
-            del self._seen[key]
+            step, roles = self._seen.pop(key)
+            if " " in step:
+                self._at(f"{step.partition(' ')[0]} over", roles)
 
     def _at(self, step: str, roles: dict[str, str]) -> None:
-        aim = next((each for each in self._waiting if each.who[1] == step and each.who[0] in roles), None)
+        aim = next((each for each in self._waiting if _meant(each, step, roles)), None)
         if aim is None:
             return
         self._waiting.remove(aim)
-        if aim.kind == "cut in a move":
-            fault = replace(aim, kind="cut", who=(roles["owner"], roles["target"]), amount=0)
+        if aim.kind.startswith("cut in"):
+            other = roles["target" if aim.kind == "cut in a move" else aim.who[0]]
+            fault = replace(aim, kind="cut", who=(roles["owner"], other), amount=0)
         else:
             unsynced = UNSYNCED.index(aim.who[2])
             fault = replace(aim, kind="crash", who=(roles[aim.who[0]],), amount=unsynced)
@@ -63,6 +67,24 @@ class Aims:
         end = KINDS[fault.kind].begin(self._stage, fault)
         assert end is not None
         world.after(fault.for_us, end)
+
+
+def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:
+    """Whether it waits for this; who is to be cut off from itself isn't."""
+    of_a_split = aim.kind in AIMED_SPLITS
+    names = (step, step.partition(" ")[2]) if of_a_split else (step,)
+    if of_a_split != (" " in step) or aim.who[1] not in names or aim.who[0] not in roles:
+        return False
+    return aim.kind != "cut in a split" or roles[aim.who[0]] != roles["owner"]
+
+
+def _splits(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
+    """Box -> the step of its split or merge here, and who is who in it."""
+    for job in node.brain.commands.sliding.splits.status():
+        hosted = node.brain.fragments[job["fragments"][0]]
+        roles = _roles(hosted.spec, node.name, node.name)
+        roles["coordinator"] = node.brain.catalog.owners.get(hosted.spec.query, node.name)
+        yield f"{job['box']} {job['what']}", (f"{job['what']} {job['state']}", roles)
 
 
 def _steps(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:

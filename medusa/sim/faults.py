@@ -17,7 +17,8 @@ from medusa.sim.network import Network
 from medusa.sim.world import World
 
 __all__ = [
-    *("AIMED", "DAMAGE", "KINDS", "LINKS", "MACHINES", "STEPS", "UNSYNCED", "WEATHER"),
+    *("AIMED", "AIMED_SPLITS", "DAMAGE", "KINDS", "LINKS", "MACHINES"),
+    *("SPLIT_STEPS", "STEPS", "UNSYNCED", "WEATHER"),
     *("Aiming", "Fault", "Scene", "Stage", "draw", "inject"),
 ]
 
@@ -70,10 +71,10 @@ class Stage(Protocol):
 
 @runtime_checkable
 class Aiming(Stage, Protocol):
-    """A stage where fragments move."""
+    """A stage where fragments move and are split."""
 
     def aim(self, fault: Fault) -> None:
-        """Have it happen when a move comes to its step."""
+        """Have it happen when a move or a split comes to its step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,8 @@ STEPS = ("preparing", "copying", "handing", "handed", "undoing", "filling", "fol
 """Of moves: those of ``medusa.mind.moving``; ``handed``: and it stands still."""
 CROSSING = ("handing", "handed", "taking", "owning")
 """Where each may be the owner by its disk: drawn more often."""
+SPLIT_STEPS = ("asking", "weighing", "draining", "cutting", "writing", "following", "switching", "over")
+"""Of splits and merges: those of ``medusa.mind.split_steps``; ``over``: done, or given up."""
 PARTS = ("owner", "target", "target", "upstream", "reader")
 WORDS = (
     *("expect", "unexpect", "release", "follow", "moved", "placed"),
@@ -222,6 +225,24 @@ def _cut_at_a_step(dice: Random, scene: Scene) -> Drawn:
     return ("owner", dice.choice(STEPS)), dice.randrange(50_000, 2_000_000), dice.choice([1, 300, 10_000])
 
 
+def _split_step(dice: Random, steps: Sequence[str]) -> str:
+    """Of a merge, or of either."""
+    return dice.choice(("", "", "merge ")) + dice.choice(steps)
+
+
+def _at_a_split(dice: Random, scene: Scene) -> Drawn:
+    """As ``_at_a_step``. Most often who splits dies, where its disk may say either."""
+    part = dice.choice(("owner", "owner", "owner", "coordinator", "upstream", "reader"))
+    step = _split_step(dice, (*SPLIT_STEPS, "following", "switching", "switching", "over"))
+    who = part, step, dice.choice(UNSYNCED)
+    return who, _away(dice), dice.choice([1, 1, 300, 2000, 10_000, 40_000])
+
+
+def _cut_at_a_split(dice: Random, scene: Scene) -> Drawn:
+    who = dice.choice(("coordinator", "upstream", "reader")), _split_step(dice, SPLIT_STEPS)
+    return who, dice.randrange(50_000, 2_000_000), dice.choice([1, 300, 10_000])
+
+
 def _word(dice: Random, scene: Scene) -> Drawn:
     late_us = dice.choice([30_000, 200_000, 700_000, 1_500_000])
     return (dice.choice(WORDS),), dice.randrange(100_000, 900_000), late_us
@@ -290,7 +311,7 @@ def _late(stage: Stage, fault: Fault, *, again: bool) -> Callable[[], None]:
 
 
 def _aim(stage: Stage, fault: Fault) -> None:
-    assert isinstance(stage, Aiming), "nothing moves here"
+    assert isinstance(stage, Aiming), "nothing moves or is split here"
     stage.aim(fault)
 
 
@@ -415,6 +436,15 @@ KINDS: dict[str, Kind] = {
     "cut in a move": Kind(
         "{amount} us after the next move comes there, cut from the other one: {who}", _cut_at_a_step, _aim
     ),
+    "crash in a split": Kind(
+        "{amount} us after a split or merge comes there, crashes: {who}", _at_a_split, _aim, at_start=True
+    ),
+    "cut in a split": Kind(
+        "{amount} us after a split or merge comes there, who does it is cut off from: {who}",
+        _cut_at_a_split,
+        _aim,
+        at_start=True,
+    ),
     "late word": Kind(
         "what says {who} comes {amount} us late, after others", _word, partial(_late, again=False)
     ),
@@ -438,6 +468,7 @@ KINDS: dict[str, Kind] = {
     "disk lost": Kind("{who} crashes and loses its disk", _damaged, _crash_and(lambda m, f: m.disk.lose())),
 }
 AIMED = ("crash in a move", "cut in a move", "late word", "word again")
+AIMED_SPLITS = ("crash in a split", "cut in a split")
 WEATHER = ("jitter", "tail", "loss", "repeat", "reorder")
 LINKS = ("cut one way", "cut", "short cut", "partition", "swizzle", "slow link", "reconnect")
 MACHINES = ("crash", "pause", "slow machine", "write fails", "disk full", "clock", "clock jump", "clock step")

@@ -63,6 +63,20 @@ def parts() -> tuple[Query, dict[str, list[str]]]:
     return whole.split("per_k", 2), at
 
 
+def meets() -> tuple[Query, dict[str, list[str]]]:
+    """Boxes of other kinds that are split: a join, sessions, distinct, and a running count."""
+    q = Query("m")
+    most = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
+    firsts = q.source("others", SCHEMA, time="ts").distinct("k", within="300ms", name="firsts")
+    pairs = most.join(firsts, on="k", within="200ms", name="pairs")
+    so_far = pairs.group_by("k").running(n=count(), s=sum("v"), name="so_far")
+    stays = most.session("200ms").group_by("k").aggregate(n=count(), s=sum("v"), name="stays")
+    q.sink("met", so_far)
+    q.sink("stayed", stays)
+    at = {"e": ["flows", "most"], "a": ["others", "firsts"], "b": ["pairs"], "c": ["stays", "stayed"]}
+    return q, at | {"z": ["so_far", "met"]}
+
+
 NEWS_US = 1_000_000
 """Each node has looked at what it owns, and written it, within this."""
 
@@ -70,8 +84,10 @@ KINDS = {
     "slides": (slides, ("m/per_k", "m/totals"), ("m/flows", "m/all")),
     "parts": (parts, ("m/per_k-router", "m/per_k-1", "m/per_k-2"), ("m/flows", "m/per_k")),
     "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
+    "meets": (meets, (), ()),
 }
-"""The query; fragments that read and are read by nodes; those that clients read or publish into."""
+"""The query; fragments that read and are read by nodes; those that clients read or publish into.
+``meets`` is for splits alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 from medusa.mind.hosting import Hosted
 from medusa.mind.spec import Fragment
-from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.faults import AIMED_SPLITS, LINKS, MACHINES, WEATHER
 from medusa.sim.federations import OFTEN, ROWS, options
-from medusa.sim.move_trial import MoveTrial, answered, emits, slides
+from medusa.sim.move_trial import KINDS, MoveTrial, answered, emits
 from medusa.sim.node import Node
 from medusa.sim.query_trial import QueryTrial
 from medusa.sim.trial import Scenario
@@ -21,13 +21,20 @@ from medusa.wire.messages_split import Merge, Ranges, Split
 
 __all__ = ["SPLITS", "SplitTrial"]
 
-BOXES = ("per_k", "per_k", "most", "totals")
+BOXES = {"slides": ("per_k", "per_k", "most", "totals"), "meets": ("pairs", "stays", "firsts", "so_far")}
+"""What is split of which query."""
 GATHER_US = 400_000
 """Parts that are to be merged are ordered to one node so long before."""
 
 
 class SplitTrial(MoveTrial):
-    """Orders to split a box, to bring its parts together and merge them, and to move whatever there is."""
+    """Orders to split a box, to bring its parts together and merge them, and to move whatever there is.
+
+    Attributes:
+        boxes: that are split; each as often as it is named.
+    """
+
+    boxes: Sequence[str] = BOXES["slides"]
 
     def _begin(self) -> None:
         super()._begin()
@@ -35,7 +42,7 @@ class SplitTrial(MoveTrial):
         for _ in range(dice.randrange(2, 9)):
             what = dice.choice([self._split, self._split, self._merge, self._move])
             at_us = dice.randrange(1, self.scene.span_us + 500_000)
-            box, by, pick = dice.choice(BOXES), dice.choice(list(self.nodes)), dice.randrange(1 << 20)
+            box, by, pick = dice.choice(self.boxes), dice.choice(list(self.nodes)), dice.randrange(1 << 20)
             self.world.after(at_us, partial(what, box, by, pick))
 
     # --- orders ---------------------------------------------------------------------------------------
@@ -139,16 +146,19 @@ def _move(fragment: str, to: str) -> Callable[[int], Message]:
 
 def splits(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     dice = world.dice("options")
-    q, at = slides()
-    tables, want = answered("slides", world.seed % 16, ROWS // 2 if rows is None else rows)
-    return SplitTrial(world, q, tables, options(dice, at, **more), want=want, movable=(), moves=0)
+    kind = "meets" if world.seed % 3 == 0 else "slides"
+    q, at = KINDS[kind][0]()
+    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
+    trial = SplitTrial(world, q, tables, options(dice, at, **more), want=want, movable=(), moves=0)
+    trial.boxes = BOXES[kind]
+    return trial
 
 
 SPLITS: dict[str, Scenario] = {
     "splits": Scenario(
         about="boxes are split and merged while they run, and parts move: one owner each, the same answer",
         build=splits,
-        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *AIMED_SPLITS, "crash in a split"],
         events_max=600_000,
     ),
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from medusa.engine.partition import CUTS
+from medusa.engine.partition_rows import cut_distinct
+from medusa.engine.partition_tables import Cut
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
@@ -11,6 +14,7 @@ from medusa.mind.moving import TargetState
 from medusa.mind.regrouped import Regrouped
 from medusa.mind.shadow import Shadow
 from medusa.mind.splits import Splits
+from medusa.query.boxes import Distinct
 
 
 def starts_before_it_persisted(monkeypatch):
@@ -188,10 +192,30 @@ def what_was_sent_is_sent_again(monkeypatch):
     monkeypatch.setattr(Regrouped, "sent", lambda self, outputs: None)
 
 
+def one_side_of_a_join_goes_to_the_first_part(monkeypatch):
+    """Rows that wait for partners are where their keys aren't."""
+    honest = Cut.owners
+    monkeypatch.setattr(
+        Cut, "owners", lambda self, keys, input=0: honest(self, keys, input) * (1 if input == 0 else 0)
+    )
+
+
+def what_was_seen_is_forgotten(monkeypatch):
+    """Parts of a ``distinct`` begin as if nothing had come."""
+
+    def forgetful(cut):
+        tables, meta, seen = cut_distinct(cut)
+        return [{name: each.slice(0, 0) for name, each in part.items()} for part in tables], meta, seen
+
+    monkeypatch.setitem(CUTS, Distinct, forgetful)
+
+
 SPLIT = {
     "the new ones begin one row too far": (277, new_ones_begin_one_row_too_far),
     "what was sent is sent again": (11, what_was_sent_is_sent_again),
     "the new ones go before it persisted": (0, new_ones_go_before_it_persisted),
     "what waited is forgotten": (10, what_waited_is_forgotten),
+    "one side of a join goes to the first part": (30, one_side_of_a_join_goes_to_the_first_part),
+    "what was seen is forgotten": (36, what_was_seen_is_forgotten),
 }
 """As ``MOVED``, of the scenario ``splits``."""

@@ -7,7 +7,18 @@ import time
 import pytest
 
 from medusa.engine import later
-from medusa.sim.faults import AIMED, LINKS, MACHINES, STEPS, WEATHER, Fault, draw
+from medusa.mind.split_steps import Step
+from medusa.sim.faults import (
+    AIMED,
+    AIMED_SPLITS,
+    LINKS,
+    MACHINES,
+    SPLIT_STEPS,
+    STEPS,
+    WEATHER,
+    Fault,
+    draw,
+)
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world import World
 from tests.sim.conftest import SPENT
@@ -49,6 +60,21 @@ def test_more_seeds(name, block):
     """5,000 in all."""
     for seed in range(1000 + SEEDS[name] * block, 1000 + SEEDS[name] * (block + 1)):
         passed(name, seed)
+
+
+def test_faults_aimed_at_the_steps_of_splits_do_happen():
+    """And the seeds share two queries."""
+    scenario = SCENARIOS["splits"]
+    trials = [scenario.build(World(seed, name="splits"), 1, None) for seed in range(2)]
+    kinds, places = set(), set()
+    for seed in range(SEEDS["splits"]):
+        for fault in draw(World(seed, name="splits").dice("faults"), trials[0].scene, scenario.kinds, 8):
+            kinds.add(fault.kind)
+            places |= {fault.who[1].split()[-1]} if fault.kind in AIMED_SPLITS else set()
+    assert kinds == {*WEATHER, *LINKS, *MACHINES, *AIMED_SPLITS}
+    assert places == {*SPLIT_STEPS}
+    assert {*trials[0].boxes, *trials[1].boxes} >= {"pairs", "stays", "firsts", "so_far", "per_k", "totals"}
+    assert {each.value for each in Step} == {*SPLIT_STEPS} - {"over"}
 
 
 def test_there_are_200_seeds_and_in_them_fragments_do_move():
@@ -94,6 +120,41 @@ def test_who_takes_part_in_a_move_dies_at_its_step(part, step):
     assert world.run(until_us=5_000_000, events_max=100_000, done=struck)
     name = world.lines[-1].split()[1]
     assert step.replace("handed", "handing") in before[name]
+
+
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [
+        ("owner", "split cutting"),
+        ("coordinator", "split asking"),
+        ("owner", "switching"),
+        ("upstream", "over"),
+    ],
+)
+def test_who_takes_part_in_a_split_dies_at_its_step(part, step):
+    world = World(1, name="splits", keep_trace=True)
+    trial = SCENARIOS["splits"].build(world, None, None)
+    who = (part, step, "lost")
+    trial.aim(Fault(number=0, kind="crash in a split", at_us=0, for_us=1000, who=who, amount=1))
+    trial.start()
+    before: dict[str, set[str]] = {}
+
+    def struck():
+        if "crashes" in world.lines[-1]:
+            return True
+        for name, node in trial.nodes.items():
+            ways = node.brain.commands.sliding.splits.status()
+            before[name] = {f"{way['what']} {way['state']}" for way in ways}
+        return False
+
+    assert world.run(until_us=5_000_000, events_max=100_000, done=struck)
+    name = world.lines[-1].split()[1]
+    if step == "over":
+        assert not before[name]
+    elif part == "owner":
+        assert any(each.endswith(step) for each in before[name])
+    else:
+        assert any(step in each for each in before.values())
 
 
 @pytest.mark.parametrize("mistake", [*MOVED, *SPLIT])
