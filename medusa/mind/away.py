@@ -78,9 +78,17 @@ class Away:
         """Those of some nodes that are away, each once."""
         return [node for node in dict.fromkeys(nodes) if node in self._since_us]
 
-    def told(self, now_us: int, nodes: Iterable[str]) -> str:
-        """The same as a sentence; empty: none is away."""
-        return "; ".join(self._sentence(now_us, node) for node in self.among(nodes))
+    def told(self, now_us: int, nodes: Iterable[str], coordinates: Mapping[str, str] | None = None) -> str:
+        """The same as a sentence; empty: none is away.
+
+        Args:
+            coordinates: node -> the query that it coordinates, which is why it is waited for.
+        """
+        of = coordinates or {}
+        return "; ".join(
+            self._sentence(now_us, node) + (f": it coordinates query {of[node]!r}" if node in of else "")
+            for node in self.among(nodes)
+        )
 
     def _sentence(self, now_us: int, node: str) -> str:
         told = self._told(now_us, node)

@@ -135,7 +135,6 @@ class Commands:
         self._definitions = Definitions(
             catalog, self.naming.directory, self.coordinator, self.fragments, outbox
         )
-
         self.remotes = Remotes(
             settings,
             catalog,
@@ -302,13 +301,14 @@ class Commands:
             return
         if self.coordinator.answered(client, message.request):
             return
-        owner = self._catalog.owners.get(query)
-        if owner is not None and owner != self._settings.name:
-            text, hint = f"query {query!r} was deployed at node {owner!r}", "undeploy it there"
-        else:
-            text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
-            hint = did_you_mean(query, self._catalog.deployments)
-        self._outbox.send(client, _refusal(message.request, "E_QUERY", text, hint))
+        owner = self._catalog.owners.get(query) or self.naming.names.deployed_at(query)
+        away = self.sliding.moves.away.told(now_us, [owner], {owner: query})
+        text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
+        hint = did_you_mean(query, self._catalog.deployments)
+        if owner and owner != self._settings.name:
+            text = away or f"query {query!r} was deployed at node {owner!r}"
+            hint = "undeploy it when it is back" if away else "undeploy it there"
+        self._outbox.send(client, _refusal(message.request, "E_TIMEOUT" if away else "E_QUERY", text, hint))
 
     def _forget(self, now_us: int, client: str, message: Forget, caller: Caller | None) -> None:
         found = self._catalog.entry if message.publisher else self._catalog.sink

@@ -405,6 +405,10 @@ class Moves:
 
     # --- time -------------------------------------------------------------------------------------
 
+    def _coordinates(self, order: Order) -> dict[str, str]:
+        query = self._fragments[order.fragment].spec.query
+        return {self._catalog.owners.get(query, self._me): query}
+
     def tick(self, now_us: int) -> None:
         """Do what is due."""
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
@@ -419,7 +423,7 @@ class Moves:
         if due:
             order.asked_us = now_us
             order.silent = self.away.among(order.waited_for())
-            order.waits_for = self.away.told(now_us, order.silent)
+            order.waits_for = self.away.told(now_us, order.silent, self._coordinates(order))
         match order.state:
             case OwnerState.RUNNING:
                 if order.again_us is not None and now_us >= order.until_us:
@@ -430,7 +434,7 @@ class Moves:
                 if now_us - order.begun_us >= PREPARE_US:
                     nodes = order.waited_for()
                     silent = f"no answer from {', '.join(map(repr, nodes))} in {PREPARE_US // 1_000_000} s"
-                    text = self.away.told(now_us, nodes) or silent
+                    text = self.away.told(now_us, nodes, self._coordinates(order)) or silent
                     self._end(now_us, order, _E.BROKEN, no("E_TIMEOUT", text, ""))
                 elif due and order.questions:
                     self._ask(order)

@@ -271,10 +271,18 @@ class NamingMethods(ABC):
         """Stop a query on all its nodes and forget its state; any node will do.
 
         Raises:
-            LinkError: no such query, or a node didn't answer.
+            LinkError: no such query, or a node didn't answer; the one that coordinates it is away
+                (``E_TIMEOUT``), and nothing has changed.
         """
         name = self._following.own(name)
-        loop = self._home_of(name, "query")
+        try:
+            loop = self._home_of(name, "query")
+            if loop is not self._loop and loop.down_us() > AWAY_US:
+                loop = self._loop
+        except LinkError as error:
+            if error.code != "link.timeout":
+                raise
+            loop = self._loop  # It says which node is away, and since when.
         ask(loop, lambda number: Remove(request=number, query=name), timeout_us=self._spread_us())
 
     def _home_of(self, name: str, kind: str) -> ClientLoop:

@@ -9,6 +9,7 @@ from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.following import Following, ask
 from medusa.units import Duration, duration_us
 from medusa.wire import limits
+from medusa.wire.messages import StatusRequest
 from medusa.wire.messages_move import Grant, Move
 
 __all__ = ["SlidingMethods"]
@@ -48,12 +49,28 @@ class SlidingMethods:
         fragment = self._following.own(fragment, 1)
         timeout_us = duration_us(timeout, what="move: timeout", minimum_us=1_000, error=LinkError)
         timeout_ms = min(timeout_us // 1000, 86_400_000)
-        found: dict[str, Any] = ask(
-            self._loop,
-            lambda number: Move(request=number, fragment=fragment, to=to, timeout_ms=timeout_ms),
-            timeout_us=timeout_us + ANSWER_US,
-        )
+        try:
+            found: dict[str, Any] = ask(
+                self._loop,
+                lambda number: Move(request=number, fragment=fragment, to=to, timeout_ms=timeout_ms),
+                timeout_us=timeout_us + ANSWER_US,
+            )
+        except LinkError as error:
+            if error.code == "link.timeout" and (waits_for := self._waits_for(fragment)):
+                hint = "the order stands: status()['moves'] at its node shows it"
+                raise LinkError(f"{error.message}: {waits_for}", hint=hint, code="E_TIMEOUT") from None
+            raise
         return found
+
+    def _waits_for(self, fragment: str) -> str:
+        """Whom the order waits for; empty: nobody who is known to be away."""
+        try:
+            loop = self._following.loop_at(self._following.lookup(fragment, "fragment"))
+            status = ask(loop, lambda number: StatusRequest(request=number), timeout_us=loop.timeout_us)
+        except LinkError:
+            return ""
+        going = status["moves"]["going"].get(fragment)
+        return "" if going is None else str(going["waits_for"])
 
     def grant(self, fragment: str, to: str) -> None:
         """Say that the node that may have taken a fragment is lost for good, so that ``to`` goes on with it.

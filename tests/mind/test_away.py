@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from medusa.mind.away import Away, away_text
 from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Remove
 from tests.mind.moved import World
 from tests.mind.parted import Parting
 
@@ -82,6 +83,25 @@ def test_a_split_whose_coordinator_is_away_says_so_and_since_when():
     assert (reply.code, reply.hint) == ("E_TIMEOUT", "order it again when it is back")
     assert reply.text == "node 'e' doesn't answer, seen 4 s ago: it coordinates query 'q'"
     world.fed.nodes["e"].restart()
+
+
+def test_a_move_and_an_undeploy_whose_coordinator_is_away_say_so_and_change_nothing():
+    world = World()
+    mover = world.client("c")
+    world.fed.nodes["e"].crash()
+    world.fed.run(for_us=3_000_000)
+    reply, _ = world.move("m2", at="c", fragment="q/g", timeout_ms=1000)
+    assert reply.code == "E_TIMEOUT"
+    assert reply.text == "node 'e' doesn't answer, seen 7 s ago: it coordinates query 'q'"
+    request = mover.mind.request(lambda number: Remove(request=number, query="q"))
+    mover.do(lambda mind: None)
+    reply, _ = world.fed.answer(mover, request)
+    assert (reply.code, reply.hint) == ("E_TIMEOUT", "undeploy it when it is back")
+    assert reply.text.startswith("node 'e' doesn't answer, seen ")
+    assert reply.text.endswith(" s ago: it coordinates query 'q'")
+    world.fed.nodes["e"].restart()
+    world.check()
+    assert world.where == ["m1"]
 
 
 def test_a_name_of_no_fragment_is_beside_those_of_all_nodes():
