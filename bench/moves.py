@@ -9,6 +9,7 @@ after its answer, less the usual gap (p50 of those while nothing moves). ``longe
 in 4 s in which nothing was moved: what the machine does by itself, with a checkpoint each second. *at the
 switch*: of the pause what lies around the time in which the owner had stopped; before that the state goes
 ahead while the owner runs, and only the processor is shared.
+A split's peer is the same split by which the fragment rests while its whole state is cut and written.
 The peer stops and copies: end the node (its last checkpoint is written), copy its data folder, start a
 process on the copy (forked, so Python's imports don't count); clients reconnect by themselves.
 Exact first: each round counts only if all rows of both outputs come once and are right, at the end.
@@ -18,6 +19,7 @@ Not shown: nodes on two machines, where the bytes take as long as the network do
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -49,6 +51,8 @@ ROUNDS = 6
 
 STOPS = 3
 SPLITS = 3
+RESTS = '[streams."q.groups-*"]\nat_limit = "shed"\n'
+"""New fragments whose streams might shed don't follow the old one: it rests (docs/splitting.md)."""
 
 
 def query() -> md.Query:
@@ -214,16 +218,52 @@ def measure_size(keys: int, rounds: int, stops: int) -> dict[str, Any]:
                 stream.going_on()
                 end = time.perf_counter()
                 peers.append({"pause_s": stream.longest(begin, end) - usual, "bytes": nbytes})
-            splits = [split_and_merge(stream, orders, usual) for _ in range(SPLITS)]
+            data = sorted(folder.glob("a*.data"), key=lambda each: each.stat().st_mtime)[-1]
+            splits = [split_and_merge(stream, orders, usual, data) for _ in range(SPLITS)]
             stream.end()
     finally:
         nodes.close()
         shutil.rmtree(folder)
-    return {"usual_s": usual, "resting_s": resting, "moves": moves, "stops": peers, "splits": splits}
+    found: dict[str, Any] = {
+        "usual_s": usual,
+        "resting_s": resting,
+        "moves": moves,
+        "stops": peers,
+        "splits": splits,
+    }
+    return found | {"rests": splits_at_rest(keys)}
 
 
-def split_and_merge(stream: Stream, orders: md.Federation, usual: float) -> dict[str, float]:
-    """The keyed window in two parts on its node, and one again: pauses in seconds."""
+def splits_at_rest(keys: int) -> list[dict[str, float]]:
+    """Splits by which the fragment rests from the copy of its state to the new ones (merges don't)."""
+    folder = Path(tempfile.mkdtemp(prefix="md"))
+    nodes = ForkedNodes(folder, ["a", "b", "c"], limits=RESTS)
+    try:
+        nodes.start()
+        with (
+            md.connect(nodes.addresses["a"], timeout="60s") as fed,
+            md.connect(nodes.addresses["c"], timeout="60s") as other,
+            md.connect(nodes.addresses["c"], timeout="60s") as orders,
+        ):
+            until(lambda: set(orders.status()["peers"].values()) == {"up"})
+            fed.deploy(query(), at={"a": ["rows"]})
+            stream = Stream(fed, other, keys)
+            stream.begin()
+            stream.going_on()
+            begin = time.perf_counter()
+            time.sleep(2)
+            usual = stream.usual(begin, time.perf_counter())
+            found = [split_and_merge(stream, orders, usual, nodes.data("a")) for _ in range(SPLITS)]
+            stream.end()
+    finally:
+        nodes.close()
+        shutil.rmtree(folder)
+    return found
+
+
+def split_and_merge(stream: Stream, orders: md.Federation, usual: float, data: Path) -> dict[str, float]:
+    """The keyed window in two parts on its node, and one again: pauses in seconds, bytes of what the node has
+    written when it answers (checkpoints of the new fragments, and its catalog)."""
     found = {}
     for name, do in (
         ("split", lambda: orders.split("q/groups", 2)),
@@ -231,13 +271,25 @@ def split_and_merge(stream: Stream, orders: md.Federation, usual: float) -> dict
     ):
         time.sleep(SETTLE_S)
         stream.going_on()
+        before = _sizes(data)
         begin = time.perf_counter()
         answer = do()
         end = time.perf_counter() + SETTLE_S
+        found[f"{name}_bytes"] = sum(size for path, size in _sizes(data).items() if path not in before)
         time.sleep(SETTLE_S)
         stream.going_on()
         found[f"{name}_s"] = stream.longest(begin, end) - usual
         found[f"{name}_owner_s"] = answer["pause_us"] / 1e6
+    return found
+
+
+def _sizes(data: Path) -> dict[str, int]:
+    """Bytes by file. Files come and go meanwhile."""
+    found = {}
+    for folder, _, names in os.walk(data):
+        for path in (os.path.join(folder, name) for name in names if not name.endswith(".tmp")):
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = os.path.getsize(path)
     return found
 
 
@@ -275,17 +327,19 @@ def table(found: dict[str, Any]) -> str:
             f"{np.median(copied) / 1e6:.1f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    heads = (
-        "groups",
-        *(head for what in ("split", "merge") for head in (f"pause of a {what} p50", "max", "rested p50")),
-    )
+    heads = ["groups"]
+    for what in ("split", "merge"):
+        heads += [f"pause of a {what} p50", "max", "stopped p50", "MB"]
+    heads += ["split at rest: pause p50", "max", "stopped p50"]
     lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for size, at in found["sizes"].items():
         cells = [f"{int(size):,}"]
-        for name in ("split", "merge"):
-            pause = [each[f"{name}_s"] for each in at["splits"]]
-            owner = np.median([each[f"{name}_owner_s"] for each in at["splits"]])
-            cells += [f"{each * 1e3:,.0f} ms" for each in (np.median(pause), max(pause), owner)]
+        for name, each in (("split", at["splits"]), ("merge", at["splits"]), ("split", at["rests"])):
+            pause = [one[f"{name}_s"] for one in each]
+            owner = np.median([one[f"{name}_owner_s"] for one in each])
+            cells += [f"{took * 1e3:,.0f} ms" for took in (np.median(pause), max(pause), owner)]
+            if each is at["splits"]:
+                cells.append(f"{np.median([one[f'{name}_bytes'] for one in each]) / 1e6:.1f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

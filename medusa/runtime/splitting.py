@@ -64,9 +64,10 @@ class SplittingMethods(ABC):
 
         Returns:
             ``parts``: name of the fragment of each part -> its node, in order of the ranges; ``node`` where
-            router and merge are; ``pause_us`` in which nothing was fed (0: it was split already); ``ranges``:
-            where they end, but the last (none without a key); ``shares``: of the rows that the box held, each
-            part's, from 0 to 1 (none if it held no keys, or was split already).
+            router and merge are; ``bytes`` the moves of parts sent; ``pause_us`` in which nothing was fed
+            (0: it was split already); ``ranges``: where they end, but the last (none without a key);
+            ``shares``: of the rows that the box held, each part's, from 0 to 1 (none if it held no keys, or
+            was split already).
 
         Raises:
             QueryError: the box can't be split (``query.split``, with the reason), or isn't there; it holds no
@@ -92,13 +93,14 @@ class SplittingMethods(ABC):
         if known is None or len(known.parts) != n:
             came = "it isn't split" if known is None else f"it is split in {len(known.parts)} already"
             raise LinkError(f"box {box!r} is not in {n} parts: {came}", hint="merge it first", code="E_BUSY")
-        places = known.parts
+        places, nbytes = known.parts, 0
         for number, name in enumerate(list(places)):
             to = nodes[number % len(nodes)] if nodes else places[name]
             if to != places[name]:
-                places[name] = self._move_soon(name, to, timeout)
+                moved = self._move_soon(name, to, timeout)
+                places[name], nbytes = str(moved["node"]), nbytes + moved["bytes"]
         told = {name: found[name] for name in ("pause_us", "ranges", "shares")}
-        return {"parts": places, "node": known.router["node"], **told}
+        return {"parts": places, "node": known.router["node"], "bytes": nbytes, **told}
 
     def merge(self, box: str, timeout: Duration = "60s") -> dict[str, Any]:
         """Run a box that was split as one again, while rows flow.
@@ -111,7 +113,8 @@ class SplittingMethods(ABC):
             timeout: as for ``split``.
 
         Returns:
-            ``fragment`` that has the box now, ``node``, ``pause_us`` in which nothing was fed.
+            ``fragment`` that has the box now, ``node``, ``pause_us`` in which nothing was fed, ``bytes``
+            that were sent to bring its parts there.
 
         Raises:
             QueryError: it isn't split, or just now can't be merged (``query.split``, with the reason).
@@ -125,10 +128,10 @@ class SplittingMethods(ABC):
             self._having(query, id)  # It says so if nothing is called so.
             raise LinkError(f"box {box!r} isn't split", code="query.split")
         self._check_whole(query, id, len(known.parts))
-        home = known.router["node"]
+        home, nbytes = known.router["node"], 0
         for name, node in {**known.parts, **known.merges}.items():
             if node != home:
-                self._move_soon(name, home, timeout)
+                nbytes += self._move_soon(name, home, timeout)["bytes"]
 
         first = known.router["name"]
 
@@ -145,7 +148,8 @@ class SplittingMethods(ABC):
                 raise
             whole = self._having(query, id)[0]  # Asked again after a restart: it was done.
             found = {"fragments": [whole["name"]], "node": whole["node"], "pause_us": 0}
-        return {"fragment": found["fragments"][0], "node": found["node"], "pause_us": found["pause_us"]}
+        told = {"node": found["node"], "pause_us": found["pause_us"], "bytes": nbytes}
+        return {"fragment": found["fragments"][0], **told}
 
     # --- where things are ---------------------------------------------------------------------------
 
@@ -224,11 +228,11 @@ class SplittingMethods(ABC):
             with contextlib.suppress(LinkError):
                 make = what()
 
-    def _move_soon(self, name: str, to: str, timeout: Duration) -> str:
+    def _move_soon(self, name: str, to: str, timeout: Duration) -> dict[str, Any]:
         end_s = time.monotonic() + NEWS_S
         while True:
             try:
-                return str(self.move(name, to=to, timeout=timeout)["node"])
+                return self.move(name, to=to, timeout=timeout)
             except LinkError as error:
                 if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
                     raise LinkError(

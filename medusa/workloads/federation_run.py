@@ -198,12 +198,16 @@ class Run:
         took = self._since()
         parts = ", ".join(f"{name} at {node}" for name, node in told["parts"].items())
         self._screen.say(f"traffic/per_road runs as {parts}, after {took - began:.2f} s")
-        self._done("per_road in two", "split", began, took, stopped_us=told["pause_us"])
+        self._done(
+            "per_road in two", "split", began, took, stopped_us=told["pause_us"], sent_bytes=told["bytes"]
+        )
         began = self._since()
         told = self._do(lambda: self._ordered(lambda: alice.merge("traffic/per_road")))
         took = self._since()
         self._screen.say(f"traffic/per_road is one again, at {told['node']}, after {took - began:.2f} s")
-        self._done("per_road in one", "merge", began, took, stopped_us=told["pause_us"])
+        self._done(
+            "per_road in one", "merge", began, took, stopped_us=told["pause_us"], sent_bytes=told["bytes"]
+        )
 
     def _ordered(self, order: Callable[[], _T]) -> _T:
         """What a busy node refuses is ordered again in a second; what was done isn't done twice."""

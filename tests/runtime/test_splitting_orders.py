@@ -36,7 +36,12 @@ def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatc
 
     monkeypatch.setattr(splitting, "ask", ask)
     monkeypatch.setattr(splitting, "LOOK_EVERY_S", 0)
-    assert client.merge("q/box", timeout="1s") == {"fragment": "q/box", "node": "a", "pause_us": 5}
+    assert client.merge("q/box", timeout="1s") == {
+        "fragment": "q/box",
+        "node": "a",
+        "pause_us": 5,
+        "bytes": 0,
+    }
     assert asked == ["q/box-router", "q/other"]
     assert min(waited) > 1_000_000 + max(ASK_US, PATIENCE_US), "who it waits for says why it can't be before"
 

@@ -92,11 +92,17 @@ def test_split_in_three_over_three_nodes_and_merged_again_under_a_stream(nodes):
         parts = {"q/per_k-1": "a", "q/per_k-2": "b", "q/per_k-3": "c"}
         assert (told["parts"], told["node"]) == (parts, "c")
         assert told["pause_us"] > 0
+        assert told["bytes"] > 0, "parts went to other nodes"
         stream.goes_on()
         until(lambda: {name: [node] for name, node in parts.items()}.items() <= fragments(fed).items())
         assert told["ranges"] == [(1 << 64) // 3, (1 << 65) // 3]
         assert sum(told["shares"]) == pytest.approx(1)
-        assert fed.split("q/per_k", 3, at=["a", "b", "c"]) == {**told, "pause_us": 0, "shares": []}
+        assert fed.split("q/per_k", 3, at=["a", "b", "c"]) == {
+            **told,
+            "pause_us": 0,
+            "shares": [],
+            "bytes": 0,
+        }
         with pytest.raises(LinkError, match="it is split in 3 already"):
             fed.split("q/per_k", 2)
         told = fed.split("q/so_far", 2, ranges="weight")
