@@ -52,6 +52,7 @@ def test_define_list_and_revoke(nodes, tmp_path):
         "defined": {"part": {"node": "b", "query": "q", "fragment": "q/kept", "expires_us": None}},
         "revoking": {},
         "kept": {},
+        "stopped": {},
         "offers": {},
     }
     assert call(*define, "b", "--expires", "2h")[0] == 0

@@ -191,6 +191,12 @@ def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch
                 trouble.again()
                 with contextlib.suppress(DriverDiedError, QueryFailedError):
                     of.run()
+            trouble.join()
+            # What was published is the gateway's until the node has it: it is ended once all is there.
+            found: list[int] = []
+            with fed.subscribe("b.out", from_="oldest") as trains:
+                while len(found) < ROWS:
+                    found += trains.next(WAIT).batch["v"].to_pylist()
         finally:
             trouble.join()
             code = process.end(signal.SIGTERM)
@@ -200,8 +206,4 @@ def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch
         assert code == 0
         assert trouble.kills
         assert trouble.cuts
-        found: list[int] = []
-        with fed.subscribe("b.out", from_="oldest") as trains:
-            while len(found) < ROWS:
-                found += trains.next(WAIT).batch["v"].to_pylist()
         assert found == [2 * n for n in range(ROWS)], process.log()
