@@ -295,12 +295,14 @@ class _Pipeline(click.Group):
 
     @property
     def commands(self) -> MutableMapping[str, click.Command]:
+        from medusa.spark.archive_command import archive
         from medusa.spark.command import pipeline, prepare, prepare_options, prepared
         from medusa.workloads.commands import workload_commands
 
         if "netmon" not in prepare.commands:
             for each in workload_commands(prepare_options, prepared):
                 prepare.add_command(each)
+        pipeline.add_command(archive)
         return pipeline.commands
 
     @commands.setter

@@ -14,6 +14,7 @@ from medusa.spark.streaming import Streams, stream
 
 if TYPE_CHECKING:
     from medusa.spark.exchange.gateway import Gateway, gateway
+    from medusa.spark.pipeline.archive import archive
     from medusa.spark.pipeline.folder import open_folder as open_archive
     from medusa.spark.pipeline.history import history
     from medusa.spark.pipeline.prepare import prepare
@@ -24,6 +25,7 @@ __all__ = [
     "Answers",
     "Gateway",
     "Streams",
+    "archive",
     "batch",
     "gateway",
     "history",
@@ -38,6 +40,7 @@ __all__ = [
 # Name -> where it is. Gateways speak with nodes and the pipeline with disks: workers of a batch need neither.
 _HOMES = {
     "Gateway": ("exchange.gateway", "Gateway"),
+    "archive": ("pipeline.archive", "archive"),
     "gateway": ("exchange.gateway", "gateway"),
     "history": ("pipeline.history", "history"),
     "open_archive": ("pipeline.folder", "open_folder"),

@@ -19,7 +19,17 @@ from medusa.errors import DataError
 if TYPE_CHECKING:
     from medusa.spark.pipeline.folder import Stored
 
-__all__ = ["pipeline", "prepare", "prepare_options", "prepared"]
+__all__ = [
+    "example",
+    "pipeline",
+    "prepare",
+    "prepare_options",
+    "prepared",
+    "shown",
+    "spark_options",
+    "spark_session",
+    "told_of",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -40,11 +50,11 @@ def prepare() -> None:
     """Make an archive: partitioned Parquet with positions."""
 
 
-def _example(*lines: str) -> str:
+def example(*lines: str) -> str:
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def _spark_options(command: Command) -> Command:
+def spark_options(command: Command) -> Command:
     """Where Spark runs."""
     for option in (
         click.option("--quiet", "-q", is_flag=True, help="no progress"),
@@ -62,7 +72,7 @@ def _spark_options(command: Command) -> Command:
 def prepare_options(command: Command) -> Command:
     """What every ``medusa pipeline prepare`` takes; goes to ``prepared``."""
     period = click.option("--period", metavar="DURATION", help="the range of time of a file, such as 1min")
-    for option in (_JSON, _spark_options, _REPLACE, period, _OUT):
+    for option in (_JSON, spark_options, _REPLACE, period, _OUT):
         command = option(command)
     return command
 
@@ -82,25 +92,25 @@ def prepared(
     """Make the archive of a workload, or of a trace, and say what it holds."""
     from medusa.spark.pipeline.prepare import prepare
 
-    with _session(master, memory) as spark, _progress(quiet=quiet) as tell:
+    with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         stored = prepare(what, spark, out, period=period, replace=replace, progress=tell, **options)
-    _tell(stored, as_json=as_json)
+    told_of(stored, as_json=as_json)
 
 
-def _tell(stored: Stored, *, as_json: bool) -> None:
+def told_of(stored: Stored, *, as_json: bool) -> None:
     told = stored.manifest.to_json()
     if as_json:
         click.echo(json.dumps({"folder": str(stored.path)} | told))
         return
     click.echo(
         f"{stored.path}: {told['stream']}, {told['rows']:,} rows in {told['files']:,} files, "
-        f"{told['bytes']:,} bytes"
+        f"{told['bytes']:,} bytes" + ("" if told["complete"] else "; more may come")
     )
 
 
 @prepare.command(
     "trace",
-    epilog=_example(
+    epilog=example(
         'medusa pipeline prepare trace cars.csv --schema "ts timestamp, seg int64" --out cars',
         "medusa pipeline prepare trace cars.parquet --query tolls.json --out cars",
     ),
@@ -135,7 +145,7 @@ def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | 
 
 
 @pipeline.command(
-    epilog=_example(
+    epilog=example(
         "medusa pipeline validate netmon.json --archive flows --answers both=both.parquet",
         "medusa pipeline validate netmon.json --archive flows --answers answers --floats 1e-9 --json",
     )
@@ -160,7 +170,7 @@ def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | 
 @click.option("--until", metavar="TIME", help="only windows that ended by then: of a stream that still runs")
 @click.option("--floats", type=float, default=0.0, show_default=True, help="tolerance; 0: bit for bit")
 @click.option("--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="of each sink")
-@_spark_options
+@spark_options
 @_JSON
 def validate(
     query: Path,
@@ -181,7 +191,7 @@ def validate(
     from medusa.spark.pipeline.validate import validate
 
     asked = read_query(query)
-    with _session(master, memory) as spark, _progress(quiet=quiet) as tell:
+    with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         report = validate(
             asked,
             spark,
@@ -198,7 +208,7 @@ def validate(
 
 
 @pipeline.command(
-    epilog=_example(
+    epilog=example(
         "medusa pipeline history netmon.json --archive flows --out daily --by src --period 1d --column bytes"
     )
 )
@@ -223,7 +233,7 @@ def validate(
 )
 @click.option("--exact", is_flag=True, help="exact quantiles; else within 0.4 %")
 @_REPLACE
-@_spark_options
+@spark_options
 @_JSON
 def history(
     query: Path,
@@ -246,7 +256,7 @@ def history(
 
     asked = read_query(query)
     by = {name or text: text for name, text in map(split_named, keys)}
-    with _session(master, memory) as spark, _progress(quiet=quiet) as tell:
+    with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         stored = history(
             asked,
             spark,
@@ -257,11 +267,11 @@ def history(
             progress=tell,
             **options,
         )
-    _tell(stored, as_json=as_json)
+    told_of(stored, as_json=as_json)
 
 
 @pipeline.command(
-    epilog=_example(
+    epilog=example(
         "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --speed 60x",
         "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --durable archive/7",
     )
@@ -314,7 +324,7 @@ def replay(
     stored, pace = open_folder(folder), _speed(speed)
     rows, following = 0, start
     ended = False
-    with _progress(quiet=quiet) as tell:
+    with shown(quiet=quiet) as tell:
 
         def told(pushed: int, behind: int) -> None:
             nonlocal rows, following
@@ -378,7 +388,7 @@ def _paths(found: Mapping[str, str]) -> dict[str, Path]:
 
 
 @contextlib.contextmanager
-def _session(master: str | None, memory: str) -> Iterator[Any]:
+def spark_session(master: str | None, memory: str) -> Iterator[Any]:
     """Spark; one that runs already in this program is used, and left as it is."""
     from medusa.spark.session import running, session
 
@@ -395,7 +405,7 @@ def _session(master: str | None, memory: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[str, int, int], object] | None]:
+def shown(*, quiet: bool) -> Iterator[Callable[[str, int, int], object] | None]:
     """A bar on a terminal: what is being done, and how much of it."""
     if quiet or not sys.stderr.isatty():
         yield None

@@ -7,6 +7,7 @@ Objects here are copied to workers: they hold no connection.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from medusa.spark.options import Options
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages import Data
 
-__all__ = ["BatchReader", "RowRange", "StreamReader", "columns_of"]
+__all__ = ["BatchReader", "Follower", "RowRange", "StreamReader", "columns_of"]
 
 SEQ, LATE, BOUNDARY = "_seq", "_late", "_boundary"
 
@@ -211,3 +212,33 @@ class StreamReader(_Reader):
         of = self.options
         commit = r.Commit(number=0, stream=of.stream, reader=of.reader, row=self._row(end))
         self._gateway().ask(commit)
+
+
+class Follower(_Reader):
+    """How far a stream is, for one who reads it by a query of Spark."""
+
+    def columns(self) -> Schema:
+        """The stream's own. From now on the gateway keeps its rows for this reader."""
+        return _opened(self.options, self._gateway()).columns
+
+    def state(self) -> tuple[int, int, bool]:
+        """The oldest row that is there, the number of the next that will come, whether none will."""
+        found = self._range()
+        return found.earliest, found.latest, found.ended
+
+    def settle(self, quiet_s: float, most_s: float) -> None:
+        """Wait until no row has come for a while, or none will, or for the most that is waited."""
+        end_s = time.monotonic() + most_s
+        latest, since_s = -1, 0.0
+        while (now_s := time.monotonic()) < end_s:
+            _, there, ended = self.state()
+            if there != latest:
+                latest, since_s = there, now_s
+            if ended or now_s - since_s >= quiet_s:
+                return
+            time.sleep(quiet_s / 10)
+
+    def forget(self) -> None:
+        """End the reader for good, at the gateway and the node."""
+        of = self.options
+        self._gateway().ask(r.Forget(number=0, stream=of.stream, reader=of.reader))

@@ -96,6 +96,7 @@ class Inlet:
     """Takes from the node whatever there is whenever somebody asks."""
 
     why = ""
+    ended = False
 
     def __init__(self, world: World, nbytes: int) -> None:
         self.lock = threading.RLock()

@@ -42,6 +42,10 @@ class Inlet(Protocol):
     def why(self) -> str:
         """What keeps new rows away; empty: nothing."""
 
+    @property
+    def ended(self) -> bool:
+        """The stream is over, and all its rows are here."""
+
     def wake(self) -> None:
         """There may be room again."""
 
@@ -124,7 +128,11 @@ class Desk:
             spool.was_read(request.done)
             inlet.wake()
             return r.Range(
-                number=request.number, earliest=spool.earliest, latest=spool.durable_seq, why=inlet.why
+                number=request.number,
+                earliest=spool.earliest,
+                latest=spool.durable_seq,
+                why=inlet.why,
+                ended=inlet.ended,
             )
 
     def _cut(self, request: r.Cut) -> r.Answer:

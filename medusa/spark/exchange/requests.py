@@ -103,11 +103,13 @@ class Range(Base, frozen=True, tag="range"):
 
     Attributes:
         why: what keeps new rows away, where something does.
+        ended: the stream is over: no row comes behind ``latest``.
     """
 
     earliest: Count
     latest: Count
     why: Text = ""
+    ended: bool = False
 
 
 class Cut(Base, frozen=True, tag="cut"):

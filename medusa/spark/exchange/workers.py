@@ -150,6 +150,7 @@ class Inlet(Worker):
         self.lock = threading.RLock()
         self._spool: Spool | None = None
         self.missing_rows = 0
+        self.ended = False
 
     @property
     def known(self) -> bool:
@@ -179,7 +180,7 @@ class Inlet(Worker):
                 # From disk: what an attempt before hadn't synced comes again.
                 spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
                 spool.begin(reading.next_row)
-            self.why, self.refused = "", None
+            self.why, self.refused, self.ended = "", None, False
             self._take(reading, spool)
 
     def _take(self, reading: Reading, spool: Spool) -> None:
@@ -205,6 +206,7 @@ class Inlet(Worker):
                 self._sync(reading, spool)
                 due_s = None
             if ended:
+                self.ended = True
                 self.rest(LOOK_EVERY_S)
         self._sync(reading, spool)
 

@@ -35,7 +35,23 @@ from medusa.spark.source import META
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
-__all__ = ["MANIFEST", "ROWS", "VERSION", "Manifest", "Part", "Stored", "begin", "discard", "open_folder"]
+__all__ = [
+    "MANIFEST",
+    "ROWS",
+    "VERSION",
+    "WRITING",
+    "Draft",
+    "Manifest",
+    "Part",
+    "Stored",
+    "begin",
+    "begun",
+    "discard",
+    "open_folder",
+    "sweep",
+    "sync_folder",
+    "write_manifest",
+]
 
 MANIFEST, WRITING, QUERY, ROWS = "_manifest.json", "_writing.json", "_query.json", "rows"
 """Names with ``_`` in front are passed by where Spark, pyarrow or DuckDB read a folder."""
@@ -245,20 +261,31 @@ class Draft:
 
     def publish(self, manifest: Manifest, query: Query | None = None) -> Stored:
         """Write the manifest, with its rows and our version; files that it doesn't list go."""
-        manifest = msgspec.structs.replace(
-            manifest, medusa=_version(), rows=sum(part.rows for part in manifest.files)
-        )
-        listed = {part.path for part in manifest.files}
-        for file in (self.path / ROWS).rglob("*"):
-            if file.is_file() and file.relative_to(self.path).as_posix() not in listed:
-                file.unlink()
-        _sync(self.path / ROWS)
+        sweep(self.path, manifest)
+        sync_folder(self.path / ROWS)
         if query is not None:
-            _write(self.path / QUERY, query.to_json().encode())
-        _write(self.path / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+            write_file(self.path / QUERY, query.to_json().encode())
+        manifest = write_manifest(self.path, manifest)
         (self.path / WRITING).unlink()
-        _sync(self.path)
+        sync_folder(self.path)
         return Stored(self.path, manifest)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
+    """In place of the one that is there, whole or not at all; with its rows and our version."""
+    manifest = msgspec.structs.replace(
+        manifest, medusa=_version(), rows=sum(part.rows for part in manifest.files)
+    )
+    write_file(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    return manifest
+
+
+def sweep(folder: Path, manifest: Manifest) -> None:
+    """Remove files of rows that a manifest doesn't list: of tasks that failed, ran twice or were killed."""
+    listed = {part.path for part in manifest.files}
+    for file in (folder / ROWS).rglob("*"):
+        if file.is_file() and file.relative_to(folder).as_posix() not in listed:
+            file.unlink()
 
 
 def _version() -> str:
@@ -270,11 +297,32 @@ def _version() -> str:
         return ""
 
 
-def begin(path: str | Path, *, replace: bool, made: Mapping[str, str | int | float | None]) -> Draft:
+def begun(path: Path) -> dict[str, str | int | float | None] | None:
+    """What a half-written folder says that it is made of; None: it is whole, or none of ours.
+
+    Raises:
+        DataError: what it says can't be read.
+    """
+    if (path / MANIFEST).exists() or not (path / WRITING).exists():
+        return None
+    try:
+        return msgspec.json.decode((path / WRITING).read_bytes(), type=dict[str, str | int | float | None])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DataError(f"{path / WRITING} can't be read: {str(error)[:200]}", code="data.archive") from None
+
+
+def begin(
+    path: str | Path,
+    *,
+    replace: bool,
+    made: Mapping[str, str | int | float | None],
+    beside: tuple[str, ...] = (),
+) -> Draft:
     """A folder to write into; from now on, until it is published, it counts as half-written.
 
     Args:
         replace: what is there of ours goes, whole or half-written.
+        beside: names of files that may be there, and stay.
 
     Raises:
         DataError: there is something already, or the folder can't be made; nothing was changed.
@@ -282,7 +330,9 @@ def begin(path: str | Path, *, replace: bool, made: Mapping[str, str | int | flo
     path = Path(path).absolute()
     ours = (path / MANIFEST).exists() or (path / WRITING).exists()
     try:
-        there = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        there = path.exists() and (
+            not path.is_dir() or any(each.name not in beside for each in path.iterdir())
+        )
         if there and not ours:
             raise DataError(
                 f"{path}: there is something else", hint="give a folder of its own", code="data.archive"
@@ -295,14 +345,14 @@ def begin(path: str | Path, *, replace: bool, made: Mapping[str, str | int | flo
                 code="data.archive",
             )
         path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        _write(path / WRITING, msgspec.json.encode(dict(made)))
+        write_file(path / WRITING, msgspec.json.encode(dict(made)))
         for name in (MANIFEST, QUERY):
             with contextlib.suppress(FileNotFoundError):
                 (path / name).unlink()
         if (path / ROWS).exists():
             shutil.rmtree(path / ROWS)
         (path / ROWS).mkdir(FOLDER_MODE)
-        _sync(path)
+        sync_folder(path)
     except OSError as error:
         raise DataError(f"{path} can't be written: {error.strerror}", code="data.archive") from None
     return Draft(path)
@@ -313,7 +363,7 @@ def discard(draft: Draft) -> None:
     shutil.rmtree(draft.path / ROWS, ignore_errors=True)
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
     """Whole or not at all, also after a power cut."""
     draft = path.with_name(path.name + ".tmp")
     with draft.open("wb") as file:
@@ -323,7 +373,7 @@ def _write(path: Path, data: bytes) -> None:
     draft.replace(path)
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)

@@ -57,6 +57,7 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
         marks: the columns besides ``_seq`` that rows have.
         bases: of each slot the position of its first row, where rows come without one.
         numbered: files have ``_seq``.
+        epoch: of an archive that grows: files are named by it.
     """
 
     folder: str
@@ -65,6 +66,7 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     bases: dict[int, int] | None = None
     numbered: bool = True
+    epoch: int | None = None
 
 
 FIELDS = ("path", "rows", "bytes", "first", "last", "from_us", "to_us", "late", "shed")
@@ -201,6 +203,8 @@ class _File:
         self._folder = Path(writing.folder)
         period_us = writing.period_us
         start = f"{slot:012}" if period_us is None else _moment(slot * period_us)
+        if writing.epoch is not None:
+            start = f"e{writing.epoch:010}" if period_us is None else f"e{writing.epoch:010}-{start}"
         self._path = f"{ROWS}/{start}-{uuid.uuid4().hex[:12]}.parquet"
         self._schema = schema
         self._out = pq.ParquetWriter(self._folder / self._path, schema, compression="zstd")

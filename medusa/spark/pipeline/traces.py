@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from medusa.query.builder import Query
 
-__all__ = ["Trace", "source_of", "trace"]
+__all__ = ["Trace", "check_names", "source_of", "trace"]
 
 FORMATS = {".csv": "csv", ".gz": "csv", ".parquet": "parquet", ".pq": "parquet"}
 PATH, BLOCK, PLACE = "_medusa-path", "_medusa-block", "_medusa-place"
@@ -92,7 +92,7 @@ def trace(
         spec = _declared(what, df, format, schema, time, unit, stream)
     if order == "time" and spec.time is None:
         raise DataError(f"{spec.id}: has no time to be ordered by", hint='order="file"', code="data.argument")
-    _check_names(spec)
+    check_names(spec)
     timed = _timed(spec, _cast(spec, _placed(df, what)))
     made: dict[str, str | int | float | None] = {"of": _label(what), "order": order}
     if order == "file":
@@ -182,7 +182,8 @@ def _type(field: Any) -> Any:
     return to_arrow_type(field.dataType)
 
 
-def _check_names(spec: Source) -> None:
+def check_names(spec: Source) -> None:
+    """Raises: DataError: a column has a name that an archive can't have."""
     names = [each.name for each in spec.schema]
     if taken := {*names} & {*META}:
         raise DataError(
