@@ -216,6 +216,6 @@ def _decisions(journal: Journal, found: Found, warn: Callable[[str], None]) -> N
 
 
 def _known(decisions: list[Decision], spec: Spec) -> bool:
-    """Whether they can be about this fragment at all."""
-    nodes = {(feed.source, feed.node) for feed in spec.feeds}
-    return all(each.source in spec.entries or (each.source, each.peer) in nodes for each in decisions)
+    """Whether they can be about this fragment at all. A stream may have moved to another node since."""
+    sources = {*spec.entries, *(feed.source for feed in spec.feeds)}
+    return all(each.source in sources for each in decisions)

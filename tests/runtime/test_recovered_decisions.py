@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,9 @@ import medusa as md
 from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.checkpointing import Saved
 from medusa.mind.decisions import JOINED, PROMISE, ROWS, Decision, pack
+from medusa.mind.feeds import at_feeds
 from medusa.mind.placement import cut
 from medusa.mind.record import RECORD, FragmentRecord
 from medusa.runtime.clock import SystemClock
@@ -31,19 +34,20 @@ FED = [
 ]
 
 
-def spec():
+def spec(**at):
     q = md.Query("u")
     left, right = (q.source(name, {"ts": "timestamp[us]"}, time="ts") for name in ("left", "right"))
     q.sink("rows", left.union(right, name="both"))
-    return cut(q.graph, {"n": ["left", "right"]}).fragments[0]
+    fragments = cut(q.graph, at or {"n": ["left", "right"]}).fragments
+    return next(each for each in fragments if each.node == "n")
 
 
 class Disk:
     """The data folder of a node with one fragment."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, of=None):
         self.store, self.journal = FolderStore(folder), FolderJournal(folder)
-        self.spec = spec()
+        self.spec = of or spec()
         catalog = Catalog("n")
         catalog.fragments[self.spec.name] = self.spec
         files = {CATALOG: catalog.to_bytes()}
@@ -135,6 +139,21 @@ def test_logs_of_others_and_of_inputs_that_are_not_there_are_removed(disk):
     assert disk.found() == []
     assert "names inputs that it doesn't have" in disk.warnings[-1]
     assert disk.journal.numbers() == []
+
+
+def test_what_was_fed_before_a_stream_moved_is_fed_again_from_where_it_is_now(tmp_path):
+    """The catalog names the new node of ``right``; the log was written while it came from the old one."""
+    disk = Disk(tmp_path / "n", spec(n=["left", "both", "rows"], new=["right"]))
+    [feed] = disk.spec.feeds
+    fed = [Decision(ROWS, feed.source, "old", 3), Decision(ROWS, "left", "c", 5)]
+    disk.log(2, 0, fed)
+    assert disk.found() == fed
+    assert disk.warnings == []
+    assert disk.journal.numbers() == [2]
+    saved = at_feeds(disk.spec, Saved(record=None, logs={}, decisions=fed))
+    assert saved.decisions == [replace(fed[0], peer="new"), fed[1]]
+    disk.journal.close()
+    disk.store.close()
 
 
 def test_the_host_logs_and_lets_go_of_files_that_no_checkpoint_needs(disk):
