@@ -213,6 +213,21 @@ def gateway(config: Path, as_json: bool) -> None:
     run_gateway(config, as_json=as_json)
 
 
+@main.command("spark-participant", epilog=_example("medusa spark-participant spark1.toml"))
+@click.argument("config", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
+def spark_participant(config: Path, as_json: bool) -> None:
+    """Run a node whose fragments run on Spark, until it is told to stop (Ctrl-C, SIGTERM).
+
+    CONFIG is that of a node (medusa node), with a table [spark]: master, memory, shards, latency, conf;
+    docs/spark.md describes it. Move a fragment there, and back, as between nodes: medusa move. It takes what
+    runs on Spark in time, and refuses the rest with the reason. Exit codes are those of medusa node.
+    """
+    from medusa.spark.overflow.command import run_participant
+
+    run_participant(config, as_json=as_json)
+
+
 @main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
 @click.argument("query", type=_FILE)
 @_NODE

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.mind.accepting import Accepting
 from medusa.mind.admission import check_memory
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
@@ -30,7 +31,7 @@ from medusa.mind.sliding import Sliding
 from medusa.mind.spec import Fragment, fragment_from
 from medusa.mind.spec_limits import check_limits
 from medusa.mind.splits import Splits
-from medusa.mind.status import Rates, encoded, fragment_status, sources_of, totals
+from medusa.mind.status import Rates, encoded, fragment_status, queries_of, sources_of, totals
 from medusa.ports import Buffer
 from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.query.suggest import did_you_mean
@@ -87,11 +88,9 @@ class Commands:
         self.peers = dict.fromkeys(settings.peers, "silent")
         self._own = settings.own_peers
         self.door: Mapping[str, int] = {}
-        self._settings = settings
-        self._catalog = catalog
-        self._outbox = outbox
-        self._host = host
-        self._saver = saver
+        self.accepting = Accepting()
+        self._settings, self._catalog, self._outbox = settings, catalog, outbox
+        self._host, self._saver = host, saver
         self._refusals = refusals
         self.coordinator = Coordinator(
             catalog,
@@ -146,6 +145,7 @@ class Commands:
             drop=self._drop,
             count=count,
         )
+        self.naming.listing.accepting = self.accepting
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self.diverting.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares
@@ -186,6 +186,7 @@ class Commands:
     def _room_for(self, *fragments: Fragment, gone: Collection[Fragment] = ()) -> None:
         if len(self.fragments) + len(fragments) - len(gone) > FRAGMENTS_MAX:
             raise LinkError(f"no more than {FRAGMENTS_MAX} fragments run here", code="E_LIMIT")
+        self.accepting.check(*fragments)
         self.check_memory(sum(len(each.feeds) for each in fragments) - sum(len(each.feeds) for each in gone))
 
     def receive(
@@ -379,6 +380,7 @@ class Commands:
         if len(self.fragments) >= FRAGMENTS_MAX:
             return _refusal(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
         try:
+            self.accepting.check(fragment)
             self.check_memory(len(fragment.feeds))
             if not self.reading.ready(request, fragment, owner):
                 return None
@@ -488,10 +490,8 @@ class Commands:
             "remote": self.remotes.status(),
             "dht": self.naming.between and self.naming.between.status(),
             "elsewhere": self._catalog.elsewhere(),
-            "queries": {
-                each.query: {"state": each.state, "nodes": each.nodes, "stopped": dict(each.stopped)}
-                for each in self._catalog.deployments.values()
-            },
+            "queries": queries_of(self._catalog.deployments.values()),
+            **self.accepting.status(),
         }
 
 

@@ -33,12 +33,16 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Fields by name."""
 
 
-class NodeBody(_Body, frozen=True, kw_only=True):
+class NodeBody(_Body, frozen=True, kw_only=True, omit_defaults=True):
     """A node.
 
     Attributes:
         address: where it listens; a wildcard where it listens at all addresses of its machine.
         server_key: its CURVE public key; empty: it has none.
+        engine: what runs its fragments; empty: the node.
+        cores: that this has; 0: not said.
+        latency_us: what comes out comes so much later there, p50 and p99.
+        kinds: of boxes that it takes; empty: all.
     """
 
     address: Word
@@ -46,6 +50,10 @@ class NodeBody(_Body, frozen=True, kw_only=True):
     participant: Word
     store: Word
     memory_bytes: Number
+    engine: Word = ""
+    cores: Number = 0
+    latency_us: tuple[Number, Number] | None = None
+    kinds: Names = ()
 
 
 class FragmentBody(_Body, frozen=True):

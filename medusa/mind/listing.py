@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from medusa.mind.accepting import Accepting
 from medusa.mind.catalog import REMOVING, Catalog, Deployment
 from medusa.mind.directory import Directory
 from medusa.mind.entry_bodies import (
@@ -45,6 +46,7 @@ class Listing:
     Attributes:
         wall: what time it is; None: not known.
         abroad: the participant of another one's node; empty: it is of our own.
+        accepting: says where the node's fragments run.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Listing:
         self._saver = saver
         self.wall: Callable[[int], int | None] = lambda now_us: None
         self.abroad: Callable[[str], str] = lambda node: ""
+        self.accepting = Accepting()
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
@@ -72,14 +75,12 @@ class Listing:
     def listens_at(self, address: str, server_key: str = "") -> None:
         """Where this node can be reached; told by whoever opened the socket."""
         settings = self._settings
-        self._node = body_to(
-            NodeBody(
-                address=address[: limits.NAME_CHARS_MAX],
-                server_key=server_key,
-                participant=settings.participant,
-                store=settings.store,
-                memory_bytes=settings.limits.memory_bytes,
-            )
+        self._node = NodeBody(
+            address=address[: limits.NAME_CHARS_MAX],
+            server_key=server_key,
+            participant=settings.participant,
+            store=settings.store,
+            memory_bytes=settings.limits.memory_bytes,
         )
 
     def tick(self, now_us: int) -> None:
@@ -132,7 +133,8 @@ class Listing:
                 wanted["query", deployment.query] = 1, body_to(body)
             elif deployment.definition and deployment.state != REMOVING:
                 wanted["definition", deployment.query] = 1, self._definition(deployment)
-        wanted["node", self._settings.name] = 1, self._node
+        node = msgspec.structs.replace(self._node, **self.accepting.told())
+        wanted["node", self._settings.name] = 1, body_to(node)
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
 
     def _definition(self, of: Deployment) -> bytes:

@@ -46,7 +46,7 @@ REST_US_MAX = 3_200_000
 
 FINAL = (
     *("E_PEER", "E_STORE", "E_ROLE", "E_SPEC", "E_LIMIT", "E_MEMORY"),
-    *("E_REMOVED", "E_DEPLOYED", "E_MOVE", "E_NO_CONTRACT"),
+    *("E_REMOVED", "E_DEPLOYED", "E_MOVE", "E_NO_CONTRACT", "E_DECLINED"),
 )
 """After these refusals another attempt would end in the same way."""
 

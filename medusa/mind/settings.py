@@ -28,6 +28,7 @@ from medusa.mind.settings_load import LoadRules, read_load
 from medusa.mind.settings_offers import OfferRules, read_offers
 from medusa.mind.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.mind.settings_security import Security, address_of, read_security
+from medusa.mind.settings_spark import SparkRules, read_spark
 from medusa.mind.settings_streams import RETENTION, StreamRule, read_streams, stream_settings
 from medusa.units import byte_count, duration_text, duration_us, size_text
 from medusa.wire.link import LinkSettings
@@ -125,6 +126,8 @@ class Settings:
     """How it takes part in the catalog between participants; None: it doesn't."""
     security: Security | None = None
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
+    spark: SparkRules | None = None
+    """Its fragments run on Spark; None: here."""
 
     @property
     def own_peers(self) -> tuple[str, ...]:
@@ -191,6 +194,7 @@ _FIELDS = (
     "offers",
     "dht",
     "streams",
+    "spark",
     *SECURITY_FIELDS,
 )
 
@@ -247,6 +251,7 @@ class _Reader(ConfigFile):
             streams=read_streams(self, store=store),
             dht=read_dht(self, participant=participant, folder=self._folder, peers=peers, security=security),
             security=security,
+            spark=read_spark(self),
         )
 
     def _peers(self, own: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from medusa.elements import END_US, START_US
 from medusa.engine.meter import Meter
+from medusa.mind.catalog import Deployment
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
@@ -21,7 +22,7 @@ from medusa.wire.log import OutputLog
 from medusa.wire.named import owner_and_name
 from medusa.wire.views import ReceiverView
 
-__all__ = ["Rates", "encoded", "fragment_status", "sources_of", "totals"]
+__all__ = ["Rates", "encoded", "fragment_status", "queries_of", "sources_of", "totals"]
 
 RATE_OVER_US = 2_000_000
 SAMPLE_US = 100_000
@@ -275,6 +276,14 @@ def _named_status(log: OutputLog, key: str, view: ReceiverView) -> dict[str, Any
 
 def _point(time_us: int) -> int | None:
     return time_us if START_US < time_us < END_US else None
+
+
+def queries_of(deployments: Iterable[Deployment]) -> dict[str, Any]:
+    """How each query is that this node coordinates."""
+    return {
+        each.query: {"state": each.state, "nodes": each.nodes, "stopped": dict(each.stopped)}
+        for each in deployments
+    }
 
 
 def sources_of(fragments: Iterable[Fragment]) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from medusa.errors import StateError
+from medusa.errors import ConfigError, StateError
 from medusa.mind.brain import Brain
 from medusa.mind.settings import Settings
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.connection import let_go
 from medusa.runtime.files import FolderStore
+from medusa.runtime.gathering import Elsewhere, GatheringHost
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.introduction import Introduction
 from medusa.runtime.journal import FolderJournal
@@ -70,17 +71,26 @@ class Assembled:
 
 
 @contextlib.contextmanager
-def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> Iterator[Assembled]:
+def assembled(
+    settings: Settings, *, config: NodeConfig, reports: Reports, elsewhere: Elsewhere | None = None
+) -> Iterator[Assembled]:
     """Everything of a node, closed again in the end, however that comes.
 
     Args:
         config: what ``settings`` were read from, to read keys and rules again.
+        elsewhere: runs its fragments; None: the node does.
 
     Raises:
-        ConfigError: a key can't be used, or figures can't be served.
+        ConfigError: a key can't be used, figures can't be served, or there is ``[spark]`` and no elsewhere.
         StateError: the data folder can't be used.
         LinkError: it can't listen at its address.
     """
+    if settings.spark is not None and elsewhere is None:
+        raise ConfigError(
+            f"node {settings.name!r} has a table [spark], so its fragments run on Spark",
+            hint="medusa spark-participant CONFIG.toml, or md.spark.participant(config); or remove [spark]",
+            code="config.spark",
+        )
     keys = load_keys(settings)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
@@ -102,6 +112,9 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             note_key=keys.own.derived("notes") if keys.own is not None else b"",
             session=PROMPT,
         )
+        if elsewhere is not None:
+            brain.commands.accepting.accept = elsewhere.accept
+            brain.commands.accepting.told = elsewhere.told
         transport = Transport(
             listen=settings.listen,
             peers=settings.peers,
@@ -119,7 +132,7 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
             stack.callback(introduction.close)
             addresses.append(introduction.address)
             reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
-        host = FragmentHost(
+        host = _host_of(elsewhere)(
             store, clock, wake=transport.wake, counts=settings.store == "memory", journal=journal
         )
         disk = unused.pop_all()
@@ -151,6 +164,10 @@ def assembled(settings: Settings, *, config: NodeConfig, reports: Reports) -> It
         if settings.dht is not None and keys.verify is not None:
             brain.commands.naming.take_part(brain.guard, brain.wall, keys.verify, keys.signer)
         yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)
+
+
+def _host_of(elsewhere: Elsewhere | None) -> Callable[..., FragmentHost]:
+    return FragmentHost if elsewhere is None else partial(GatheringHost, elsewhere)
 
 
 def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:

@@ -223,16 +223,19 @@ class FragmentHost:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._sweep(name, set()))
         try:
-            if files is None:
-                fragment = Fragment(graph, clock=self._clock)
-            else:
-                fragment = Fragment.restore(graph, files, clock=self._clock)
+            fragment = self._made(graph, name, files)
             holding = Holding(fragment) if self._counts else None
             self._running[name] = _Running(fragment, life, Pieces(self._give), holding=holding)
             self._tell(name, life, Stats.of(name, fragment))
         except Exception as error:
             self._running[name] = _Running(None, life, Pieces(self._give), failed=True)
             self._tell(name, life, Failed(name, _why(error)))
+
+    def _made(self, graph: Graph, name: str, files: Mapping[str, Buffer] | None) -> Fragment:
+        """What runs under that name."""
+        if files is None:
+            return Fragment(graph, clock=self._clock)
+        return Fragment.restore(graph, files, clock=self._clock)
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
         try:

@@ -23,6 +23,7 @@ from medusa.runtime.assembly import Assembled, assembled
 from medusa.runtime.bells import RING_MAX_S, Bells
 from medusa.runtime.client import Federation, connect
 from medusa.runtime.client_keys import KeyGiven
+from medusa.runtime.gathering import Elsewhere, running_elsewhere
 from medusa.runtime.node_config import NodeConfig, import_functions, load_settings
 from medusa.runtime.reloading import rules_again
 from medusa.runtime.reports import Reports
@@ -55,8 +56,15 @@ def node(config: NodeConfig, *, report: Callable[[str, str], None] | None = None
 class Node:
     """A node inside this program; ``md.node`` makes it. Any thread may call."""
 
-    def __init__(self, config: NodeConfig, *, report: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        report: Callable[[str, str], None] | None = None,
+        elsewhere: Callable[[Settings], Elsewhere] | None = None,
+    ) -> None:
         self._config = config
+        self._elsewhere = elsewhere
         self._report = report
         self._lock = threading.RLock()  # Handlers of signals may call what they interrupt.
         self._bells = Bells()
@@ -84,7 +92,10 @@ class Node:
     def _live(self, settings: Settings) -> None:
         if self._closing:
             return
-        with assembled(settings, config=self._config, reports=Reports(self._tell)) as made:
+        with (
+            running_elsewhere(settings, self._elsewhere) as there,
+            assembled(settings, config=self._config, reports=Reports(self._tell), elsewhere=there) as made,
+        ):
             with self._lock:
                 self._node = made
                 if self._closing:

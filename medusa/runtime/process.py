@@ -8,11 +8,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
 
+from medusa.mind.settings import Settings
 from medusa.runtime.assembly import assembled
+from medusa.runtime.gathering import Elsewhere, running_elsewhere
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.node_config import import_functions, load_settings
 from medusa.runtime.reports import Reports
@@ -20,13 +22,21 @@ from medusa.runtime.reports import Reports
 __all__ = ["run_node"]
 
 
-def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
+def run_node(
+    config: str | os.PathLike[str],
+    *,
+    as_json: bool = False,
+    elsewhere: Callable[[Settings], Elsewhere] | None = None,
+) -> None:
     """Run a node until SIGTERM or SIGINT; then its last checkpoint is on disk.
 
     SIGHUP makes a node with keys read who may do what again.
 
     Prints one line to standard output once it listens: ``node edge-1 listening on tcp://...``, or
     ``{"node": ..., "listening": ...}``. Reports go to standard error.
+
+    Args:
+        elsewhere: makes what runs its fragments; None: the node does.
 
     Raises:
         ConfigError: the configuration can't be read or isn't right.
@@ -37,7 +47,8 @@ def run_node(config: str | os.PathLike[str], *, as_json: bool = False) -> None:
     import_functions(settings)
     reports = Reports(partial(_tell, settings.name))
     with (
-        assembled(settings, config=config, reports=reports) as node,
+        running_elsewhere(settings, elsewhere) as there,
+        assembled(settings, config=config, reports=reports, elsewhere=there) as node,
         _signals(node.loop, reload=settings.security is not None),
     ):
         _announce(node.name, node.address, as_json)

@@ -13,6 +13,7 @@ from medusa.errors import StateError
 from medusa.mind.brain import Brain
 from medusa.mind.loads import Usage
 from medusa.mind.settings import Settings
+from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event
@@ -66,6 +67,10 @@ class Node(Machine):
         self._wake_at_us = -1
         self._soon = False
         self._workers: dict[str, _Worker] = {}
+        self.make_host: Callable[..., FragmentHost] = FragmentHost
+        """What runs fragments; read when it starts."""
+        self.accept: Callable[[Fragment], None] = lambda fragment: None
+        """Whether it takes a fragment; read when it starts."""
 
     @property
     def alive(self) -> bool:
@@ -87,7 +92,7 @@ class Node(Machine):
         if self.forgets:
             self.disk.lose()
         found = recover(self.disk, self.clock, node=self.name, warn=self._warn, journal=self.disk.journal)
-        host = FragmentHost(
+        host = self.make_host(
             self.disk,
             self.clock,
             wake=self.soon,
@@ -103,6 +108,7 @@ class Node(Machine):
             saved=found.saved,
             first_token=found.first_token,
         )
+        self.brain.commands.accepting.accept = self.accept
         self.loop = NodeLoop(
             self.brain, _Links(self), host, self.clock, say=self._say, usage=lambda: self._used(host)
         )

@@ -1,5 +1,5 @@
 """Medusa with Spark (``md.spark``): the same query over DataFrames, streams in and out of Spark by a gateway,
-archives, and a session that is set up for it.
+archives, a node whose fragments run there, and a session that is set up for it.
 
 Names load on first use; pyspark is loaded by what needs it (``pip install 'medusa-streams[spark]'``).
 """
@@ -14,6 +14,7 @@ from medusa.spark.streaming import Streams, stream
 
 if TYPE_CHECKING:
     from medusa.spark.exchange.gateway import Gateway, gateway
+    from medusa.spark.overflow.command import participant
     from medusa.spark.pipeline.archive import archive
     from medusa.spark.pipeline.folder import open_folder as open_archive
     from medusa.spark.pipeline.history import history
@@ -30,6 +31,7 @@ __all__ = [
     "gateway",
     "history",
     "open_archive",
+    "participant",
     "prepare",
     "replay",
     "session",
@@ -44,6 +46,7 @@ _HOMES = {
     "gateway": ("exchange.gateway", "gateway"),
     "history": ("pipeline.history", "history"),
     "open_archive": ("pipeline.folder", "open_folder"),
+    "participant": ("overflow.command", "participant"),
     "prepare": ("pipeline.prepare", "prepare"),
     "replay": ("pipeline.replay", "replay"),
     "validate": ("pipeline.validate", "validate"),

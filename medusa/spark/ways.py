@@ -108,13 +108,18 @@ def above(graph: Graph, ids: set[str]) -> set[str]:
     return found
 
 
-def check(graph: Graph, ports: Mapping[str, tuple[str, ...]]) -> None:
+def check(graph: Graph, ports: Mapping[str, tuple[str, ...]], *, judged: bool = False) -> None:
     """Refuse boxes that can't be run in Spark so that the answer stays the same.
+
+    Args:
+        judged: rows of other fragments come as they are, with their times.
 
     Raises:
         QueryError: names the box and the reason.
     """
     for box in graph.boxes:
+        if judged and isinstance(box, Source) and box.judged:
+            continue
         why = _why_not(box, ports.get(box.id, ()))
         if why:
             raise QueryError(f"{label_of(box)} can't run in Spark: {why}", code="query.spark")

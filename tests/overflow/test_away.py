@@ -1,0 +1,216 @@
+"""A fragment in shards elsewhere answers as one that runs here: every element, bit for bit, and its state."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.elements import END_US, Boundary, Element, Train
+from medusa.engine.fragment import Fragment
+from medusa.errors import StateError
+from medusa.query.types import schema_to_arrow
+from medusa.runtime.clock import SystemClock
+from medusa.spark.overflow.away import Away
+from medusa.spark.overflow.cutting import cutting
+from medusa.spark.overflow.executor import InProcess
+
+COLUMNS = {"ts": "int64", "seg": "utf8", "v": "float64"}
+
+
+def windows() -> md.Query:
+    q = md.Query("q")
+    rows = q.source("rows", COLUMNS, time="ts", unit="s", slack="5s")
+    fast = rows.filter("v > -90", name="fast")
+    mean = (
+        fast.window("10s", advance="5s").group_by("seg").aggregate(n=md.count(), v=md.avg("v"), name="mean")
+    )
+    q.sink("out", mean.filter("n > 0", name="some"))
+    q.sink("late", rows.late)
+    return q
+
+
+def running() -> md.Query:
+    q = md.Query("q")
+    rows = q.source("rows", COLUMNS, time="ts", unit="s", slack="5s")
+    q.sink("out", rows.group_by("seg").running(n=md.count(), t=md.sum("v"), name="sofar"))
+    return q
+
+
+def sessions() -> md.Query:
+    q = md.Query("q")
+    rows = q.source("rows", COLUMNS, time="ts", unit="s", slack="5s")
+    q.sink("out", rows.session("3s").group_by("seg").aggregate(n=md.count(), v=md.sum("v"), name="visits"))
+    return q
+
+
+def joined() -> md.Query:
+    q = md.Query("q")
+    rows = q.source("rows", COLUMNS, time="ts", unit="s", slack="5s")
+    other = q.source("other", COLUMNS, time="ts", unit="s", slack="5s")
+    both = rows.join(other.select("seg", w="v"), on="seg", within="2s", how="left", name="both")
+    q.sink("out", both)
+    return q
+
+
+def plain() -> md.Query:
+    q = md.Query("q")
+    rows = q.source("rows", COLUMNS, time="ts", unit="s", slack="5s")
+    q.sink("out", rows.window("10s").aggregate(n=md.count(), v=md.sum("v"), name="all"))
+    return q
+
+
+QUERIES = {"windows": windows, "running": running, "sessions": sessions, "joined": joined, "plain": plain}
+
+
+def elements(query: md.Query, seed: int, trains: int = 60) -> list[tuple[str, Element]]:
+    dice = random.Random(seed)
+    schema = schema_to_arrow(next(iter(query.graph.boxes)).schema)
+    sources = [box.id for box in query.graph.boxes if box.id in ("rows", "other")]
+    made: list[tuple[str, Element]] = []
+    at = 0
+    for _ in range(trains):
+        rows = dice.randrange(1, 9)
+        at += dice.randrange(0, 4)
+        batch = pa.record_batch(
+            {
+                "ts": [at + dice.randrange(-7, 3) for _ in range(rows)],
+                "seg": [dice.choice("abcdefgh") for _ in range(rows)],
+                "v": [dice.uniform(-100, 100) for _ in range(rows)],
+            },
+            schema=schema,
+        )
+        made.append((dice.choice(sources), Train(batch=batch)))
+    return made + [(source, Boundary(END_US)) for source in sources]
+
+
+def drained(fragment: Fragment) -> list[tuple[str, Element]]:
+    return [(sink, each) for sink in fragment.sinks for each in fragment.drain(sink)]
+
+
+Reached = dict[str, int]
+
+
+def shown(outputs: list[tuple[str, Element]], reached: Reached) -> dict[str, list[Any]]:
+    """Of each sink: rows with their number, time and mark, in order, and then the last boundary.
+
+    Args:
+        reached: sink -> its last boundary: said again, as after a restore, it says nothing.
+    """
+    found: dict[str, list[Any]] = {}
+    said: Reached = {}
+    for sink, each in outputs:
+        if isinstance(each, Boundary):
+            if each.time_us > reached.get(sink, each.time_us - 1):
+                said[sink] = each.time_us
+            reached[sink] = max(each.time_us, reached.get(sink, each.time_us))
+            continue
+        mine = found.setdefault(sink, [])
+        late = [False] * len(each) if each.late is None else each.late.to_pylist()
+        times = [None] * len(each) if each.times is None else each.times.to_pylist()
+        for place, row in enumerate(each.batch.to_pylist()):
+            mine.append((each.first_seq + place, row, times[place], late[place]))
+    for sink, time_us in said.items():
+        found.setdefault(sink, []).append(time_us)
+    return found
+
+
+def away(fragment: Fragment, executor: InProcess, shards: int = 3) -> Away:
+    return Away(fragment, executor, key="f", shards=shards, clock=SystemClock())
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_each_element_gives_what_it_gives_here_there_and_back_again(name: str) -> None:
+    query = QUERIES[name]()
+    assert (cutting(query.graph, 3) is None) == (name == "plain")
+    here = Fragment(query.graph, clock=SystemClock())
+    there: Fragment | Away = Fragment(query.graph, clock=SystemClock())
+    dice = random.Random(5)
+    waiting = elements(query, 1)
+    executor = InProcess()
+    ours: Reached = {}
+    theirs: Reached = {}
+    while waiting:
+        some = [waiting.pop(0) for _ in range(min(dice.randrange(1, 7), len(waiting)))]
+        want = []
+        for source, element in some:
+            here.feed(source, element)
+            want.append(shown(drained(here), ours))
+        if isinstance(there, Away):
+            for source, element in some:
+                there.give(source, element)
+            got = [shown(answer.outputs, theirs) for answer in there.trigger()]
+        else:
+            got = []
+            for source, element in some:
+                there.feed(source, element)
+                got.append(shown(drained(there), theirs))
+        assert got == want
+        if dice.random() < 0.4:
+            if isinstance(there, Away):
+                files = there.copying().files()
+                there.close()
+                there = Fragment.restore(query.graph, files, clock=SystemClock())
+            else:
+                there = away(there, executor)
+    assert executor.triggers > 3
+
+
+@pytest.mark.parametrize("name", ["windows", "plain"])
+def test_a_lost_trigger_is_done_again_and_nothing_comes_twice(name: str) -> None:
+    query = QUERIES[name]()
+    here = Fragment(query.graph, clock=SystemClock())
+    executor = InProcess()
+    executor.fails = {2, 5, 6}
+    there = away(Fragment(query.graph), executor)
+    ours: Reached = {}
+    theirs: Reached = {}
+    for number, (source, element) in enumerate(elements(query, 2, 20)):
+        here.feed(source, element)
+        there.give(source, element)
+        [answer] = there.trigger()
+        assert shown(answer.outputs, theirs) == shown(drained(here), ours)
+        if number == 3:
+            there.copying()
+
+
+def test_what_is_lost_again_and_again_is_told() -> None:
+    executor = InProcess()
+    there = away(Fragment(windows().graph), executor)
+    executor.fails = set(range(1, 100))
+    there.give("rows", Boundary(1_000_000))
+    with pytest.raises(StateError, match="3 times in a row"):
+        there.trigger()
+
+
+@pytest.mark.parametrize("name", ["windows", "plain"])
+def test_what_a_source_refuses_is_refused_alone(name: str) -> None:
+    query = QUERIES[name]()
+    there = away(Fragment(query.graph), InProcess())
+    batch = pa.record_batch({"ts": pa.array([None], pa.int64()), "seg": ["a"], "v": [1.0]})
+    good = elements(query, 3, 1)[0]
+    for each in (good, ("rows", Train(batch=batch)), ("rows", Boundary(END_US))):
+        there.give(*each)
+    first, refused, last = there.trigger()
+    assert (first.refused, last.refused) == ("", "")
+    assert "null" in refused.refused
+    assert last.outputs
+
+
+def test_figures_are_those_of_the_boxes_of_the_query() -> None:
+    query = windows()
+    here, there = Fragment(query.graph, clock=SystemClock()), away(Fragment(query.graph), InProcess())
+    for source, element in elements(query, 4)[:-1]:
+        here.feed(source, element)
+        there.give(source, element)
+    there.trigger()
+    want, got = here.figures(), there.figures()
+    assert [(each["box"], each["kind"]) for each in got] == [(each["box"], each["kind"]) for each in want]
+    for mine, theirs in zip(got, want, strict=True):
+        for name in ("rows_in", "rows_out", "late", "dead", "boundary", "finished"):
+            assert mine[name] == theirs[name], (mine["box"], name)
+    assert there.boxes["mean"].state_bytes() > 0
+    assert set(there.sources) == {"rows"}

@@ -1,0 +1,118 @@
+"""A fragment goes to Spark and back while rows flow: the rows are those of a run in which nothing moved."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.errors import ConfigError
+
+KEYS = 100_000
+ROWS = 2_000
+DEADLINE_S = 300
+
+
+def query() -> md.Query:
+    q = md.Query("q")
+    rows = q.source(
+        "rows", {"ts": "int64", "k": "int64", "v": "float64"}, time="ts", unit="us", slack="500us"
+    )
+    fast = rows.filter("v < 0.999", name="fast")
+    q.sink("kept", fast.window("1s").group_by("k").aggregate(n=md.count(), v=md.sum("v"), name="per_k"))
+    q.sink("late", rows.late)
+    return q
+
+
+def table(begin: int, rows: int) -> pa.Table:
+    """Each key once in the first ``KEYS`` rows; some rows are late."""
+    numbers = range(begin, begin + rows)
+    return pa.table(
+        {
+            "ts": [n - (900 if n % 997 == 0 else n * 37 % 400) if n > 1000 else n for n in numbers],
+            "k": [n * 7919 % KEYS for n in numbers],
+            "v": [n * 31 % 1009 / 1009 for n in numbers],
+        }
+    )
+
+
+class Reading:
+    """Takes all of a stream."""
+
+    def __init__(self, fed: md.Federation, stream: str) -> None:
+        self._fed, self._stream = fed, stream
+        self._batches: list[pa.RecordBatch] = []
+        self._failed: list[BaseException] = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            self._batches += [train.batch for train in self._fed.subscribe(self._stream, from_="oldest")]
+        except BaseException as error:
+            self._failed.append(error)
+
+    def all(self) -> pa.Table:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        assert not self._failed
+        return pa.Table.from_batches(self._batches)
+
+
+def test_a_window_of_100_000_keys_goes_to_spark_and_comes_back_with_every_row(
+    spark: Any, tmp_path: Path
+) -> None:
+    def config(name: str, peer: str, **more: Any) -> dict[str, Any]:
+        return {
+            "name": name,
+            "listen": f"ipc://{tmp_path}/{name}.sock",
+            "data": tmp_path / name,
+            "peers": {peer: f"ipc://{tmp_path}/{peer}.sock"},
+            "limits": {"checkpoint_every": "2s"},
+            **more,
+        }
+
+    parts = [table(0, KEYS)] + [table(KEYS + number * ROWS, ROWS) for number in range(60)]
+    far = md.spark.participant(config("spark1", "a", spark={"shards": 2}), spark)
+    with md.node(config("a", "spark1")) as near, far, near.connect("60s") as fed, far.connect("60s") as other:
+        answers: list[dict[str, Any]] = []
+        fed.deploy(query(), at={"a": ["rows"]})
+        kept, late = Reading(other, "q.kept"), Reading(fed, "q.late")
+        fed.publish("q.rows", parts[0])
+        moved = threading.Thread(
+            target=lambda: answers.append(fed.move("q/rows", to="spark1", timeout="120s"))
+        )
+        moved.start()
+        for part in parts[1:30]:  # on while it moves
+            fed.publish("q.rows", part)
+        moved.join(DEADLINE_S)
+        assert [answer["node"] for answer in answers] == ["spark1"]
+        assert far.status()["fragments"][0]["state_bytes"] > KEYS
+        for part in parts[30:]:
+            fed.publish("q.rows", part)
+        assert other.move("q/rows", to="a", timeout="120s")["node"] == "a"
+        told = far.status()["runs_on"]
+        assert told["cores"] == 2
+        assert 0 < told["latency_us"][0] <= told["latency_us"][1]
+        fed.finish("q.rows")
+        got = {"kept": kept.all(), "late": late.all()}
+    want = md.collect(query(), rows=pa.concat_tables(parts))
+    for sink, rows in got.items():
+        assert rows.num_rows == want[sink].num_rows
+        assert rows.equals(want[sink].cast(rows.schema))
+    assert len(set(got["kept"]["k"].to_pylist())) > KEYS * 0.99
+    assert got["late"].num_rows > 10
+
+
+def test_without_its_table_it_does_not_begin(spark: Any, tmp_path: Path) -> None:
+    config = {"name": "a", "listen": "tcp://127.0.0.1:*", "data": tmp_path / "a"}
+    with pytest.raises(ConfigError, match="has no table"), md.spark.participant(config, spark):
+        pass
+    with pytest.raises(ConfigError, match="keeps nothing"):
+        md.spark.participant(
+            {"name": "a", "listen": "tcp://127.0.0.1:*", "store": "memory", "spark": {}}, spark
+        ).start()
