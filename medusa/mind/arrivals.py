@@ -202,6 +202,8 @@ class Arrivals:
 
     def gave_up(self, peer: str, message: GiveUp) -> None:
         """The owner goes on by itself."""
+        if message.text:
+            return  # From a target, of an attempt of ours: its own have other numbers.
         key = peer, message.fragment
         taking = self._takings.get(message.fragment)
         if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):

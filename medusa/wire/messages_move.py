@@ -186,7 +186,8 @@ class Got(MessageBase, frozen=True, tag="got"):
 
 
 class GiveUp(MessageBase, frozen=True, tag="giveup"):
-    """Either to the other: this attempt is over. ``code``: empty where another may do better."""
+    """Either to the other: this attempt is over. ``code``: empty where another may do better. ``text``:
+    why, from the target; an owner says nothing more."""
 
     fragment: Name
     attempt: Count

@@ -102,6 +102,22 @@ def test_nothing_is_left_of_what_was_given_up_and_it_does_not_begin_again():
     world.check()
 
 
+def test_an_attempt_that_the_target_gave_up_is_not_held_against_those_that_it_makes_as_owner():
+    """Each node numbers its own: the way back was refused until that of the new owner was past that one."""
+    world = World()
+    heard, owner, target = listening(world), world.fed.nodes["m1"], world.fed.nodes["m2"]
+    world.order("m2", timeout_ms=5000)
+    assert world.fed.run(lambda: coming(target) == "following")
+    late = 1 << 20
+    hears(owner, "m2", GiveUp(fragment=FRAGMENT, attempt=late, code="E_DISK", text="the disk failed"))
+    assert world.fed.run(lambda: world.where == ["m2"])
+    reply, figures = world.move("m1", at="m2", timeout_ms=5000)
+    assert (reply.code, figures["attempts"]) == ("", 1)
+    [(receive, _)] = said(heard, Receive, "m2")
+    assert receive.attempt < late
+    world.check()
+
+
 def test_words_of_an_earlier_attempt_change_nothing():
     world = World()
     heard, owner, target = listening(world), world.fed.nodes["m1"], world.fed.nodes["m2"]
