@@ -84,7 +84,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @main.group()
 def demo() -> None:
-    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners and one query."""
+    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners and one query, Spark beside."""
 
 
 @demo.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -165,6 +165,33 @@ def federation(*, as_json: bool, **options: Any) -> None:
 
     with _interruptible():
         fine = run_demo(Options(**options), as_json=as_json)
+    sys.exit(0 if fine else 1)
+
+
+@demo.command("spark", epilog=_example("medusa demo spark --json"))
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
+)
+@click.option("--memory", default="1g", show_default=True, help="of Spark")
+@click.option("--keep", is_flag=True, help="keep the folder: archives, nodes' state, logs")
+@_JSON
+def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
+    """Watch Spark prepare, archive and check what two nodes answer.
+
+    Spark makes the input of the campus trace; two nodes on this machine answer a query over it live, some
+    rows late; Spark archives the stream meanwhile, each row once, and computes the answers again in batch.
+    Each step's checks are printed. Needs Java 17 and the extra `spark`. Exit code 1: a check isn't passed.
+    """
+    import medusa.spark as jobs
+    from medusa.spark.command import spark_session
+    from medusa.workloads.spark_demo import Options, run_demo
+
+    with _interruptible(), spark_session("local[2]", memory) as spark:
+        fine = run_demo(Options(**options), spark, jobs, as_json=as_json)
     sys.exit(0 if fine else 1)
 
 

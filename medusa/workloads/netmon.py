@@ -133,8 +133,12 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, types.get(name, pa.int64())) for name in COLUMNS])
 
 
-def query() -> Query:
-    """The continuous query; the same object runs embedded and over three nodes."""
+def query(*, taken: bool = False) -> Query:
+    """The continuous query; the same object runs embedded and over three nodes.
+
+    Args:
+        taken: with one sink more, of the flows as the source judged them.
+    """
     from medusa.query import aggregates
     from medusa.query.builder import Query
 
@@ -164,6 +168,8 @@ def query() -> Query:
     q.sink("wide", wide)
     q.sink("both", both)
     q.sink("clusters", per_prefix.filter("n > 100", name="is_cluster"))
+    if taken:
+        q.sink("taken", flows)
     return q
 
 

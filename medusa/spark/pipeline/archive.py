@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time as clock
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ __all__ = ["archive"]
 
 EPOCH_ROWS = 1 << 20
 LOOK_EVERY_S = 0.5
+
+REST_S = 60.0
+"""An epoch that takes longer is cut short where the archive shall stop."""
 
 SETTLED_S, SETTLE_S = 0.5, 10.0
 """A reader that was just opened hears of rows a little later: so long without one, and at most so long."""
@@ -246,6 +250,7 @@ class _Job:
         query = writer.start()
         try:
             self._follow(query, stop, forever=trigger is not None)
+            _rest(query)
         finally:
             query.stop()
         self._say()
@@ -271,3 +276,10 @@ class _Job:
     def ended(self) -> bool:
         """The stream is over, and all of it is in the archive."""
         return self._follower.state()[2] and not self._behind()[1]
+
+
+def _rest(query: Any) -> None:
+    """Wait until no epoch is being written: one that is cut short is written again, and Spark complains."""
+    end_s = clock.monotonic() + REST_S
+    while query.isActive and query.status["isTriggerActive"] and clock.monotonic() < end_s:
+        clock.sleep(0.02)
