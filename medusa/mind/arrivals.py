@@ -6,8 +6,12 @@ of it is still under way.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
@@ -42,6 +46,20 @@ SILENT_US = 15_000_000
 
 OVER_MAX = 10_000
 """Attempts that are remembered as over; one that is forgotten is over by its ticket."""
+
+
+NUMBERS_KEPT = 16
+"""A coordinator is told the same under so many numbers that are known: its answer may be 8 s late."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """What a coordinator hasn't answered: who, what, when it was said last, and under which numbers."""
+
+    coordinator: str
+    message: Placed
+    said_us: int
+    numbers: deque[int]
 
 
 class Arrivals:
@@ -86,8 +104,8 @@ class Arrivals:
         self._takings: dict[str, Taking] = {}
         self._over: dict[tuple[str, str], int] = {}
         """Owner and fragment -> the last attempt that was called off."""
-        self._places: dict[int, tuple[str, Placed, int]] = {}
-        """What coordinators haven't answered: who, what, and when it was said."""
+        self._places: dict[str, _Place] = {}
+        """What coordinators haven't answered, by fragment."""
 
     def start(self, now_us: int) -> None:
         """After a start: coordinators that may not know yet are told."""
@@ -228,15 +246,17 @@ class Arrivals:
 
     def answered(self, peer: str, reply: Reply) -> bool:
         """A coordinator knows where it is; whether the question was ours."""
-        asked = self._places.get(reply.request)
-        if asked is None or asked[0] != peer:
+        asked = (each for each in self._places.values() if reply.request in each.numbers)
+        place = next((each for each in asked if each.coordinator == peer), None)
+        if place is None:
             return False
         if reply.code in ("E_BUSY", "E_PEER"):
             return True
-        _, place, _ = self._places.pop(reply.request)
-        self._kept.unplaced.pop(place.fragment, None)
+        fragment, query = place.message.fragment, place.message.query
+        del self._places[fragment]
+        self._kept.unplaced.pop(fragment, None)
         if reply.code == "E_REMOVED":  # While it was on its way: nobody else will ever tell us.
-            self._orphaned(place.query)
+            self._orphaned(query)
         else:
             self._saver.save()
         return True
@@ -260,7 +280,7 @@ class Arrivals:
                 del self._takings[taking.spec.name]  # It is in the catalog, and goes with that.
             else:
                 self._call_off(taking, MoveEvent.REFUSED, "E_REMOVED", f"query {query!r} was removed")
-        self._places = {n: each for n, each in self._places.items() if each[1].query != query}
+        self._places = {name: each for name, each in self._places.items() if each.message.query != query}
 
     # --- the engine and the disk ----------------------------------------------------------------------
 
@@ -330,7 +350,7 @@ class Arrivals:
             node=self._settings.name,
             streams=(*spec.streams.values(), *spec.entries.values()),
         )
-        self._places[place.request] = coordinator, place, now_us
+        self._places[spec.name] = _Place(coordinator, place, now_us, deque([place.request], NUMBERS_KEPT))
         self._outbox.send(coordinator, place)
 
     def _call_off(self, taking: Taking, event: MoveEvent, code: str, text: str) -> None:
@@ -364,12 +384,21 @@ class Arrivals:
             if now_us - taking.heard_us >= SILENT_US:
                 self._call_off(taking, MoveEvent.BROKEN, "", f"nothing came in {SILENT_US // 1_000_000} s")
             self._look(now_us, taking)
-        for number, (node, message, said_us) in list(self._places.items()):
-            if message.fragment not in self._catalog.fragments:
-                del self._places[number]  # It has gone on: who has it now says so.
-            elif now_us - said_us >= ASK_AGAIN_US:
-                self._places[number] = node, message, now_us
-                self._outbox.send(node, message)
+        for name, place in list(self._places.items()):
+            if name not in self._catalog.fragments:
+                del self._places[name]  # It has gone on: who has it now says so.
+            elif now_us - place.said_us >= ASK_AGAIN_US:
+                self._say_again(now_us, place)
+
+    def _say_again(self, now_us: int, place: _Place) -> None:
+        """Under a new number: the coordinator drops what is older than the question of an attempt to move it
+        on. While such an attempt is under way nothing is said: it could come after the next owner's word."""
+        place.said_us = now_us
+        if not self._diverting.moving(place.message.fragment):
+            number = self._diverting.number()
+            place.message = msgspec.structs.replace(place.message, request=number)
+            place.numbers.append(number)
+            self._outbox.send(place.coordinator, place.message)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
@@ -377,5 +406,5 @@ class Arrivals:
             return None
         times = [at for each in self._takings.values() if (at := each.wake_at_us()) is not None]
         times += [each.heard_us + SILENT_US for each in self._takings.values()]
-        times += [said_us + ASK_AGAIN_US for _, _, said_us in self._places.values()]
+        times += [place.said_us + ASK_AGAIN_US for place in self._places.values()]
         return min(times, default=None)

@@ -69,6 +69,25 @@ def test_who_moved_it_on_before_its_coordinator_knew_owes_it_no_word():
     assert kept.unplaced == {}
 
 
+def test_its_coordinator_is_told_where_it_is_also_after_an_attempt_to_move_it_on_that_came_to_nothing():
+    """That attempt asks the coordinator under a later number, what has an earlier one is dropped there."""
+    world, lost = World(), [True]
+    listening(
+        world, lambda source, _, said: lost and source == "m2" and isinstance(said, Placed) and said.streams
+    )
+    assert world.move("m2")[0].code == ""
+    new, kept = world.fed.nodes["m2"], world.fed.nodes["m2"].brain.catalog.ownership
+    world.order("m1", at="m2", timeout_ms=1)
+    assert world.fed.run(lambda: coming(world.fed.nodes["m1"]) is not None)
+    breaks(world, "m2", "m1")
+    assert world.fed.run(lambda: going(new) is None)
+    assert kept.unplaced == {FRAGMENT: "e"}
+    lost.clear()
+    assert world.fed.run(lambda: not kept.unplaced, for_us=3_000_000)
+    assert dict(world.fed.nodes["e"].brain.catalog.deployments["q"].streams)["q.mean"] == "m2"
+    world.check()
+
+
 def test_it_is_not_taken_in_an_epoch_in_which_it_was_here_already():
     world = World()
     heard, target = listening(world), world.fed.nodes["m2"]
