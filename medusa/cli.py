@@ -242,8 +242,9 @@ def gateway(config: Path, as_json: bool) -> None:
 
 @main.command("spark-participant", epilog=_example("medusa spark-participant spark1.toml"))
 @click.argument("config", type=_FILE)
+@click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
 @click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
-def spark_participant(config: Path, as_json: bool) -> None:
+def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
     """Run a node whose fragments run on Spark, until it is told to stop (Ctrl-C, SIGTERM).
 
     CONFIG is that of a node (medusa node), with a table [spark]: master, memory, shards, latency, conf;
@@ -252,6 +253,8 @@ def spark_participant(config: Path, as_json: bool) -> None:
     """
     from medusa.spark.overflow.command import run_participant
 
+    if with_parent:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     run_participant(config, as_json=as_json)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +15,15 @@ import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.fragment import Fragment
 from medusa.errors import StateError
+from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.clock import SystemClock
 from medusa.spark.overflow.away import Away
 from medusa.spark.overflow.cutting import cutting
 from medusa.spark.overflow.executor import InProcess
+from medusa.workloads import netmon
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COLUMNS = {"ts": "int64", "seg": "utf8", "v": "float64"}
 
 
@@ -122,23 +128,22 @@ def away(fragment: Fragment, executor: InProcess, shards: int = 3) -> Away:
     return Away(fragment, executor, key="f", shards=shards, clock=SystemClock())
 
 
-@pytest.mark.parametrize("name", QUERIES)
-def test_each_element_gives_what_it_gives_here_there_and_back_again(name: str) -> None:
-    query = QUERIES[name]()
-    assert (cutting(query.graph, 3) is None) == (name == "plain")
+def there_and_back(query: md.Query, waiting: list[tuple[str, Element]], executor: InProcess) -> int:
+    """Feed it here, and now here, now there; each element gives the same. How many rows came out."""
     here = Fragment(query.graph, clock=SystemClock())
     there: Fragment | Away = Fragment(query.graph, clock=SystemClock())
     dice = random.Random(5)
-    waiting = elements(query, 1)
-    executor = InProcess()
     ours: Reached = {}
     theirs: Reached = {}
+    rows = 0
     while waiting:
         some = [waiting.pop(0) for _ in range(min(dice.randrange(1, 7), len(waiting)))]
         want = []
         for source, element in some:
             here.feed(source, element)
-            want.append(shown(drained(here), ours))
+            left = drained(here)
+            rows += sum(len(each) for _, each in left if isinstance(each, Train))
+            want.append(shown(left, ours))
         if isinstance(there, Away):
             for source, element in some:
                 there.give(source, element)
@@ -156,7 +161,43 @@ def test_each_element_gives_what_it_gives_here_there_and_back_again(name: str) -
                 there = Fragment.restore(query.graph, files, clock=SystemClock())
             else:
                 there = away(there, executor)
+    return rows
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_each_element_gives_what_it_gives_here_there_and_back_again(name: str) -> None:
+    query = QUERIES[name]()
+    assert (cutting(query.graph, 3) is None) == (name == "plain")
+    executor = InProcess()
+    assert there_and_back(query, elements(query, 1), executor) > 5
     assert executor.triggers > 3
+
+
+def trains_of(source: str, table: pa.Table, rows: int, late: int) -> list[tuple[str, Element]]:
+    """Trains of so many rows; now and then one comes ``late`` trains later than it should."""
+    parts = table.combine_chunks().to_batches(max_chunksize=rows)
+    for place in range(3, len(parts) - late, 7):
+        parts.insert(place + late, parts.pop(place))
+    return [*((source, Train(batch=part)) for part in parts), (source, Boundary(END_US))]
+
+
+def test_network_monitoring() -> None:
+    query, trace = netmon.query(), netmon.load_trace().drop_columns(["file_row"]).slice(0, 20_000)
+    executor = InProcess()
+    assert there_and_back(query, trains_of("flows", trace, 300, 6), executor) > 100
+    assert executor.triggers > 5
+
+
+def test_the_tolls_of_figure_1() -> None:
+    example = runpy.run_path(str(EXAMPLES / "figure1.py"))
+    query = example["query"]()
+    schemas = {box.id: schema_to_arrow(box.schema) for box in query.graph.boxes if isinstance(box, Source)}
+    tables = dict(zip(schemas, (example["sightings"](), example["tow_trucks"]()), strict=True))
+    by_source = [
+        trains_of(source, pa.table(tables[source]).cast(schema), 40, 2) for source, schema in schemas.items()
+    ]
+    waiting = [each for pair in itertools.zip_longest(*by_source) for each in pair if each is not None]
+    assert there_and_back(query, waiting, InProcess()) > 0
 
 
 @pytest.mark.parametrize("name", ["windows", "plain"])

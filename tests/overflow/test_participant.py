@@ -281,6 +281,15 @@ def test_it_is_found_with_its_latency_and_capacity_and_runs_what_moves_there(tmp
     q = md.Query("q")
     rows = q.source("rows", SCHEMA, time="ts", unit="us")
     q.sink("out", rows.window("100us").group_by("k").aggregate(n=md.count(), v=md.sum("v"), name="w"))
+    mixed = md.Query("mixed")
+    both = mixed.source("rows", SCHEMA, time="ts", unit="us")
+    mixed.sink("out", both.union(both.filter("v > 0"), name="both"))
+
+    def refused(ask: Any) -> None:
+        with pytest.raises(LinkError, match="runs on Spark") as caught:
+            ask()
+        assert caught.value.code == "E_DECLINED"
+
     got: list[tuple[int, float]] = []
     with (
         md.node(a) as node,
@@ -305,6 +314,9 @@ def test_it_is_found_with_its_latency_and_capacity_and_runs_what_moves_there(tmp
                 [one] = far.status()["fragments"]
                 assert one["fragment"] == "q/rows"
                 assert set(one["boxes"]) == {"rows", "w", "out"}
+                refused(lambda: other.split("q/w", 2))
+                refused(lambda: fed.deploy(mixed, at={"spark1": ["rows"]}))
+                assert [each["fragment"] for each in far.status()["fragments"]] == ["q/rows"]
             if part == 40:
                 assert other.move("q/rows", to="a")["node"] == "a"
         fed.finish("q.rows")

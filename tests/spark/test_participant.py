@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,59 @@ def test_a_window_of_100_000_keys_goes_to_spark_and_comes_back_with_every_row(
         assert rows.equals(want[sink].cast(rows.schema))
     assert len(set(got["kept"]["k"].to_pylist())) > KEYS * 0.99
     assert got["late"].num_rows > 10
+
+
+@pytest.mark.full
+@pytest.mark.issue(7)
+def test_its_process_is_killed_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """It has a Java of its own, which dies with it."""
+    config = tmp_path / "spark1.toml"
+    config.write_text(
+        f'name = "spark1"\nlisten = "ipc://{tmp_path}/spark1.sock"\ndata = "spark1"\n'
+        f'[peers]\na = "ipc://{tmp_path}/a.sock"\n[limits]\ncheckpoint_every = "500ms"\n'
+        '[spark]\nmaster = "local[2]"\nconf = {"spark.sql.codegen.wholeStage" = "false"}\n'
+    )
+    near = {
+        "name": "a",
+        "listen": f"ipc://{tmp_path}/a.sock",
+        "data": tmp_path / "a",
+        "peers": {"spark1": f"ipc://{tmp_path}/spark1.sock"},
+    }
+    parts = [table(number * ROWS, ROWS) for number in range(60)]
+    process = _started(config)
+    try:
+        with md.node(near) as node, node.connect("120s") as fed:
+            fed.deploy(query(), at={"a": ["rows"]})
+            kept = Reading(fed, "q.kept")
+            fed.publish("q.rows", parts[0])
+            assert fed.move("q/rows", to="spark1", timeout="120s")["node"] == "spark1"
+            for number, part in enumerate(parts[1:], start=1):
+                fed.publish("q.rows", part)
+                if number in (15, 35, 55):
+                    fed.flush("120s")  # it has taken all, and what comes now is after its checkpoint
+                if number in (20, 40):
+                    process.kill()
+                    process.communicate()
+                    process = _started(config)
+            assert fed.move("q/rows", to="a", timeout="120s")["node"] == "a"
+            fed.finish("q.rows")
+            got = kept.all()
+    finally:
+        process.terminate()
+        process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    want = md.collect(query(), rows=pa.concat_tables(parts))["kept"]
+    assert got.num_rows == want.num_rows
+    assert got.equals(want.cast(got.schema))
+
+
+def _started(config: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "medusa", "spark-participant", str(config)]
+    made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert made.stdout is not None
+    line = made.stdout.readline()
+    assert line.startswith("node spark1 listening on ipc://"), line
+    return made
 
 
 def test_without_its_table_it_does_not_begin(spark: Any, tmp_path: Path) -> None:

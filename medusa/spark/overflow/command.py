@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["measure", "participant", "run_participant"]
 
+CONF = {"spark.sql.execution.arrow.maxBytesPerBatch": str(256 << 20)}
+"""A worker is given the state of a shard in batches, whose columns can't have 2 GiB."""
+
 WARM, MEASURED = 2, 6
 """Triggers before it listens: the first take seconds, and would say nothing of those that follow."""
 
@@ -87,7 +90,7 @@ def _on_spark(settings: Settings, spark: SparkSession | None = None) -> Particip
     spark, ended = spark or running(), _nothing
     if spark is None:
         made = spark = session(
-            rules.master, name=f"medusa-{settings.name}", memory=rules.memory, conf=rules.conf
+            rules.master, name=f"medusa-{settings.name}", memory=rules.memory, conf={**CONF, **rules.conf}
         )
         ended = made.stop
     clock, latency = SystemClock(), Latency(rules.latency_us)
