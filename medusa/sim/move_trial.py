@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from random import Random
@@ -30,6 +30,7 @@ from medusa.sim.node import Node
 from medusa.sim.query_trial import QueryOptions, QueryTrial
 from medusa.sim.trial import Scenario
 from medusa.sim.world import SimulationError, World
+from medusa.wire.messages import Message
 from medusa.wire.messages_move import Move
 
 __all__ = ["MOVES", "MoveTrial"]
@@ -102,6 +103,12 @@ class _Order:
 LAST_US = 4_000_000
 """When all faults are over and all nodes are there, two orders that come together are done within this."""
 
+BEHIND_US = 1_000_000
+"""Of a node that was slow the disk has so much to do at most, before all is well."""
+
+ANSWERED_US = 3_000_000
+"""An order that has no answer after this never gets one: it or its answer was lost. No timeout is longer."""
+
 LAST_ATTEMPTS_MAX = 6
 """So often is each of them tried at most."""
 
@@ -131,6 +138,10 @@ class MoveTrial(QueryTrial):
         self._owners: dict[tuple[str, int], str] = {}
         self._movable = movable
         self._settled_us: int | None = None
+        self._planned_us = 0
+        """No order comes after this, but the last ones."""
+        self._asked: list[tuple[int, Client, int]] = []
+        """When each order came, by whom, and the number of its request."""
         self._last: dict[str, int] = {}
         """The last orders: their client -> the number of its request."""
         self._last_us = 0
@@ -170,17 +181,26 @@ class MoveTrial(QueryTrial):
     def _begin(self) -> None:
         super()._begin()
         for order in self.orders:
-            self.world.after(order.at_us, lambda order=order: self._order(order))  # type: ignore[misc]
+            self._plan(order.at_us, partial(self._order, order))
+
+    def _plan(self, after_us: int, action: Callable[[], None]) -> None:
+        """An order comes so much later."""
+        self._planned_us = max(self._planned_us, self.world.now_us + after_us)
+        self.world.after(after_us, action)
 
     def _order(self, order: _Order) -> None:
-        name = f"mover-{order.by}"
-        client = self.clients.get(name) or self.client(name, order.by)
-        self.world.trace(name, f"orders {order.fragment} to {order.to}")
-        client.do(
-            lambda mind: mind.request(
-                lambda n: Move(request=n, fragment=order.fragment, to=order.to, timeout_ms=order.timeout_ms)
-            )
+        self._ask(
+            order.by,
+            lambda n: Move(request=n, fragment=order.fragment, to=order.to, timeout_ms=order.timeout_ms),
+            f"{order.fragment} to {order.to}",
         )
+
+    def _ask(self, by: str, make: Callable[[int], Message], what: str) -> None:
+        name = f"mover-{by}"
+        client = self.clients.get(name) or self.client(name, by)
+        self.world.trace(name, f"orders {what}")
+        self._asked.append((self.world.now_us, client, client.mind.request(make)))
+        client.do(lambda mind: None)
 
     # --- what must hold -----------------------------------------------------------------------------
 
@@ -230,7 +250,15 @@ class MoveTrial(QueryTrial):
 
     @property
     def _settled(self) -> bool:
-        """Nothing is on its way, and each fragment is at one node."""
+        """Nothing is on its way, no order either, and each fragment is at one node."""
+        now_us = self.world.now_us
+        if now_us <= self._planned_us or any(
+            now_us - since_us < ANSWERED_US and number not in client.mind.replies
+            for since_us, client, number in self._asked
+        ):
+            return False
+        if any(node.behind_us > BEHIND_US for node in self.nodes.values()):
+            return False
         if not all(node.alive for node in self.nodes.values()):
             return False
         brains = [node.brain for node in self.nodes.values()]

@@ -182,6 +182,11 @@ class Node(Machine):
             self.world.at(wake_us, self.in_this_life(lambda: self._turn(())))
         self._watch(self)
 
+    @property
+    def behind_us(self) -> int:
+        """How long its engine and its disk need for what they were given."""
+        return max((each.free_us for each in self._workers.values()), default=0) - self.world.now_us
+
     def _worker(self, name: str) -> _Worker:
         took_us = self._sync_us if name == "medusa-disk" else self._job_us
         made = self._workers[name] = _Worker(self, took_us, self._dice)
@@ -206,16 +211,17 @@ class _Worker:
         self._node = node
         self._job_us = job_us
         self._dice = dice
-        self._free_us = self._took_us = 0
+        self.free_us = self._took_us = 0
+        """When it has done all."""
         self._jobs: deque[Callable[[], None]] = deque()
 
     def give(self, job: Callable[[], None]) -> None:
         world = self._node.world
         took_us = self._dice.randrange(1, 2 * self._job_us) * self._node.slowness
-        self._free_us = max(self._free_us, world.now_us) + took_us
+        self.free_us = max(self.free_us, world.now_us) + took_us
         self._took_us += took_us
         self._jobs.append(job)
-        world.at(self._free_us, self._node.in_this_life(self._do))
+        world.at(self.free_us, self._node.in_this_life(self._do))
 
     def _do(self) -> None:
         self._jobs.popleft()()

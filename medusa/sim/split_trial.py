@@ -43,7 +43,7 @@ class SplitTrial(MoveTrial):
             what = dice.choice([self._split, self._split, self._merge, self._move])
             at_us = dice.randrange(1, self.scene.span_us + 500_000)
             box, by, pick = dice.choice(self.boxes), dice.choice(list(self.nodes)), dice.randrange(1 << 20)
-            self.world.after(at_us, partial(what, box, by, pick))
+            self._plan(at_us, partial(what, box, by, pick))
 
     # --- orders ---------------------------------------------------------------------------------------
 
@@ -55,12 +55,6 @@ class SplitTrial(MoveTrial):
     def _with_box(self, box: str) -> Fragment | None:
         specs = self._specs().values()
         return next((spec for spec in specs if any(each.id == box for each in spec.graph.boxes)), None)
-
-    def _ask(self, by: str, make: Callable[[int], Message], what: str) -> None:
-        name = f"mover-{by}"
-        client = self.clients.get(name) or self.client(name, by)
-        self.world.trace(name, f"orders {what}")
-        client.do(lambda mind: mind.request(make))
 
     def _split(self, box: str, by: str, pick: int) -> None:
         spec = self._with_box(box)
@@ -82,7 +76,7 @@ class SplitTrial(MoveTrial):
             of = {each.id for each in spec.graph.boxes} & {box, *(f"{box}-{part}" for part in range(1, 4))}
             if of and spec.node != router.node:
                 self._ask(by, _move(spec.name, router.node), f"{spec.name} to {router.node}")
-        self.world.after(
+        self._plan(
             GATHER_US,
             lambda: self._ask(
                 by,

@@ -31,6 +31,10 @@ CASES = [(name, seed) for name, count in SEEDS.items() for seed in range(count)]
 # Two neighbours at one node with a slow disk, ordered to move at once: each was refused since the attempt of
 # the other was being undone, both began anew in step, and so until their time was over.
 CASES += [("splits", 159)]
+# An order was on its way to the owner over a slow network when the last were given, so that one was refused.
+CASES += [("splits", 1364)]
+# The disk of a node that had been slow had work for 10 s more when they were given.
+CASES += [("splits", 1482)]
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
