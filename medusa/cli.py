@@ -84,7 +84,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @main.group()
 def demo() -> None:
-    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners and one query, Spark beside."""
+    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners, Spark beside."""
 
 
 @demo.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -183,8 +183,9 @@ def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
     """Watch Spark prepare, archive and check what two nodes answer.
 
     Spark makes the input of the campus trace; two nodes on this machine answer a query over it live, some
-    rows late; Spark archives the stream meanwhile, each row once, and computes the answers again in batch.
-    Each step's checks are printed. Needs Java 17 and the extra `spark`. Exit code 1: a check isn't passed.
+    rows late, and a fragment goes to Spark and comes back meanwhile. Spark archives the stream, each row once,
+    and computes the answers again in batch. Each step's checks are printed. Needs Java 17 and the extra
+    `spark`. Exit code 1: a check isn't passed.
     """
     import medusa.spark as jobs
     from medusa.spark.command import spark_session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,7 @@ from medusa.workloads.interruption import Interruption
 from medusa.workloads.local_nodes import LocalNodes
 from medusa.workloads.netmon import CITATION
 from medusa.workloads.screens import screen_for, working_folder
-from medusa.workloads.spark_outcome import Check
-from medusa.workloads.spark_run import NODES, Run
+from medusa.workloads.spark_run import CLUSTER, NODES, Run
 
 __all__ = ["Options", "run_demo"]
 
@@ -31,14 +29,12 @@ def run_demo(
     jobs: Any,
     *,
     as_json: bool = False,
-    visit: Callable[[Any], Check] | None = None,
 ) -> bool:
     """Run the demonstration and show it on standard output.
 
     Args:
         spark: a session.
         jobs: ``medusa.spark``.
-        visit: called half way, while rows flow, with a client of the node ``core``; gives a check.
 
     Returns:
         Whether every check was passed.
@@ -54,10 +50,10 @@ def run_demo(
     with (
         Interruption() as interruption,
         working_folder("medusa-spark-", options.keep, screen) as folder,
-        LocalNodes(NODES, folder, interruption) as nodes,
+        LocalNodes(NODES, folder, interruption, later=(CLUSTER,)) as nodes,
     ):
-        for name, address in nodes.addresses.items():
-            screen.say(f"node {name} is process {nodes.pids[name]} at {address}")
+        for name, pid in nodes.pids.items():
+            screen.say(f"node {name} is process {pid} at {nodes.addresses[name]}")
         run = Run(
             spark,
             jobs,
@@ -66,7 +62,6 @@ def run_demo(
             speed=options.speed,
             screen=screen,
             interruption=interruption,
-            visit=visit,
         )
         with screen:
             run.run()

@@ -1,5 +1,5 @@
-"""Network monitoring with Spark beside it: the trace made there, answered live on two nodes, archived while
-it flows, computed again in batch; each step with its checks.
+"""Network monitoring with Spark beside it: the trace made there, answered live on two nodes and for a while
+on Spark, archived as it flows, computed again in batch; each step with its checks.
 
 Spark is handed in: ``jobs`` are the functions of ``medusa.spark``.
 """
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["NODES", "Run"]
 
 NODES = EDGE, CORE = "edge", "core"
-AT = {EDGE: ["flows", "per_src"], CORE: ["groups", "is_heavy", "is_wide", "is_light"]}
+CLUSTER = "spark"
+"""The node whose fragments run on Spark; it is in this program, with its session."""
+
+AT = {EDGE: ["flows"], CORE: ["per_src"]}
 SOURCE, TAKEN = "netmon.flows", "netmon.taken"
+COUNTED = "netmon/per_src"
+"""The fragment that goes to Spark and comes back: all that is counted, and what is told of it."""
 
 HELD_BACK = 1000
 """Every so manieth flow comes late."""
@@ -41,6 +46,7 @@ SLICE_US = 1_000_000
 
 TRIGGER = "1s"
 LOOK_EVERY_S = 0.1
+MOVE_TIMEOUT = "120s"
 TIMEOUT_S = 120.0
 """For each thing that is waited for, from when nothing more is published."""
 
@@ -62,14 +68,12 @@ class Run:
         speed: float,
         screen: Screen,
         interruption: Interruption,
-        visit: Callable[[Any], Check] | None = None,
     ) -> None:
         self.steps: list[Step] = []
         self._spark, self._jobs = spark, jobs
         self._addresses, self._folder = addresses, folder
         self._speed = speed
         self._screen, self._interruption = screen, interruption
-        self._visit = visit
         self._failure: BaseException | None = None
         self._progress = Progress()
         self._results: dict[str, pa.Table] = {}
@@ -128,17 +132,24 @@ class Run:
             self._step("two nodes answer live, Spark archives the stream") as checks,
             contextlib.ExitStack() as stack,
         ):
+            cluster = stack.enter_context(self._jobs.participant(self._cluster(), self._spark))
             core = stack.enter_context(connect(self._addresses[CORE]))
             core.deploy(netmon.query(taken=True), at=AT)
             gateway = stack.enter_context(self._jobs.gateway(self._addresses[EDGE], self._folder / "gateway"))
             takers = [self._taker(stack, sink) for sink in netmon.SINKS]
             edge = stack.enter_context(connect(self._addresses[EDGE]))
-            half = len(sent) // 2
+            half, part = len(sent) // 2, len(sent) // 8
             began = time.perf_counter()
             with self._archiving(gateway):
-                self._publish(edge, sent, 0, half, began)
-                if self._visit is not None:
-                    checks.append(self._visit(core))
+                self._publish(edge, sent, 0, part, began)
+                with self._moving(stack, CORE, CLUSTER, checks):
+                    self._publish(edge, sent, part, 2 * part, began)
+                before = cluster.status()["rows_in"]
+                self._publish(edge, sent, 2 * part, 3 * part, began)
+                came = self._came(cluster, before)
+                checks.append(Check("it runs there", came > 0, f"{came:,} rows since"))
+                with self._moving(stack, CLUSTER, CORE, checks):
+                    self._publish(edge, sent, 3 * part, half, began)
             rows = self._jobs.open_archive(self._folder / "archive").manifest.rows
             figures = f"{rows:,} of {half:,} rows by then"
             checks.append(Check("half way the archive is ended, and goes on", 0 < rows <= half, figures))
@@ -149,6 +160,41 @@ class Run:
                 self._wait([*takers, archive])
             rate = f"{len(sent):,} flows in {seconds:.1f} s"
             checks.append(Check("all results came to their end", len(self._results) == len(takers), rate))
+
+    def _cluster(self) -> dict[str, Any]:
+        return {
+            "name": CLUSTER,
+            "listen": self._addresses[CLUSTER],
+            "data": str(self._folder / CLUSTER),
+            "peers": {name: self._addresses[name] for name in NODES},
+            "spark": {"shards": 2},
+        }
+
+    def _came(self, cluster: Any, before: int) -> int:
+        """Rows that the node on Spark took since; waits until there are some."""
+        self._until(lambda: cluster.status()["rows_in"] > before, "no row came to Spark")
+        return int(cluster.status()["rows_in"]) - before
+
+    @contextlib.contextmanager
+    def _moving(self, stack: contextlib.ExitStack, here: str, to: str, checks: list[Check]) -> Iterator[None]:
+        """The fragment goes to another node; inside, rows flow. Behind it has gone, and a check is added."""
+        from medusa.runtime.client import connect
+
+        client = stack.enter_context(connect(self._addresses[here]))
+        answers: list[dict[str, Any]] = []
+        began = time.perf_counter()
+        took: list[float] = []
+
+        def work() -> None:
+            answers.append(client.move(COUNTED, to=to, timeout=MOVE_TIMEOUT))
+            took.append(time.perf_counter() - began)
+
+        thread = self._thread(work)
+        yield
+        self._wait([thread])
+        what = "a fragment goes to Spark" if to == CLUSTER else "it comes back"
+        figures = f"{COUNTED} to {answers[0]['node']} in {took[0]:.1f} s, while rows flow"
+        checks.append(Check(what, answers[0]["node"] == to, figures))
 
     def _taker(self, stack: contextlib.ExitStack, sink: str) -> threading.Thread:
         from medusa.runtime.client import connect

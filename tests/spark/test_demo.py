@@ -24,6 +24,8 @@ def test_every_check_is_passed(spark: Any) -> None:
     assert all(check["fine"] for check in checks.values())
     assert checks["it is complete"]["figures"].startswith("107,251 rows")
     assert checks["late rows are marked"]["figures"] == "106 of them"
+    assert checks["a fragment goes to Spark"]["figures"].startswith("netmon/per_src to spark")
+    assert checks["it comes back"]["figures"].startswith("netmon/per_src to core")
     assert checks["groups"]["figures"] == "33,498 rows, 0 differ"
     assert not spark.sparkContext._jsc.sc().isStopped(), "a session that ran before stays"
 
