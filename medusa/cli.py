@@ -183,9 +183,9 @@ def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
     """Watch Spark prepare, archive and check what two nodes answer.
 
     Spark makes the input of the campus trace; two nodes on this machine answer a query over it live, some
-    rows late, and a fragment goes to Spark and comes back meanwhile. Spark archives the stream, each row once,
-    and computes the answers again in batch. Each step's checks are printed. Needs Java 17 and the extra
-    `spark`. Exit code 1: a check isn't passed.
+    rows late, and a fragment goes to Spark and comes back meanwhile. Spark archives the stream, each row
+    once, and computes the answers again in batch. Each step's checks are printed. Needs Java 17 and the
+    extra `spark`. Exit code 1: a check isn't passed.
     """
     import medusa.spark as jobs
     from medusa.spark.command import spark_session
