@@ -195,7 +195,10 @@ class Between:
             versions = self._names.versions(stream)
             if not versions:
                 continue
-            nodes = [Whereabouts(one["node"], one["address"], one["server_key"]) for one in versions]
+            nodes = [
+                Whereabouts(one["node"], one["address"], one["server_key"], one["stream_version"])
+                for one in versions
+            ]
             schema = tuple(Field(name=name, type=type) for name, type in versions[0]["columns"])
             epoch = max(one["epoch"] for one in versions)
             found[f"{self._settings.participant}/{stream}"] = (
@@ -340,8 +343,8 @@ def _told(entry: Entry) -> dict[str, Any]:
             "columns": [[field.name, field.type] for field in entry.schema],
             "timed": entry.timed,
             "window_us": entry.window_us,
-            "stream_version": number,
+            "stream_version": node.stream_version,
         }
-        for number, node in enumerate(entry.nodes, 1)
+        for node in entry.nodes
     ]
     return {**versions[0], "holders": [node.node for node in entry.nodes], "versions": versions}

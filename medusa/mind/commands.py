@@ -147,7 +147,7 @@ class Commands:
         )
         self.naming.listing.accepting = self.accepting
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
-        self.diverting.moving = self.sliding.on_its_way
+        self.diverting.moving = self.naming.versions.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares
         self.remotes.stopping.whose = self.diverting.participant_of
         self.diverting.guests.offers = lambda participant: self.remotes.offers.get(participant)
@@ -357,7 +357,7 @@ class Commands:
         if self._late.install(owner, fragment.query, request):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
             return _refusal(request, "E_STALE", text, "")
-        if known is not None and known == fragment and self._catalog.owners[fragment.query] == owner:
+        if known and known.as_deployed == fragment and self._catalog.owners[fragment.query] == owner:
             return Reply(request=request)
         others = [feed.node for feed in fragment.feeds]
         others += [node for nodes in fragment.readers.values() for node in nodes]

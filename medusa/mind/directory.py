@@ -75,8 +75,11 @@ class Directory:
     # --- names ------------------------------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> Entry | None:
-        """What stands; of several versions of a stream the lowest."""
-        return next(iter(self.versions(kind, name)), None)
+        """What stands; of several versions of a stream that in the highest epoch, of these the lowest.
+
+        An owner that was lost left its word behind, and whoever took over may have raised the version.
+        """
+        return max(self.versions(kind, name), key=lambda entry: entry.epoch, default=None)
 
     def versions(self, kind: str, name: str) -> list[Entry]:
         """Of each version of a stream the entry that stands, by version."""

@@ -68,6 +68,8 @@ class Listing:
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
+        self._versions: dict[str, int] = {}
+        """Of the streams here, as readers are told: what isn't on disk yet is told nobody."""
         self._defined: dict[str, tuple[int, bytes, bytes]] = {}
         """Of what was defined here: version, graph and body."""
         self.listens_at(settings.listen)
@@ -103,11 +105,13 @@ class Listing:
             if (kind, name) not in wanted:
                 self._directory.remove(now_us, kind, name)
         for (kind, name), (epoch, body) in wanted.items():
-            self._directory.put(now_us, kind, name, epoch, body)
+            version = self._versions.get(name, 1) if kind == "stream" else 1
+            self._directory.put(now_us, kind, name, epoch, body, stream_version=version)
 
     def _wanted(self) -> Wanted:
         wanted: Wanted = {}
         made, self._made = self._made, {}
+        self._versions = {}
         for name, spec in self._catalog.fragments.items():
             hosted = self._fragments.get(name)
             if hosted is None:
@@ -117,6 +121,7 @@ class Listing:
                 whose = self.abroad(self._catalog.owners.get(spec.query, self._settings.name))
                 known = spec, _of_fragment(spec, hosted, whose)
             self._made[name] = known
+            self._versions |= {e.stream: e.sender.stream_version for e in hosted.outputs.values()}
             epoch = max(self._directory.own_epoch("fragment", name), self._catalog.ownership.epoch(name))
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():

@@ -73,7 +73,8 @@ class Names:
                 told = [told for entry in versions if (told := self._told(entry)) is not None]
                 if told:
                     holders = self._directory.holders(one, each)
-                    here = next((e for e in holders if e.writer == self._directory.node), versions[0])
+                    newest = max(versions, key=lambda entry: entry.epoch)  # As ``Directory.find``.
+                    here = next((e for e in holders if e.writer == self._directory.node), newest)
                     place = (self._told(here) or told[0]) | self._parts(one, caller, of=each)
                     nodes = [place["node"]] if one == "definition" else [entry.writer for entry in holders]
                     return msgspec.json.encode({**place, "holders": nodes, "versions": told})

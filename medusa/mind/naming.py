@@ -17,6 +17,7 @@ from medusa.mind.looking_up import Names
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller
 from medusa.mind.settings import Settings
+from medusa.mind.versions import Versions
 from medusa.mind.wall import Wall
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire import limits
@@ -39,6 +40,7 @@ class Naming:
         directory: the replicated catalog; ``find``, ``where``, ``put``, ``remove``, ``entries``.
         listing: what this node writes of itself.
         calling: at which address peers are called.
+        versions: of streams that are read here, and what follows for those that leave.
         between: its part in the catalog between participants; None: it has none.
     """
 
@@ -58,6 +60,7 @@ class Naming:
         catalog.learned = self.directory.runs
         self.listing = Listing(settings, catalog, self.directory, fragments, saver)
         self.calling = Calling(settings.peers, outbox)
+        self.versions = Versions(catalog, self.directory, fragments, outbox=outbox, saver=saver)
         self.listing.abroad = self.abroad
         self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
         self.between: Between | None = None
@@ -173,6 +176,7 @@ class Naming:
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""
+        self.versions.tick(now_us)
         self.listing.tick(now_us)
         self.calling.tick(now_us, self.names.address_of)
         self.directory.tick(now_us)
@@ -186,4 +190,5 @@ class Naming:
 
     def written(self, now_us: int) -> None:
         """The catalog is on disk as it is, or a write failed."""
+        self.versions.written(now_us)
         self.listing.refresh(now_us)

@@ -218,6 +218,7 @@ class Output:
             settings=guest_link(guest, self.sender.settings),
             boundary_us=self.boundary_us,
         )
+        made.sender.stream_version = self.sender.stream_version
         made.sender.expect(reader)
         made._held, made.held_bytes = [], 0
         made._stored = {}
@@ -428,4 +429,5 @@ def outputs_of(
             logs=logs,
             guest=guest,
         )
+        found[id].sender.stream_version = spec.stream_version
     return found

@@ -125,6 +125,7 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
     guests = {id: guest for spec in specs for id, guest in spec.guests.items() if guest.sink in ids}
     kept = ids | guests.keys()
     readers = {sink: nodes for spec in specs for sink, nodes in spec.readers.items() if sink in kept}
+    read = {source: version for spec in specs for source, version in spec.read_versions.items()}
     fragment = Fragment(
         node=node,
         name=_name(
@@ -136,6 +137,8 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
         streams={sink: name for spec in specs for sink, name in spec.streams.items() if sink in kept},
         readers=readers,
         guests=guests,
+        stream_version=max(spec.stream_version for spec in specs),
+        read_versions={source: version for source, version in read.items() if source in ids},
     )
     check_fragment(fragment)
     check_limits(fragment.graph)
@@ -237,6 +240,8 @@ def _as_of(
         for feed in raw.feeds
     ]
     taken = {feed.source for feed in inner}
+    versions = dict.fromkeys(taken, spec.stream_version) if spec.stream_version > 1 else {}
+    versions |= {source: of for source, of in spec.read_versions.items() if source in ours.keys() - taken}
     kept = {sink: None for sink in raw.streams if sink in spec.streams}
     streams = {
         sink: spec.streams[sink] if sink in kept else renamed.get(stream, stream)
@@ -255,6 +260,8 @@ def _as_of(
         streams=streams,
         readers=readers,
         guests=guests,
+        stream_version=spec.stream_version,
+        read_versions=versions,
     )
 
 

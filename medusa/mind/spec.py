@@ -16,6 +16,7 @@ from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published import reads_of
 from medusa.query.registry import check_functions
+from medusa.wire import limits
 
 __all__ = [
     "Feed",
@@ -34,6 +35,7 @@ SPEC_BYTES_MAX = 4 << 20
 GUEST_CHARS_MAX = 190
 """With the name of the query before it, a stream has at most 255."""
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Version = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +80,8 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         streams: sink id to the name under which other nodes and clients read it; also those of guests.
         readers: of those, the ones that other nodes read: sink id to the nodes.
         guests: other queries that read sinks of this one, by what stands for a sink id in ``streams``.
+        stream_version: of all its streams: replicas share a stream's name and differ in this.
+        read_versions: of the streams that it reads, by source; one that isn't here has version 1.
     """
 
     node: Name
@@ -88,6 +92,8 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     streams: dict[str, str]
     readers: dict[str, tuple[str, ...]]
     guests: dict[str, Guest] = {}
+    stream_version: Version = 1
+    read_versions: dict[Name, Version] = {}
 
     @property
     def query(self) -> str:
@@ -97,6 +103,11 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The query that reads this one's stream to another node."""
         guest = self.guests.get(sink)
         return self.query if guest is None else guest.query
+
+    @property
+    def as_deployed(self) -> Fragment:
+        """Without what it has learned of versions since."""
+        return msgspec.structs.replace(self, stream_version=1, read_versions={})
 
     def reads(self) -> dict[str, Feed]:
         """Of its feeds, those that read streams of other queries, by source."""
@@ -170,6 +181,8 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
     ends = sorted([*sinks, *fragment.guests])
     if sorted(fragment.streams) != ends or not set(fragment.readers) <= set(ends):
         raise QueryError(f"{label}: streams don't name its sinks", code="query.placement")
+    if not set(fragment.read_versions) <= set(judged):
+        raise QueryError(f"{label}: versions of what its feeds don't name", code="query.placement")
     if any(guest.sink not in sinks for guest in fragment.guests.values()):
         raise QueryError(f"{label}: its guests don't read its sinks", code="query.placement")
     for names in (list(fragment.entries.values()), list(fragment.streams.values())):

@@ -206,6 +206,7 @@ def _input_status(input: Input) -> dict[str, Any]:
         "durable_boundary_us": input.durable_us,
         "attachments": receiver.attachments,
         "duplicates": receiver.duplicates,
+        "stream_version": receiver.stream_version,
     }
 
 
@@ -232,6 +233,7 @@ def _output_status(output: Output, of: str) -> dict[str, Any]:
         "sink": output.sink,
         "of": of,
         "stream": output.stream,
+        "stream_version": output.sender.stream_version,
         "rows": output.rows,
         "oldest_row": log.start_seq,
         "kept_bytes": log.nbytes,

@@ -99,6 +99,12 @@ class Subscription(Followed):
             )
 
     @property
+    def stream_version(self) -> int:
+        """Of the stream, as its node said last. Another one than before: this is another replica, or what its
+        rows are made of comes from another one since then. Rows go on without gap."""
+        return self._mind.receiver.stream_version
+
+    @property
     def next_row(self) -> int:
         """The number of the next row that will be taken."""
         first = next((each for each in self._mind.waiting if isinstance(each, Rows)), None)

@@ -42,11 +42,13 @@ Age = tuple[int, int]
 
 
 class Whereabouts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node that has what the entry is about: its name, where it listens, its CURVE key (empty: none)."""
+    """A node that has what the entry is about: its name, where it listens, its CURVE key (empty: none), and
+    which version of the stream it has."""
 
     node: Name
     address: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)]
     key: Annotated[str, Meta(pattern=KEY_OR_NONE)] = ""
+    stream_version: Number = 1
 
 
 class Entry(

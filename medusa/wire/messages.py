@@ -247,6 +247,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
         lost: of a named subscription that goes on: so many rows before ``next_seq`` were neither
             acknowledged nor kept.
         note: to ``RESUME``: what was left with us.
+        stream_version: replicas of a stream share its name and differ in this.
     """
 
     stream: Name
@@ -257,6 +258,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     timed: bool
     lost: Count = 0
     note: Note = b""
+    stream_version: Count = 1
 
 
 class Data(MessageBase, frozen=True, tag="data"):

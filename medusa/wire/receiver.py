@@ -90,6 +90,7 @@ class Receiver:
         asking: we have nothing, and only want to know what the sender keeps for us: no rows come until
             ``begin_at``.
         told: what it answered: the first row that isn't durable, and our note.
+        stream_version: as the sender said when we attached last; 0: we never did.
 
     Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
     """
@@ -132,6 +133,7 @@ class Receiver:
         self.note = self.own_note = b""
         self.asking = False
         self.told: tuple[int, bytes] | None = None
+        self.stream_version = 0
         self._missing_since_us: int | None = None
         self._missing_told = False
         self._outbox = outbox
@@ -231,6 +233,7 @@ class Receiver:
             raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
         self._check_schema(message)
         self.schema, self.timed = message.schema, message.timed
+        self.stream_version = message.stream_version
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
         self._was_attached = True
@@ -245,14 +248,8 @@ class Receiver:
         if message.next_seq > wanted:
             lost = Lost(from_seq=wanted, to_seq=message.next_seq)
             self.lost_rows += lost.to_seq - lost.from_seq
-            self._outbox.report(
-                "error",
-                "rows lost",
-                stream=self.stream,
-                peer=self.peer,
-                rows=lost.to_seq - lost.from_seq,
-                first=lost.from_seq,
-            )
+            about = {"rows": lost.to_seq - lost.from_seq, "first": lost.from_seq}
+            self._outbox.report("error", "rows lost", stream=self.stream, peer=self.peer, **about)
             out.append(lost)
         if self.next_seq < 0:
             self.durable_seq = wanted

@@ -17,16 +17,7 @@ from medusa.wire import limits
 from medusa.wire.claims import check_attach
 from medusa.wire.link import ORDINARY, PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
 from medusa.wire.log import Entry, OutputLog
-from medusa.wire.messages import (
-    OLDEST,
-    RESUME,
-    Ack,
-    Attach,
-    Attached,
-    Detach,
-    Progress,
-    Refuse,
-)
+from medusa.wire.messages import OLDEST, RESUME, Ack, Attach, Attached, Detach, Progress, Refuse
 from medusa.wire.named import Seats, is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.retention import Retention
@@ -52,10 +43,12 @@ class Sender:
         missing: called with the time and the index of an entry that is wanted and not in memory; it goes
             on with ``settle`` once it is.
         muted: nothing goes out: somebody else may be sending these rows.
+        stream_version: said with each attachment; who was told another one has to attach anew.
     """
 
     missing: Callable[[int, int], None] | None = None
     muted = False
+    stream_version = 1
 
     def __init__(
         self,
@@ -302,6 +295,7 @@ class Sender:
         view.sent_bytes = 0
         view.granted = min(message.granted, limits.CREDIT_BYTES_MAX)
         view.asked_at_us = now_us
+        view.stream_version = self.stream_version
         view.moved_at_us = view.moved_at_us if stuck else now_us
         self._outbox.send(
             peer,
@@ -314,6 +308,7 @@ class Sender:
                 timed=self.timed,
                 lost=wanted - asked if message.next_seq < 0 else 0,
                 note=view.note if message.next_seq == RESUME else b"",
+                stream_version=self.stream_version,
             ),
         )
         self.settle(now_us)
@@ -438,6 +433,9 @@ class Sender:
         left = BURST_FRAMES
         if view.state is not SenderState.FLOWING or self.muted:
             return
+        if view.stream_version != self.stream_version:
+            self._anew(view, f"the stream has version {self.stream_version} from here on")
+            return
         if view.cursor < self.log.base and self.log.base < self.log.end:
             if view.sent_bytes + self.log[self.log.base].cost <= view.granted:
                 self._overtaken(view)
@@ -475,8 +473,10 @@ class Sender:
 
         Only now that it has credit again, else it would do so for each entry that is shed.
         """
+        self._anew(view, "rows that were to come next were shed")
+
+    def _anew(self, view: ReceiverView, text: str) -> None:
         view.state = SENDER[view.state][LinkEvent.CUT_OFF]
-        text = "rows that were to come next were shed"
         self._outbox.send(
             view.peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=view.epoch)
         )

@@ -22,6 +22,7 @@ class ReceiverView:
         peer: its connection; empty: a named one that nobody reads just now.
         named: a named subscription: stays known whoever reads it.
         note: what it left with its last ``Ack``.
+        stream_version: that it was told of the stream.
         lost_rows: it asked for so many that weren't kept any more; it counts the same.
     """
 
@@ -45,6 +46,7 @@ class ReceiverView:
     lost_rows: int = 0
     lost_below: int = 0
     note: bytes = b""
+    stream_version: int = 1
 
 
 def frame_of(stream: str, view: ReceiverView, entry: Entry) -> Data | Boundary:

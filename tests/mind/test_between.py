@@ -36,7 +36,7 @@ def entry(signer=BOB, **changes):
         "expiry_us": WALL_US + 600_000_000,
         "name": "bob/s.out",
         "kind": "stream",
-        "nodes": (Whereabouts("core", "tcp://example.org:1", curve("core")),),
+        "nodes": (Whereabouts("core", "tcp://example.org:1", curve("core"), 4),),
         **changes,
     }
     return sign_entry(Entry(**fields), signer)
@@ -252,8 +252,13 @@ def test_what_is_deployed_is_published_and_gone_when_it_is_removed():
     assert list(node.core_holds) == ["alice/q.out"]
     assert node.brain.status(node.now_us)["dht"]["published"] == 1
     first = opened_entry(node.core_holds["alice/q.out"])[1]
-    assert [each.node for each in first.nodes] == ["n"]
+    assert [(each.node, each.stream_version) for each in first.nodes] == [("n", 1)]
     assert [field.name for field in first.schema] == ["ts", "v"]
+    [hosted] = node.brain.fragments.values()
+    hosted.outputs["out"].sender.stream_version = 3  # What it reads comes from another source.
+    node.pass_time(4)
+    raised = opened_entry(node.core_holds["alice/q.out"])[1]
+    assert [(each.node, each.stream_version) for each in raised.nodes] == [("n", 3)]
     assert node.answer("maker", Remove(request=11, query="q")) == ""
     node.pass_time(4)
     last = opened_entry(node.core_holds["alice/q.out"])[1]
@@ -342,6 +347,7 @@ def test_a_name_of_another_participant_is_looked_up_there():
     told = looks_up(node, "bob/s.out")
     assert (told["node"], told["address"]) == ("core", "tcp://example.org:1")
     assert (told["name"], told["participant"], told["server_key"]) == ("s.out", "bob", curve("core"))
+    assert [each["stream_version"] for each in (told, *told["versions"])] == [4, 4]
     assert looks_up(node, "bob/nothing") == "E_STREAM"
     status = node.brain.status(node.now_us)["dht"]
     assert status.pop("look_ups") == {"asked": 2, "found": 1, "not_found": 1, "not_all_answered": 0}

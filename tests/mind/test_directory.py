@@ -212,6 +212,11 @@ def test_versions_of_a_stream_stand_side_by_side():
             (2, "n0"),
         ]
         assert site.directory.where("s") == "n2"
+    # Who took over raised the version, and the owner that was lost never said that it had gone.
+    world.sites["n0"].directory.put(0, "stream", "s", 2, b"", stream_version=2)
+    for _ in range(3):
+        world.step()
+    assert {site.directory.where("s") for site in world.sites.values()} == {"n0"}
 
 
 def test_a_thing_comes_again_after_it_was_gone_elsewhere():

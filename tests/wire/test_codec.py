@@ -268,7 +268,7 @@ def test_a_malformed_frame_is_the_peers_fault(frames, code):
 )
 def test_a_schema_with_what_we_do_not_have_is_refused(columns):
     fields = [{"name": name, "type": type} for name, type in columns]
-    frame = msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b""])
+    frame = msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b"", 1])
     with pytest.raises(RemoteProtocolError) as error:
         decode_header(frame)
     assert error.value.code == "E_SCHEMA"
@@ -277,7 +277,7 @@ def test_a_schema_with_what_we_do_not_have_is_refused(columns):
 def test_too_many_columns_are_refused():
     fields = [{"name": f"c{index}", "type": "int64"} for index in range(limits.COLUMNS_MAX + 1)]
     with pytest.raises(RemoteProtocolError):
-        decode_header(msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b""]))
+        decode_header(msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b"", 1]))
     with pytest.raises(LocalProtocolError):
         TrainCodec(tuple(Field(f"c{i}", "int64") for i in range(1001)), timed=False)
 
