@@ -6,12 +6,13 @@ Nothing makes replicas: where a test needs one, it writes what a node would have
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from medusa.elements import START_US
 from medusa.errors import QueryError
 from medusa.mind.spec import Fragment, fragment_from, fragment_to
-from medusa.wire.messages import Attach, Attached, Heartbeat, Refuse
+from medusa.wire.messages import OLDEST, Attach, Attached, Heartbeat, Refuse
 from tests.mind.diverted import CREDIT, Node, spec_at
 from tests.mind.moved import FRAGMENT, World
 from tests.mind.parted import Parting
@@ -179,6 +180,9 @@ def seen(reader) -> int:
 
 def test_each_below_raises_its_own_and_a_plain_subscriber_sees_it_and_a_move_raises_nothing():
     world = World()
+    named = world.fed.client("named", "c")
+    named.do(lambda mind: mind.subscribe(world.fed.world.now_us, "q.out", OLDEST, name="mine"))
+    assert world.fed.run(lambda: seen(named) == 1, for_us=1_000_000)
     assert seen(world.reader) == 1
     becomes_another(world.fed, "e")
     assert world.fed.run(lambda: seen(world.reader) == 2, for_us=10_000_000), world.fed.last()[-3000:]
@@ -189,7 +193,12 @@ def test_each_below_raises_its_own_and_a_plain_subscriber_sees_it_and_a_move_rai
     world.fed.run(for_us=30_000)
     world.fed.nodes["m2"].restart()
     world.check()
+    assert world.fed.run(lambda: "q.out" in named.ended, for_us=1_000_000)
+    got = [pa.Table.from_batches(each.rows["q.out"]).to_pylist() for each in (named, world.reader)]
+    assert len(got[0]) > 10
+    assert got[0] == got[1][-len(got[0]) :], "from where it began"
     world.fed.run(for_us=2_500_000)
+    assert (seen(world.reader), seen(named)) == (2, 2)
     assert versions(world.fed) == {"e": {2}, "m2": {2}, "c": {2}}
     directory = world.fed.nodes["c"].brain.commands.naming.directory
     said = {each.name: (each.writer, each.stream_version) for each in directory.entries("stream")}
