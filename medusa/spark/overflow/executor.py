@@ -25,6 +25,10 @@ class Executor(Protocol):
     def cores(self) -> int:
         """That it has."""
 
+    @property
+    def down(self) -> str:
+        """Why nothing can run there any more, as far as calls have met it; empty: it can."""
+
     def begin(self, key: str, groups: Mapping[int, tuple[Graph, Mapping[str, Buffer]]]) -> None:
         """Hold these, with their state, instead of what it may hold under that key. Raises LostError."""
 
@@ -51,6 +55,7 @@ class InProcess:
     Attributes:
         triggers: that there were.
         fails: numbers of triggers that are lost, with all state.
+        down: set it, and nothing can begin.
     """
 
     cores = 1
@@ -59,8 +64,11 @@ class InProcess:
         self._held: dict[str, dict[int, tuple[bytes, State]]] = {}
         self.triggers = 0
         self.fails: set[int] = set()
+        self.down = ""
 
     def begin(self, key: str, groups: Mapping[int, tuple[Graph, Mapping[str, Buffer]]]) -> None:
+        if self.down:
+            raise LostError(self.down)
         self._held[key] = {
             number: (graph_to_msgpack(graph), State.of(files)) for number, (graph, files) in groups.items()
         }

@@ -49,6 +49,9 @@ class OnSpark:
 
     Args:
         modules: that workers import besides those of the functions of a fragment.
+
+    Attributes:
+        down: see ``Executor``.
     """
 
     def __init__(self, spark: SparkSession, *, modules: tuple[str, ...] = ()) -> None:
@@ -56,6 +59,7 @@ class OnSpark:
         self._modules = modules
         self._held: dict[str, _Held] = {}
         self.cores = int(spark.sparkContext.defaultParallelism)
+        self.down = ""
 
     def begin(self, key: str, groups: Mapping[int, tuple[Graph, Mapping[str, Buffer]]]) -> None:
         """See ``Executor``."""
@@ -65,7 +69,10 @@ class OnSpark:
             number: (graph_to_msgpack(graph), (*self._modules, *modules_of(graph)))
             for number, (graph, _) in groups.items()
         }
-        self._held[key] = _Held(tasks, self._frame(rows))
+        try:
+            self._held[key] = _Held(tasks, self._frame(rows))
+        except Exception as error:
+            raise self._lost(key, "a state can't be given to Spark", error) from error
 
     def run(self, key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
         """See ``Executor``."""
@@ -80,8 +87,7 @@ class OnSpark:
             made = made.mapInArrow(partial(worker), COLUMNS).localCheckpoint(eager=True)
             found = _joined(made.where(f"kind = {MADE}").drop("token").toArrow())
         except Exception as error:
-            self._held.pop(key, None)
-            raise LostError(f"a trigger failed: {error}"[:500]) from error
+            raise self._lost(key, "a trigger failed", error) from error
         held.let_go()
         held.made, held.rows = made, made.where(f"kind = {STATE}")
         return {number: msgspec.msgpack.decode(data, type=Made) for (number, _), data in found.items()}
@@ -92,8 +98,7 @@ class OnSpark:
         try:
             found = _joined(held.rows.drop("token").toArrow())
         except Exception as error:
-            self._held.pop(key, None)
-            raise LostError(f"a state is lost: {error}"[:500]) from error
+            raise self._lost(key, "a state is lost", error) from error
         states: dict[int, dict[str, Buffer]] = {number: {} for number in held.tasks}
         for (number, name), data in found.items():
             states[number][name] = data
@@ -105,6 +110,12 @@ class OnSpark:
         if held is not None:
             held.let_go()
 
+    def _lost(self, key: str, what: str, error: Exception) -> LostError:
+        self._held.pop(key, None)
+        if _ended(self._spark):
+            self.down = "its Spark session has ended"
+        return LostError(f"{what}: {error}"[:500])
+
     def _of(self, key: str) -> _Held:
         if key not in self._held:
             raise LostError(f"nothing is held of {key!r}")
@@ -114,6 +125,15 @@ class OnSpark:
         columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return self._spark.createDataFrame(pa.table(arrays, schema=_SCHEMA))
+
+
+def _ended(spark: SparkSession) -> bool:
+    """Whether it was stopped, or its Java is gone: then nothing will run in it any more."""
+    try:
+        java = spark.sparkContext._jsc
+        return java is None or bool(java.sc().isStopped())
+    except Exception:  # nobody answers, whatever py4j calls that
+        return True
 
 
 class _Held:

@@ -80,6 +80,10 @@ class Participant:
 
     def accept(self, spec: Spec) -> None:
         """See ``Elsewhere``. What is fed waits for the trigger before, so twice its time counts."""
+        if down := self._executor.down:
+            hint = "start the participant again: it goes on from its checkpoints"
+            text = f"node {self._node!r} runs on Spark, and {down}"
+            raise LinkError(text, hint=hint, code="E_DECLINED")
         text, hint = reason(spec, latency_us=2 * self._latency.quantile(0.99))
         if text:
             raise LinkError(f"node {self._node!r} runs on Spark: {text}", hint=hint, code="E_DECLINED")
@@ -110,6 +114,10 @@ class _Timed:
     @property
     def cores(self) -> int:
         return self._executor.cores
+
+    @property
+    def down(self) -> str:
+        return self._executor.down
 
     def begin(self, key: str, groups: Mapping[int, tuple[Graph, Mapping[str, Buffer]]]) -> None:
         self._executor.begin(key, groups)
