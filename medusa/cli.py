@@ -227,18 +227,35 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
     run_node(config, as_json=as_json)
 
 
-@main.command(epilog=_example("medusa gateway gateway.toml"))
-@click.argument("config", type=_FILE)
-@click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
-def gateway(config: Path, as_json: bool) -> None:
-    """Run a gateway between Spark and a node until it is told to stop (Ctrl-C, SIGTERM).
+class _Gateway(click.Group):
+    """``medusa gateway CONFIG`` runs one; what else there is has a name."""
 
-    CONFIG is a TOML file: node, listen, data, name, [keys], [clients], [limits]; docs/spark.md describes it.
-    A gateway that was killed goes on where it was when it is started again.
-    """
-    from medusa.spark.exchange.command import run_gateway
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        from medusa.spark.gateway_command import forget, run, status
 
-    run_gateway(config, as_json=as_json)
+        return {"run": run, "status": status, "forget": forget}
+
+    @commands.setter
+    def commands(self, value: object) -> None:
+        """What click begins with: none."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = next((each for each in args if not each.startswith("-")), None)
+        if first is not None and first not in self.commands:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+main.add_command(
+    _Gateway(
+        "gateway",
+        help="A gateway between Spark and a node: `medusa gateway CONFIG` runs one (CONFIG is a TOML file).",
+        epilog=_example(
+            "medusa gateway gateway.toml", "medusa gateway status --gateway tcp://127.0.0.1:7777"
+        ),
+    )
+)
 
 
 @main.command("spark-participant", epilog=_example("medusa spark-participant spark1.toml"))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from medusa.query.boxes import Source
     from medusa.query.builder import Query
 
-__all__ = ["Federation", "connect"]
+__all__ = ["Federation", "connect", "dial"]
 
 ASK_EVERY_S = 0.05
 
@@ -75,6 +75,31 @@ def connect(
         LinkError: no such address, nobody answers there, it is another than ``server_key`` says, or it
             doesn't admit us.
     """
+    return dial(
+        address,
+        timeout,
+        key=key,
+        server_key=server_key,
+        trust_first_use=trust_first_use,
+        introduction=introduction,
+    )
+
+
+def dial(
+    address: str,
+    timeout: Duration = "5s",
+    *,
+    key: KeyGiven | None = None,
+    server_key: KeyGiven | None = None,
+    trust_first_use: str | os.PathLike[str] | None = None,
+    introduction: str | None = None,
+    begun: Callable[[ClientLoop], None] = lambda loop: None,
+) -> Federation:
+    """``connect``, for one who may want to end it before it stands.
+
+    Args:
+        begun: called with what closes it, before the node is waited for.
+    """
     timeout_us = duration_us(timeout, what="connect: timeout", minimum_us=1_000, error=LinkError)
     if not isinstance(address, str):
         raise LinkError(
@@ -89,7 +114,7 @@ def connect(
         raise LinkError(f"connect: {error.message}", hint=error.hint, code=error.code) from None
     first = first_use(trust_first_use, introduction)
     keys = client_keys(used, timeout_us, key, server_key, first)
-    made = Federation(used, timeout_us, keys)
+    made = Federation(used, timeout_us, keys, begun)
     if keys is not None and keys.pins is not None and keys.is_new:
         try:
             pin(keys.pins, used, keys.server)
@@ -109,13 +134,19 @@ class Federation(
     then closes.
     """
 
-    def __init__(self, address: str, timeout_us: int, keys: ClientKeys | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        timeout_us: int,
+        keys: ClientKeys | None = None,
+        begun: Callable[[ClientLoop], None] = lambda loop: None,
+    ) -> None:
         self._address = address
         self._publishers: dict[str, Publisher] = {}
         self._named: set[NamedPublisher] = set()
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
-        self._loop = ClientLoop(address, timeout_us, keys)
+        self._loop = ClientLoop(address, timeout_us, keys, begun=begun)
         try:
             self._following = Following(self._loop, keys)
         except BaseException:  # Interrupted now, nobody else would close it.

@@ -194,6 +194,20 @@ class FolderStore:
         finally:
             os.close(folder)
 
+    def size(self, name: str, file: str) -> int:
+        """Bytes of a file of a group; 0: there is none.
+
+        Raises:
+            StateError: it can't be told.
+        """
+        _check(name, _GROUP)
+        _check(file, _FILE)
+        with told(f"{self._path}/{name}/{file}", "can't be read"):
+            try:
+                return os.stat(f"{name}/{file}", dir_fd=self._folder, follow_symlinks=False).st_size
+            except FileNotFoundError:
+                return 0
+
     def names(self) -> list[str]:
         """Names of the whole groups, ascending.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from medusa.mind.config_file import NAME, NAME_RULE
 from medusa.query.suggest import did_you_mean
 from medusa.spark.exchange.caller import Endpoint
 from medusa.units import byte_count, duration_us
+from medusa.wire.statement import is_curve_key
 
 __all__ = ["OPTIONS", "SPARKS_OWN", "Options", "options_from"]
 
@@ -80,6 +82,12 @@ def options_from(given: Mapping[str, str]) -> Options:
                 + (": where `medusa gateway` listens" if name == "endpoint" else ""),
                 code="spark.option",
             )
+    if is_curve_key(key := said.get("key", "")) and not os.path.exists(key):
+        raise ConfigError(  # Without the text: options are in plans, logs and Spark's pages.
+            "option 'key': expected the file of a secret key, got the text of a key",
+            hint="medusa keygen client spark.key writes one; it lies on the driver and every executor",
+            code="spark.option",
+        )
     reader = said.get("reader", "spark")
     if not NAME.fullmatch(reader):
         raise _wrong("reader", reader, NAME_RULE)

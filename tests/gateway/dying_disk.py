@@ -75,6 +75,9 @@ class DyingDisk:
             raise StateError(f"no group {name}", code="state.io")
         return dict(self.groups[name])
 
+    def size(self, name: str, file: str) -> int:
+        return len(self.groups[name].get(file, b""))
+
     def names(self) -> list[str]:
         return sorted(self.groups)
 

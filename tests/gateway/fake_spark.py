@@ -156,8 +156,14 @@ class World:
     def get(self, stream: str, reader: str) -> Inlet:
         return self._inlet
 
-    def forget(self, stream: str, reader: str) -> bool:
+    def forgotten(self, stream: str, reader: str) -> bool:
         return False
+
+    def dropped(self, stream: str, *, waiting: bool) -> bool:
+        return False
+
+    def lines(self) -> tuple[()]:
+        return ()
 
     def source(self, stream: str) -> Source:
         return SOURCE

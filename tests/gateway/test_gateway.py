@@ -10,7 +10,7 @@ from medusa.errors import ConfigError, DataError, LinkError, StateError
 from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.caller import Caller
 from medusa.spark.exchange.command import opened
-from medusa.spark.exchange.gateway import _folder_of
+from medusa.spark.exchange.held import _folder_of
 from medusa.spark.options import options_from
 from medusa.spark.reading import BatchReader, StreamReader, columns_of
 from medusa.spark.writing import StreamWriter, TableWriter

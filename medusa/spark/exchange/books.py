@@ -19,7 +19,7 @@ from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.spark.exchange.requests import Whole
 
-__all__ = ["Balance", "Books", "Delivered", "Published", "Queued", "pack", "unpack"]
+__all__ = ["Balance", "Books", "Delivered", "Dropped", "Published", "Queued", "pack", "unpack"]
 
 RECORD_BYTES_MAX = 64 << 20
 ONCE_MAX = 10_000
@@ -54,6 +54,12 @@ class Delivered(Record, frozen=True, tag="delivered"):
     row: _Row
 
 
+class Dropped(Record, frozen=True, tag="dropped"):
+    """The source is forgotten, with what waits for it: its rows are numbered from 0 again."""
+
+    stream: str
+
+
 class WriterLine(Record, frozen=True):
     writer: str
     stream: str
@@ -79,7 +85,7 @@ class Balance(Record, frozen=True, tag="balance"):
     streams: tuple[StreamLine, ...] = ()
 
 
-Line = Balance | Published | Delivered
+Line = Balance | Published | Delivered | Dropped
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Line] = msgspec.msgpack.Decoder(Line)
 
@@ -168,6 +174,9 @@ class Books:
                 return []
             case Delivered():
                 return self._delivered(line)
+            case Dropped():
+                gone = self._streams.pop(line.stream, None) or _Stream()
+                return [whole for one in gone.queue for whole in one.published.wholes]
 
     def _queue(self, line: Published) -> None:
         stream = self._streams.setdefault(line.stream, _Stream())

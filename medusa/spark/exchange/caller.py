@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from medusa.errors import DataError, LinkError, MedusaError, RemoteProtocolError
+from medusa.errors import ConfigError, DataError, LinkError, MedusaError, RemoteProtocolError
+from medusa.mind.settings import check_address
 from medusa.ports import Buffer
 from medusa.runtime.client_keys import ClientKeys, client_keys
 from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp
@@ -57,6 +58,10 @@ class Caller:
         self._lock = threading.Lock()
         self._number = 0
         keys = endpoint.keys()
+        try:
+            check_address(endpoint.address, bind=False, keyed=keys is not None)
+        except ConfigError as error:
+            raise LinkError(f"gateway: {error.message}", hint=error.hint, code=error.code) from None
         if keys is None:
             self._transport = Transport(listen=None, peers={GATEWAY: endpoint.address})
         else:

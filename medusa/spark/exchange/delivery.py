@@ -58,7 +58,8 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
         raise DataError(
             f"{stream!r}: the node wants row {row} of this gateway, and rows below {first} were durable "
             "there and are forgotten here",
-            hint="the node lost its disk: publish again from Spark under another writer",
+            hint="the source was deployed anew, or its node lost its disk: `medusa gateway forget --source` "
+            "begins anew there; what is lost Spark publishes again under another writer",
             code="data.lost",
         )
     sent = since = 0

@@ -58,8 +58,11 @@ class Inlets(Protocol):
     def get(self, stream: str, reader: str) -> Inlet:
         """Raises: LinkError: it was never opened."""
 
-    def forget(self, stream: str, reader: str) -> bool:
-        """Returns: whether there was such a reader."""
+    def forgotten(self, stream: str, reader: str) -> bool:
+        """Returns: whether there was such a reader. Raises: Later: it is being ended; LinkError."""
+
+    def lines(self) -> tuple[r.ReaderLine, ...]:
+        """All there are."""
 
 
 class Outlets(Protocol):
@@ -71,12 +74,19 @@ class Outlets(Protocol):
     def wake(self, stream: str) -> None:
         """Something was published."""
 
+    def dropped(self, stream: str, *, waiting: bool) -> bool:
+        """Returns: whether there was such a source. Raises: Later: it is being done; LinkError."""
+
+    def lines(self) -> tuple[r.SourceLine, ...]:
+        """All there are."""
+
 
 class Desk:
     """Answers requests; one thread."""
 
-    def __init__(self, staging: Staging, inlets: Inlets, outlets: Outlets) -> None:
+    def __init__(self, staging: Staging, inlets: Inlets, outlets: Outlets, spool_bytes: int = 0) -> None:
         self._staging, self._inlets, self._outlets = staging, inlets, outlets
+        self._spool_bytes = spool_bytes
         self._answers: dict[type, Callable[..., r.Answer | tuple[r.Answer, Buffer]]] = {
             r.Open: self._open,
             r.Look: self._look,
@@ -84,10 +94,12 @@ class Desk:
             r.Read: self._read,
             r.Commit: self._commit,
             r.Forget: self._forget,
+            r.Listing: self._listing,
             r.Describe: self._describe,
             r.Seal: self._seal,
             r.Publish: self._publish,
             r.Abort: self._abort,
+            r.Drop: self._drop,
         }
 
     def answer(self, request: r.Request, payload: Buffer | None) -> tuple[r.Answer, Buffer | None]:
@@ -176,7 +188,25 @@ class Desk:
         return r.Done(number=request.number, fresh=fresh)
 
     def _forget(self, request: r.Forget) -> r.Answer:
-        return r.Done(number=request.number, fresh=self._inlets.forget(request.stream, request.reader))
+        return r.Done(number=request.number, fresh=self._inlets.forgotten(request.stream, request.reader))
+
+    def _listing(self, request: r.Listing) -> r.Answer:
+        with self._staging.lock:
+            known = [each for each in self._staging.books.writers() if not each.once]
+            staged, unpublished = self._staging.nbytes, self._staging.unpublished_bytes
+        return r.Listed(
+            number=request.number,
+            readers=self._inlets.lines(),
+            sources=self._outlets.lines(),
+            writers=tuple(
+                r.EpochLine(writer=each.writer, stream=each.stream, epoch=each.epoch)
+                for each in known[: -r.LINES_MAX - 1 : -1]
+            ),
+            staged_bytes=staged,
+            unpublished_bytes=unpublished,
+            stage_bytes=self._staging.bytes_max,
+            spool_bytes=self._spool_bytes,
+        )
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -214,6 +244,10 @@ class Desk:
         with self._staging.lock:
             said = self._staging.abort(request.writer, request.epoch, request.tokens)
         return r.Done(number=request.number, fresh=not said, text=said)
+
+    def _drop(self, request: r.Drop) -> r.Answer:
+        fresh = self._outlets.dropped(request.stream, waiting=request.waiting)
+        return r.Done(number=request.number, fresh=fresh)
 
 
 def _columns(schema: pa.Schema) -> Schema:

@@ -9,11 +9,8 @@ Spark writes becomes rows of a stream here, an epoch at a time.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,31 +18,31 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from medusa.engine.checkpoint import seal, unseal
-from medusa.errors import ConfigError, LinkError, MedusaError, RemoteProtocolError
+from medusa.errors import ConfigError, LinkError, RemoteProtocolError
 from medusa.mind.config_file import NAME, NAME_RULE
-from medusa.query.boxes import Source
-from medusa.query.suggest import did_you_mean
 from medusa.runtime.client_keys import KeyGiven
 from medusa.runtime.files import FolderStore, path_of, told
-from medusa.runtime.history import FolderSegments, make_folder
+from medusa.runtime.history import make_folder
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.keys import CurveKey, read_curve_key, read_public
 from medusa.runtime.link_events import Arrival, Refused
 from medusa.runtime.zeromq import Transport
 from medusa.spark.exchange.desk import Desk
+from medusa.spark.exchange.held import Inlets, Outlets
 from medusa.spark.exchange.nodes import FederationNodes
 from medusa.spark.exchange.requests import decode_request, encode
 from medusa.spark.exchange.staging import Staging
-from medusa.spark.exchange.workers import Inlet, Nodes, Outlet
+from medusa.spark.exchange.workers import Nodes, Worker
 from medusa.units import Duration, byte_count, duration_us
 from medusa.wire.statement import is_curve_key
 
 __all__ = ["Gateway", "gateway"]
 
 LOGGER = logging.getLogger("medusa.gateway")
-READERS_MAX = 100
 WAIT_MS = 200
+
+PARTING_S = 0.5
+"""For so long those who are with a node may say what they have; who waits for one is cut short."""
 
 
 def gateway(
@@ -140,6 +137,7 @@ class Gateway:
         self.name = name
         self._closing = threading.Event()
         self._report = report
+        self._nodes = nodes
         self._held = ExitStack()
         try:
             with told(data, "can't be opened"):
@@ -149,11 +147,11 @@ class Gateway:
             journal = FolderJournal(f"{data}/staged")
             self._held.callback(journal.close)
             self._staging = Staging(store, journal, bytes_max=stage_bytes, now_s=time.monotonic, age_s=age_s)
-            self._outlets = _Outlets(nodes, self._staging, report)
+            self._outlets = Outlets(nodes, self._staging, report)
             self._held.callback(self._outlets.close)
-            self._inlets = _Inlets(nodes, data, spool_bytes, report)
+            self._inlets = Inlets(nodes, data, spool_bytes, report)
             self._held.callback(self._inlets.close)
-            self._desk = Desk(self._staging, self._inlets, self._outlets)
+            self._desk = Desk(self._staging, self._inlets, self._outlets, spool_bytes)
             if key is None:
                 self._transport = Transport(listen=listen)
             else:
@@ -198,13 +196,15 @@ class Gateway:
         Returns:
             ``readers``: of each stream and reader ``earliest``, ``latest`` (row numbers), ``bytes``,
             ``full``, ``missing_rows``, ``why`` (what keeps rows away, empty: nothing); ``sources``: of each
-            source that is written to ``published``, ``waiting`` (rows) and ``why``; ``staged_bytes``.
+            source that is written to ``published``, ``waiting`` (rows) and ``why``; ``staged_bytes`` (that
+            no node has taken), of them ``unpublished_bytes`` (of no epoch yet).
         """
         return {
             "address": self.address,
             "readers": self._inlets.status(),
             "sources": self._outlets.status(),
             "staged_bytes": self._staging.nbytes,
+            "unpublished_bytes": self._staging.unpublished_bytes,
         }
 
     def flush(self, timeout: Duration = "30s") -> None:
@@ -256,12 +256,35 @@ class Gateway:
         if not self._inlets.forget(stream, reader):
             raise LinkError(f"nobody reads {stream!r} as {reader!r}", code="E_READER")
 
+    def forget_source(self, stream: str, *, waiting: bool = False) -> None:
+        """Forget a source that was written to: its rows are numbered from 0 again, here and at its node.
+
+        For one that was removed, or deployed anew. Its writers are remembered: no epoch of theirs is
+        published again.
+
+        Args:
+            waiting: also where rows wait for it, which are given up.
+
+        Raises:
+            LinkError: nothing was ever written to it; rows wait for it (``E_WAITING``); or its node doesn't
+                answer. Nothing changed.
+        """
+        if not self._outlets.forget(stream, waiting=waiting):
+            raise LinkError(f"nobody writes to {stream!r} here", code="E_WRITER")
+
     def close(self) -> None:
         """Stop; all that was acknowledged to anybody is on disk. Safe to call twice."""
         self._closing.set()
         with contextlib.suppress(OSError):
             self._transport.wake()
         self._thread.join()
+        workers: list[Worker] = [*self._inlets.workers(), *self._outlets.workers()]
+        for each in workers:
+            each.stop()
+        end_s = time.monotonic() + PARTING_S
+        for each in workers:
+            each.close(max(end_s - time.monotonic(), 0.0))
+        self._nodes.close()
         self._held.close()
 
     def __enter__(self) -> Gateway:
@@ -274,169 +297,3 @@ class Gateway:
 
     def __repr__(self) -> str:
         return f"<medusa.spark.Gateway at {self.address}>"
-
-
-class _Outlets:
-    def __init__(self, nodes: Nodes, staging: Staging, report: Callable[[str], None]) -> None:
-        self._nodes, self._staging, self._report = nodes, staging, report
-        self._made: dict[str, Outlet] = {}
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        for stream in self._staging.books.streams():
-            self._outlet(stream)
-
-    def _outlet(self, stream: str) -> Outlet:
-        with self._lock:
-            if stream not in self._made:
-                self._made[stream] = Outlet(self._nodes, stream, self._staging, self._report)
-                self._made[stream].start()
-            return self._made[stream]
-
-    def source(self, stream: str) -> Source:
-        outlet = self._outlet(stream)
-        try:
-            return outlet.source()
-        except MedusaError:
-            if outlet.refused is not None and not self._staging.books.end(stream):
-                with self._lock:  # A wrong name, most likely: nothing stays of it.
-                    outlet.closing.set()
-                    self._made.pop(stream, None)
-            raise
-
-    def wake(self, stream: str) -> None:
-        self._outlet(stream).wake()
-
-    def status(self) -> dict[str, dict[str, Any]]:
-        found = {}
-        with self._staging.lock:
-            for name, each in list(self._made.items()):
-                waiting = sum(one.published.rows for one in self._staging.books.queue(name))
-                published = self._staging.books.end(name)
-                found[name] = {"published": published, "waiting": waiting, "why": each.why}
-        return found
-
-    def close(self) -> None:
-        for each in list(self._made.values()):
-            each.close()
-
-
-class _Inlets:
-    def __init__(self, nodes: Nodes, data: str, spool_bytes: int, report: Callable[[str], None]) -> None:
-        self._nodes, self._data, self._bytes, self._report = nodes, data, spool_bytes, report
-        self._made: dict[tuple[str, str], Inlet] = {}
-        self._ports: dict[str, FolderSegments] = {}
-        self._store = FolderStore(f"{data}/readers")
-        self._lock = threading.Lock()
-        with told(f"{data}/rows", "can't be opened"):
-            make_folder(f"{data}/rows")
-
-    def begin(self) -> None:
-        for name in self._store.names():
-            _, files = unseal(self._store.read(name), self._store.where(name))
-            said = json.loads(bytes(files["reader"]))
-            self._make(said["stream"], said["reader"], said["start"])
-
-    def _make(self, stream: str, reader: str, start: str) -> Inlet:
-        name = _folder_of(stream, reader)
-        made = Inlet(
-            self._nodes,
-            stream,
-            reader,
-            start,
-            lambda: self._port(name),
-            bytes_max=self._bytes,
-            report=self._report,
-        )
-        self._made[stream, reader] = made
-        made.start()
-        return made
-
-    def _port(self, name: str) -> FolderSegments:
-        if name in self._ports:
-            self._ports[name].close()
-        path = f"{self._data}/rows/{name}"
-        made = self._ports[name] = FolderSegments(path)
-        if os.path.isdir(path):
-            made.sweep()  # Else rows of a segment that was being begun would be in its way.
-        return made
-
-    def open(self, stream: str, reader: str, start: str) -> Inlet:
-        with self._lock:
-            found = self._made.get((stream, reader))
-            if found is not None and (found.refused is None or found.known):
-                return found
-            if found is not None:
-                # A wrong name, most likely: nothing stays of it.
-                self._drop(found)
-                assert found.refused is not None
-                raise found.refused
-            if len(self._made) >= READERS_MAX:
-                raise LinkError(
-                    f"this gateway has {READERS_MAX} readers",
-                    hint="forget those that nobody needs: gateway.forget(stream, reader)",
-                    code="E_LIMIT",
-                )
-            said = json.dumps({"stream": stream, "reader": reader, "start": start}).encode()
-            self._store.write(_folder_of(stream, reader), seal({"reader": said}, {}))
-            return self._make(stream, reader, start)
-
-    def _drop(self, inlet: Inlet) -> None:
-        inlet.closing.set()  # It ends by itself: nobody waits for it here.
-        del self._made[inlet.stream, inlet.reader]
-        self._store.delete(_folder_of(inlet.stream, inlet.reader))
-
-    def get(self, stream: str, reader: str) -> Inlet:
-        found = self._made.get((stream, reader))
-        if found is None:
-            raise LinkError(
-                f"nobody reads {stream!r} as {reader!r} here",
-                hint=did_you_mean(stream, {name for name, _ in self._made}),
-                code="E_READER",
-            )
-        return found
-
-    def forget(self, stream: str, reader: str) -> bool:
-        with self._lock:
-            found = self._made.pop((stream, reader), None)
-            if found is None:
-                return False
-            found.close()
-            name = _folder_of(stream, reader)
-            port = self._port(name)
-            for first in reversed(port.names()):
-                port.remove(first)
-            self._store.delete(name)
-        try:
-            self._nodes.forget(stream, reader)
-        except MedusaError as error:
-            raise LinkError(
-                f"the node still keeps {stream!r} for {reader!r}: {error.message}",
-                hint="fed.unsubscribe(stream, durable=reader) ends it there",
-                code=error.code,
-            ) from None
-        return True
-
-    def status(self) -> list[dict[str, Any]]:
-        found = []
-        for (stream, reader), each in list(self._made.items()):
-            line: dict[str, Any] = {"stream": stream, "reader": reader, "why": each.why}
-            with each.lock, contextlib.suppress(MedusaError):
-                spool = each.spool()
-                line |= {"earliest": spool.earliest, "latest": spool.durable_seq, "bytes": spool.nbytes}
-                line |= {"full": spool.full, "missing_rows": each.missing_rows}
-            found.append(line)
-        return found
-
-    def close(self) -> None:
-        for each in list(self._made.values()):
-            each.close()
-        for port in self._ports.values():
-            port.close()
-        self._store.close()
-
-
-def _folder_of(stream: str, reader: str) -> str:
-    """A name for files: readable, and no other stream and reader has it."""
-    plain = re.sub(r"[^A-Za-z0-9_]+", "-", f"{reader}-{stream}").strip("-")[:60]
-    return f"r{hashlib.sha256(json.dumps([stream, reader]).encode()).hexdigest()[:16]}-{plain}"

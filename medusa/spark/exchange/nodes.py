@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.errors import LinkError
 from medusa.query.boxes import Source
-from medusa.runtime.client import Federation, connect
+from medusa.runtime.client import Federation, dial
 from medusa.runtime.client_keys import KeyGiven
+from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.publishing import described
 from medusa.spark.exchange.delivery import Port
 from medusa.spark.exchange.workers import Reading
@@ -32,46 +34,79 @@ class FederationNodes:
     key: KeyGiven | None = None
     server_key: KeyGiven | None = None
     timeout: str = "5s"
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _ends: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
+    """What ends each connection that there is, or that is being made."""
+    _over: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
-    def _connect(self) -> Federation:
-        return connect(self.address, self.timeout, key=self.key, server_key=self.server_key)
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Federation]:
+        with contextlib.ExitStack() as held:
+
+            def begun(loop: ClientLoop) -> None:
+                held.enter_context(self._ended_by(loop.close))
+
+            fed = dial(self.address, self.timeout, key=self.key, server_key=self.server_key, begun=begun)
+            held.callback(fed.close)
+            held.enter_context(self._ended_by(fed.close))
+            yield fed
+
+    @contextlib.contextmanager
+    def _ended_by(self, end: Callable[[], None]) -> Iterator[None]:
+        with self._lock:
+            if self._over.is_set():
+                raise LinkError("the gateway is being closed", code="link.closed")
+            self._ends.append(end)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ends.remove(end)
+
+    def close(self) -> None:
+        """End all connections: who waits for a node hears so at once, and no other is made. Any thread may
+        call."""
+        with self._lock:
+            self._over.set()
+            ends = list(self._ends)
+        for end in reversed(ends):
+            end()
 
     @contextlib.contextmanager
     def reading(self, stream: str, reader: str, start: str) -> Iterator[Reading]:
-        fed = self._connect()
-        try:
+        with self._connected() as fed:
             from_: str | int = int(start) if start.isdigit() else start
             try:
                 trains = fed.subscribe(stream, from_=from_, durable=reader)
             except LinkError as error:
                 if error.code != "E_SEQ":
                     raise
-                trains = fed.subscribe(
-                    stream, from_="oldest", durable=reader
-                )  # The name is known: it goes on.
+                # The name is known: it goes on.
+                trains = fed.subscribe(stream, from_="oldest", durable=reader)
             with trains:
                 yield trains
-        finally:
-            fed.close()
 
     @contextlib.contextmanager
     def writing(self, stream: str) -> Iterator[tuple[Source, Port]]:
-        fed = self._connect()
-        try:
+        with self._connected() as fed:
             source = _source(fed, stream)
             yield source, fed.publisher(stream, durable=self.name)
-        finally:
-            fed.close()
 
     def forget(self, stream: str, reader: str) -> None:
-        fed = self._connect()
-        try:
-            fed.unsubscribe(stream, durable=reader)
-        except LinkError as error:
-            if error.code != "E_NAME":
-                raise
-        finally:
-            fed.close()
+        with self._connected() as fed:
+            try:
+                fed.unsubscribe(stream, durable=reader)
+            except LinkError as error:
+                if error.code != "E_NAME":
+                    raise
+
+    def drop(self, stream: str) -> None:
+        with self._connected() as fed:
+            try:
+                fed.unpublish(stream, durable=self.name)
+            except LinkError as error:
+                if error.code not in ("E_NAME", "E_STREAM"):
+                    raise
 
 
 def _source(fed: Federation, stream: str) -> Source:

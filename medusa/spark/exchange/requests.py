@@ -28,17 +28,24 @@ __all__ = [
     "Describe",
     "Described",
     "Done",
+    "Drop",
+    "EpochLine",
+    "LINES_MAX",
     "Failed",
     "Forget",
+    "Listed",
+    "Listing",
     "Look",
     "Open",
     "Opened",
     "Publish",
     "Range",
     "Read",
+    "ReaderLine",
     "Request",
     "Rows",
     "Seal",
+    "SourceLine",
     "Stage",
     "Whole",
     "decode_answer",
@@ -51,6 +58,7 @@ M = TypeVar("M")
 TOKENS_MAX = 20_000
 """Tasks of one epoch."""
 
+LINES_MAX = 1000
 HEADER_BYTES_MAX = 4 << 20
 
 Reader = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
@@ -169,6 +177,73 @@ class Forget(Base, frozen=True, tag="forget"):
     reader: Reader
 
 
+class Listing(Base, frozen=True, tag="listing"):
+    """Who reads and writes here, and how far each is."""
+
+
+class ReaderLine(MessageBase, frozen=True):
+    """Attributes:
+    known: the node has told the columns; else the numbers say nothing.
+    earliest, latest: rows from the first on, before the second, are here.
+    read: rows below were read; those behind wait for Spark.
+    nbytes: on disk.
+    full: no more is taken from the node until some are read.
+    missing: rows that the node no longer had.
+    ended: the stream is over, and all its rows are here.
+    silent_s: so long nobody has asked for it, since the gateway was started.
+    why: what keeps new rows away.
+    """
+
+    stream: Name
+    reader: Reader
+    known: bool = False
+    earliest: Count = 0
+    latest: Count = 0
+    read: Count = 0
+    nbytes: Count = 0
+    full: bool = False
+    missing: Count = 0
+    ended: bool = False
+    silent_s: Count = 0
+    why: Text = ""
+
+
+class SourceLine(MessageBase, frozen=True):
+    """Attributes:
+    published: rows, ever.
+    waiting: of these, rows that its node hasn't taken yet.
+    """
+
+    stream: Name
+    published: Count
+    waiting: Count
+    why: Text = ""
+
+
+class EpochLine(MessageBase, frozen=True):
+    """The last epoch that a writer published."""
+
+    writer: Writer
+    stream: Name
+    epoch: Count
+
+
+class Listed(Base, frozen=True, tag="listed"):
+    """Attributes:
+    writers: those that may come again, the last ones first.
+    staged_bytes: of rows that no node has taken; of them ``unpublished_bytes`` of no epoch yet.
+    stage_bytes, spool_bytes: how much may be, of all that is written, and of each reader.
+    """
+
+    readers: Annotated[tuple[ReaderLine, ...], Meta(max_length=LINES_MAX)]
+    sources: Annotated[tuple[SourceLine, ...], Meta(max_length=LINES_MAX)]
+    writers: Annotated[tuple[EpochLine, ...], Meta(max_length=LINES_MAX)]
+    staged_bytes: Count
+    unpublished_bytes: Count
+    stage_bytes: Count
+    spool_bytes: Count
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -202,6 +277,17 @@ class Whole(MessageBase, frozen=True):
     token: Token
     chunks: Annotated[int, Meta(ge=0, le=1_000_000)]
     rows: Count
+
+
+class Drop(Base, frozen=True, tag="drop"):
+    """Forget a source that is written to, here and at its node: its rows are numbered from 0 again.
+
+    Attributes:
+        waiting: also where rows wait for it, which are lost then.
+    """
+
+    stream: Name
+    waiting: bool = False
 
 
 class Seal(Base, frozen=True, tag="seal"):
@@ -260,8 +346,10 @@ class Failed(Base, frozen=True, tag="failed"):
     again: bool = False
 
 
-Request = Open | Look | Cut | Read | Commit | Forget | Describe | Stage | Seal | Publish | Abort
-Answer = Opened | Range | Cuts | Rows | Described | Done | Failed
+Request = (
+    Open | Look | Cut | Read | Commit | Forget | Listing | Describe | Stage | Seal | Publish | Abort | Drop
+)
+Answer = Opened | Range | Cuts | Rows | Listed | Described | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

@@ -177,6 +177,11 @@ class Spool:
         return self._segments[0].first if self._segments else self.durable_seq
 
     @property
+    def read_seq(self) -> int:
+        """Rows below were read, as far as it was told since it was opened."""
+        return max(self._read_to, self.earliest)
+
+    @property
     def full(self) -> bool:
         """Rows that nobody has read take all the room there is: take no more from the node."""
         unread = sum(each.nbytes for each in self._segments if each.end > self._read_to)

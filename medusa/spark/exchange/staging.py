@@ -16,11 +16,12 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from medusa.engine.checkpoint import seal, unseal
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
-from medusa.spark.exchange.books import Books, Delivered, Line, Published, Queued, pack, unpack
+from medusa.spark.exchange.books import Books, Delivered, Dropped, Line, Published, Queued, pack, unpack
 from medusa.spark.exchange.requests import Whole
 from medusa.units import size_text
 
@@ -28,6 +29,9 @@ __all__ = ["Staging", "token_of"]
 
 JOURNAL_BYTES = 1 << 20
 """From here on a new journal is begun."""
+
+GROUPS_MAX = 1 << 20
+"""Chunks and notes on disk, however small: more than the tasks of an epoch need."""
 
 _GROUP = re.compile(r"((w[0-9a-f]{16})-([0-9x]{1,19})-\d{1,9}-[0-9a-f]{16})-(\d{6}|whole)")
 ROWS = "rows"
@@ -47,6 +51,17 @@ def _mark(writer: str) -> str:
     return f"w{hashlib.sha256(writer.encode()).hexdigest()[:16]}"
 
 
+class Sized(Store, Protocol):
+    """A store that knows how large a file is without reading it."""
+
+    def size(self, name: str, file: str) -> int:
+        """Bytes of a file of a group; 0: there is none.
+
+        Raises:
+            StateError: it can't be told.
+        """
+
+
 class Staging:
     """All that was written to this gateway and isn't at its nodes.
 
@@ -64,12 +79,13 @@ class Staging:
     """
 
     def __init__(
-        self, store: Store, journal: Journal, *, bytes_max: int, now_s: Callable[[], float], age_s: float
+        self, store: Sized, journal: Journal, *, bytes_max: int, now_s: Callable[[], float], age_s: float
     ) -> None:
         self._store, self._journal = store, journal
         self._bytes_max, self._now_s, self._age_s = bytes_max, now_s, age_s
         self._groups: dict[str, dict[str, int]] = {}
-        """Token -> group -> bytes; of those from before a restart 0."""
+        """Token -> group -> bytes of rows."""
+        self._bytes = self._count = 0
         self._since_s: dict[str, float] = {}
         self._broken = False
         self.lock = threading.RLock()
@@ -80,7 +96,7 @@ class Staging:
     def _open(self) -> None:
         for name in self._store.names():
             if found := _GROUP.fullmatch(name):
-                self._note(found[1], name, 0)
+                self._note(found[1], name, self._store.size(name, ROWS))
         numbers = self._journal.numbers()
         for number in reversed(numbers):
             lines, _ = unpack(self._journal.read(number))
@@ -120,8 +136,19 @@ class Staging:
 
     @property
     def nbytes(self) -> int:
-        """Of rows that are staged or on their way, as far as it was told."""
-        return sum(sum(groups.values()) for groups in self._groups.values())
+        """Of rows that are staged or on their way."""
+        return self._bytes
+
+    @property
+    def unpublished_bytes(self) -> int:
+        """Of these, of attempts that no epoch has named yet."""
+        needed = set(self.books.tokens())
+        return sum(sum(groups.values()) for token, groups in self._groups.items() if token not in needed)
+
+    @property
+    def bytes_max(self) -> int:
+        """With so many it is full."""
+        return self._bytes_max
 
     def stage(self, stream: str, token: str, chunk: int, rows: int, payload: Buffer) -> bool:
         """Keep a chunk.
@@ -137,19 +164,32 @@ class Staging:
         if name in self._groups.get(token, ()):
             return False
         nbytes = memoryview(payload).nbytes
-        if self.nbytes + nbytes > self._bytes_max:
-            self.collect()
-            if self.nbytes + nbytes > self._bytes_max:
-                raise FullError(
-                    f"the gateway holds {size_text(self.nbytes)} that no node has taken yet",
-                    hint="it goes on once the nodes take more; `stage` says how much it may hold",
-                )
+        self._make_room(nbytes, token)
         self._store.write(name, seal({ROWS: payload}, {"stream": stream, "rows": rows}))
         self._note(token, name, nbytes)
         return True
 
+    def _make_room(self, nbytes: int, token: str) -> None:
+        for make in (self.collect, lambda: self._let_go(self._rivals(token)), None):
+            if self._bytes + nbytes <= self._bytes_max and self._count < GROUPS_MAX:
+                return
+            if make is not None:
+                make()
+        raise FullError(
+            f"the gateway holds {size_text(self._bytes)} that no node has taken yet",
+            hint="it goes on once the nodes take more; `stage` says how much it may hold, and "
+            "`medusa gateway status` shows what keeps it",
+        )
+
+    def _rivals(self, token: str) -> list[str]:
+        """Other attempts of the same task: mostly of a driver that died, whose work this one does again."""
+        task = token.rpartition("-")[0] + "-"
+        return [each for each in self._groups if each.startswith(task) and each != token]
+
     def _note(self, token: str, name: str, nbytes: int) -> None:
         self._groups.setdefault(token, {})[name] = nbytes
+        self._bytes += nbytes
+        self._count += 1
         self._since_s.setdefault(token, self._now_s())
 
     def seal(self, stream: str, whole: Whole) -> bool:
@@ -173,6 +213,8 @@ class Staging:
                 hint="run the task again",
                 code="E_STAGE",
             )
+        if not whole.chunks:  # Else its chunks were let in.
+            self._make_room(0, whole.token)
         facts = {"stream": stream, "chunks": whole.chunks, "rows": whole.rows}
         self._store.write(name, seal({"whole": json.dumps(facts).encode()}, {}))
         self._note(whole.token, name, 0)
@@ -273,7 +315,8 @@ class Staging:
             # The note first: an attempt with missing chunks must not look whole.
             for name in sorted(groups, reverse=True):
                 self._store.delete(name)
-                del groups[name]
+                self._bytes -= groups.pop(name)
+                self._count -= 1
             self._groups.pop(token, None)
             self._since_s.pop(token, None)
 
@@ -285,6 +328,24 @@ class Staging:
         """
         now_s = self._now_s()
         self._let_go([token for token, since_s in self._since_s.items() if now_s - since_s > self._age_s])
+
+    def drop(self, stream: str, end: int) -> None:
+        """Forget a source, with all that was published into it and isn't at its node.
+
+        Its writers are remembered: what they published isn't published again.
+
+        Args:
+            end: how many rows were published into it, as the caller knows it.
+
+        Raises:
+            StateError: more was published meanwhile; or it couldn't be noted. Ask again.
+        """
+        if self.books.end(stream) != end:
+            raise StateError(f"{stream!r} was written to meanwhile", hint="ask again", code="state.busy")
+        if stream in self.books.streams():
+            line = Dropped(stream=stream)
+            self._write(line)
+            self._let_go([each.token for each in self.books.add(line)])
 
     # --- delivery ---------------------------------------------------------------------------------
 

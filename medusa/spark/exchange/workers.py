@@ -66,6 +66,12 @@ class Nodes(Protocol):
     def forget(self, stream: str, reader: str) -> None:
         """End what is kept for a name."""
 
+    def drop(self, stream: str) -> None:
+        """Forget how many rows of this gateway a source has; one that isn't there is no error."""
+
+    def close(self) -> None:
+        """Whoever waits for a node hears at once that it is over; nothing is done there any more."""
+
 
 class Worker(ABC):
     """A thread that tries again until it is closed."""
@@ -83,12 +89,16 @@ class Worker(ABC):
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
-        """End; returns when it has."""
+    def stop(self) -> None:
+        """End soon."""
         self.closing.set()
         self._bell.set()
+
+    def close(self, wait_s: float | None = None) -> None:
+        """End; returns when it has, or after so long."""
+        self.stop()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(wait_s)
 
     def wake(self) -> None:
         """Look again now."""
@@ -151,6 +161,8 @@ class Inlet(Worker):
         self._spool: Spool | None = None
         self.missing_rows = 0
         self.ended = False
+        self.asked_s = time.monotonic()
+        """When Spark last wanted something of it."""
 
     @property
     def known(self) -> bool:

@@ -1,0 +1,370 @@
+"""All readers of a gateway, and all sources that it writes to: made when they are asked for, ended when they
+are forgotten."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import msgspec
+
+from medusa.engine.checkpoint import seal, unseal
+from medusa.errors import LinkError, MedusaError
+from medusa.query.boxes import Source
+from medusa.query.suggest import did_you_mean
+from medusa.runtime.files import FolderStore, told
+from medusa.runtime.history import FolderSegments, make_folder
+from medusa.spark.exchange.desk import Later
+from medusa.spark.exchange.requests import ReaderLine, SourceLine
+from medusa.spark.exchange.staging import Staging
+from medusa.spark.exchange.workers import Inlet, Nodes, Outlet
+from medusa.wire import limits
+
+__all__ = ["READERS_MAX", "SOURCES_MAX", "Inlets", "Outlets"]
+
+READERS_MAX = 100
+SOURCES_MAX = 100
+"""Each has a thread and a connection. Too large: one who asks for names that aren't there takes them all."""
+
+
+class Asides:
+    """What takes a node's answer, done in threads of their own for one who may not wait."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, tuple[threading.Thread, list[bool | MedusaError]]] = {}
+        self._lock = threading.Lock()
+
+    def done(self, key: Hashable, what: str, work: Callable[[], bool]) -> bool:
+        """What ``work`` returned; it is begun where it isn't being done.
+
+        Raises:
+            Later: it is being done: ask again.
+            MedusaError: what it raised.
+        """
+        with self._lock:
+            if key not in self._running:
+                found: list[bool | MedusaError] = []
+                thread = threading.Thread(target=_do, args=(work, found), name=what, daemon=True)
+                self._running[key] = thread, found
+                thread.start()
+            thread, found = self._running[key]
+            if not found:
+                if thread.is_alive():
+                    raise Later(f"{what} is being done")
+                found.append(LinkError(f"{what} stopped: a fault of ours", code="link.gateway"))
+            del self._running[key]
+        if isinstance(found[0], MedusaError):
+            raise found[0]
+        return found[0]
+
+    def join(self) -> None:
+        """Wait for all of them."""
+        for thread, _ in list(self._running.values()):
+            thread.join()
+
+
+def _do(work: Callable[[], bool], found: list[bool | MedusaError]) -> None:
+    try:
+        found.append(work())
+    except MedusaError as error:
+        found.append(error)
+
+
+class Outlets:
+    """All sources that are written to. Any thread may call."""
+
+    def __init__(self, nodes: Nodes, staging: Staging, report: Callable[[str], None]) -> None:
+        self._nodes, self._staging, self._report = nodes, staging, report
+        self._made: dict[str, Outlet] = {}
+        self._lock = threading.Lock()
+        self._asides = Asides()
+
+    def begin(self) -> None:
+        for stream in self._staging.books.streams():
+            self._outlet(stream)
+
+    def _outlet(self, stream: str) -> Outlet:
+        with self._lock:
+            if stream not in self._made:
+                self._made[stream] = Outlet(self._nodes, stream, self._staging, self._report)
+                self._made[stream].start()
+            return self._made[stream]
+
+    def source(self, stream: str) -> Source:
+        """Raises: Later; LinkError: there is no such source, or there are too many."""
+        if stream not in self._made and len(self._made) >= SOURCES_MAX:
+            raise LinkError(
+                f"this gateway writes to {SOURCES_MAX} sources",
+                hint="forget those that nobody needs: medusa gateway forget --source",
+                code="E_LIMIT",
+            )
+        outlet = self._outlet(stream)
+        try:
+            return outlet.source()
+        except MedusaError:
+            if outlet.refused is not None and not self._staging.books.end(stream):
+                with self._lock:  # A wrong name, most likely: nothing stays of it.
+                    outlet.closing.set()
+                    self._made.pop(stream, None)
+            raise
+
+    def wake(self, stream: str) -> None:
+        self._outlet(stream).wake()
+
+    def forget(self, stream: str, *, waiting: bool = False) -> bool:
+        """Forget a source: its rows are numbered from 0 again, here and at its node.
+
+        Args:
+            waiting: give up the rows that wait for it.
+
+        Returns:
+            whether anything was known of it.
+
+        Raises:
+            LinkError: rows wait for it (``E_WAITING``), or its node doesn't answer: nothing was forgotten.
+            StateError: it couldn't be noted: ask again.
+        """
+        with self._staging.lock:
+            rows = sum(each.published.rows for each in self._staging.books.queue(stream))
+            known, end = stream in self._staging.books.streams(), self._staging.books.end(stream)
+        if rows and not waiting:
+            raise LinkError(
+                f"{rows:,} rows wait for {stream!r}, and nobody else has them",
+                hint="--drop-waiting gives them up (in a program: waiting=True)",
+                code="E_WAITING",
+            )
+        with self._lock:
+            outlet = self._made.pop(stream, None)
+        if outlet is None and not known:
+            return False
+        try:
+            if outlet is not None:
+                outlet.close()
+            self._nodes.drop(stream)
+            with self._staging.lock:
+                self._staging.drop(stream, end)
+        except MedusaError as error:
+            if known:
+                self._outlet(stream)
+            raise type(error)(
+                f"{stream!r} is not forgotten: {error.message}", hint=error.hint, code=error.code
+            ) from None
+        return True
+
+    def dropped(self, stream: str, *, waiting: bool) -> bool:
+        """``forget``, for one who may not wait. Raises: Later; and as that."""
+        what = f"forgetting source {stream!r}"
+        return self._asides.done((stream, waiting), what, lambda: self.forget(stream, waiting=waiting))
+
+    def lines(self) -> tuple[SourceLine, ...]:
+        """All there are, and what waits for them."""
+        with self._staging.lock:
+            return tuple(
+                SourceLine(
+                    stream=name,
+                    published=self._staging.books.end(name),
+                    waiting=sum(one.published.rows for one in self._staging.books.queue(name)),
+                    why=each.why[: limits.TEXT_CHARS_MAX],
+                )
+                for name, each in sorted(self._made.items())
+            )
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """The same by name, as plain values."""
+        return {
+            each.stream: {"published": each.published, "waiting": each.waiting, "why": each.why}
+            for each in self.lines()
+        }
+
+    def workers(self) -> list[Outlet]:
+        """All there are."""
+        return list(self._made.values())
+
+    def close(self) -> None:
+        """End all; the nodes are closed."""
+        for each in list(self._made.values()):
+            each.close()
+        self._asides.join()
+
+
+class Inlets:
+    """All that is being read. Any thread may call."""
+
+    def __init__(self, nodes: Nodes, data: str, spool_bytes: int, report: Callable[[str], None]) -> None:
+        self._nodes, self._data, self._bytes, self._report = nodes, data, spool_bytes, report
+        self._made: dict[tuple[str, str], Inlet] = {}
+        self._ports: dict[str, FolderSegments] = {}
+        self._store = FolderStore(f"{data}/readers")
+        self._lock = threading.Lock()
+        self._asides = Asides()
+        with told(f"{data}/rows", "can't be opened"):
+            make_folder(f"{data}/rows")
+
+    def begin(self) -> None:
+        for name in self._store.names():
+            _, files = unseal(self._store.read(name), self._store.where(name))
+            said = json.loads(bytes(files["reader"]))
+            self._make(said["stream"], said["reader"], said["start"])
+
+    def _make(self, stream: str, reader: str, start: str) -> Inlet:
+        name = _folder_of(stream, reader)
+        made = Inlet(
+            self._nodes,
+            stream,
+            reader,
+            start,
+            lambda: self._port(name),
+            bytes_max=self._bytes,
+            report=self._report,
+        )
+        self._made[stream, reader] = made
+        made.start()
+        return made
+
+    def _port(self, name: str) -> FolderSegments:
+        if name in self._ports:
+            self._ports[name].close()
+        path = f"{self._data}/rows/{name}"
+        made = self._ports[name] = FolderSegments(path)
+        if os.path.isdir(path):
+            made.sweep()  # Else rows of a segment that was being begun would be in its way.
+        return made
+
+    def open(self, stream: str, reader: str, start: str) -> Inlet:
+        with self._lock:
+            found = self._made.get((stream, reader))
+            if found is not None and (found.refused is None or found.known):
+                found.asked_s = time.monotonic()
+                return found
+            if found is not None:
+                # A wrong name, most likely: nothing stays of it.
+                self._drop(found)
+                assert found.refused is not None
+                raise found.refused
+            if len(self._made) >= READERS_MAX:
+                raise LinkError(
+                    f"this gateway has {READERS_MAX} readers",
+                    hint="forget those that nobody needs: medusa gateway status, medusa gateway forget",
+                    code="E_LIMIT",
+                )
+            said = json.dumps({"stream": stream, "reader": reader, "start": start}).encode()
+            self._store.write(_folder_of(stream, reader), seal({"reader": said}, {}))
+            return self._make(stream, reader, start)
+
+    def _drop(self, inlet: Inlet) -> None:
+        inlet.closing.set()  # It ends by itself: nobody waits for it here.
+        del self._made[inlet.stream, inlet.reader]
+        self._store.delete(_folder_of(inlet.stream, inlet.reader))
+
+    def get(self, stream: str, reader: str) -> Inlet:
+        found = self._made.get((stream, reader))
+        if found is None:
+            raise LinkError(
+                f"nobody reads {stream!r} as {reader!r} here",
+                hint=did_you_mean(stream, {name for name, _ in self._made}),
+                code="E_READER",
+            )
+        found.asked_s = time.monotonic()
+        return found
+
+    def forget(self, stream: str, reader: str) -> bool:
+        """End a reader for good, here and at its node.
+
+        Returns:
+            whether there was one.
+
+        Raises:
+            LinkError: the node doesn't answer; its rows here are gone all the same.
+        """
+        with self._lock:
+            found = self._made.get((stream, reader))
+        if found is None:
+            return False
+        found.close()
+        with self._lock:
+            if self._made.pop((stream, reader), None) is None:
+                return False
+            name = _folder_of(stream, reader)
+            port = self._port(name)
+            for first in reversed(port.names()):
+                port.remove(first)
+            self._store.delete(name)
+        try:
+            self._nodes.forget(stream, reader)
+        except MedusaError as error:
+            raise LinkError(
+                f"the node still keeps {stream!r} for {reader!r}: {error.message}",
+                hint="fed.unsubscribe(stream, durable=reader) ends it there",
+                code=error.code,
+            ) from None
+        return True
+
+    def forgotten(self, stream: str, reader: str) -> bool:
+        """``forget``, for one who may not wait. Raises: Later; and as that."""
+        what = f"forgetting {stream!r} of {reader!r}"
+        return self._asides.done((stream, reader), what, lambda: self.forget(stream, reader))
+
+    def lines(self) -> tuple[ReaderLine, ...]:
+        """All there are, and how far each is."""
+        return tuple(_line(each) for _, each in sorted(self._made.items()))
+
+    def status(self) -> list[dict[str, Any]]:
+        """The same as plain values."""
+        found = []
+        for each in self.lines():
+            line: dict[str, Any] = {"stream": each.stream, "reader": each.reader, "why": each.why}
+            if each.known:
+                line |= {"earliest": each.earliest, "latest": each.latest, "bytes": each.nbytes}
+                line |= {"full": each.full, "missing_rows": each.missing}
+            found.append(line)
+        return found
+
+    def workers(self) -> list[Inlet]:
+        """All there are."""
+        return list(self._made.values())
+
+    def close(self) -> None:
+        """End all; the nodes are closed."""
+        for each in list(self._made.values()):
+            each.close()
+        self._asides.join()
+        for port in self._ports.values():
+            port.close()
+        self._store.close()
+
+
+def _line(inlet: Inlet) -> ReaderLine:
+    with inlet.lock:
+        plain = ReaderLine(
+            stream=inlet.stream,
+            reader=inlet.reader,
+            missing=inlet.missing_rows,
+            ended=inlet.ended,
+            silent_s=round(time.monotonic() - inlet.asked_s),
+            why=inlet.why[: limits.TEXT_CHARS_MAX],
+        )
+        try:
+            spool = inlet.spool()
+        except MedusaError:
+            return plain
+        return msgspec.structs.replace(
+            plain,
+            known=True,
+            earliest=spool.earliest,
+            latest=spool.durable_seq,
+            read=spool.read_seq,
+            nbytes=spool.nbytes,
+            full=spool.full,
+        )
+
+
+def _folder_of(stream: str, reader: str) -> str:
+    """A name for files: readable, and no other stream and reader has it."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "-", f"{reader}-{stream}").strip("-")[:60]
+    return f"r{hashlib.sha256(json.dumps([stream, reader]).encode()).hexdigest()[:16]}-{plain}"

@@ -1,0 +1,194 @@
+"""What a gateway keeps, for whom, and how it forgets."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import medusa as md
+from medusa.cli import main
+from medusa.errors import FullError, LinkError
+from medusa.runtime.files import FolderStore
+from medusa.spark.exchange import caller as calling
+from medusa.spark.exchange import requests as r
+from medusa.spark.exchange.gateway import Gateway
+from medusa.spark.exchange.nodes import FederationNodes
+from medusa.spark.exchange.staging import Staging, token_of
+from medusa.spark.options import options_from
+from medusa.spark.reading import BatchReader, columns_of
+from medusa.spark.writing import StreamWriter
+from tests.gateway.dying_disk import DyingDisk, Logs
+from tests.system.nodes import until
+
+WAIT = "20s"
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch):
+    made: dict = {}
+    monkeypatch.setattr(calling, "_callers", made)
+    yield
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture
+def node(tmp_path):
+    address = f"ipc://{tmp_path}/a"
+    settings: dict = {"name": "a", "listen": address, "data": f"{tmp_path}/a.data"}
+    settings["limits"] = {"checkpoint_every": "50ms"}
+    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
+        fed.deploy(query())
+        yield fed, address
+
+
+def query() -> md.Query:
+    q = md.Query("q")
+    q.sink("out", q.source("rows", {"v": "int64"}, time=None))
+    return q
+
+
+def options(gateway, stream="q.out", **more):
+    return options_from({"timeout": WAIT, **more, "endpoint": gateway.address, "stream": stream})
+
+
+def said(gateway, *arguments):
+    done = CliRunner().invoke(main, ["gateway", *arguments, "--gateway", gateway.address])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def write(gateway, epoch, values):
+    writer = StreamWriter(options(gateway, "q.rows"))
+    batch = pa.record_batch({"v": pa.array(values, pa.int64())})
+    return writer.publish([writer.task([batch], query="id", epoch=epoch, partition=0)], epoch)
+
+
+def test_who_reads_and_writes_is_listed_and_forgotten(node, tmp_path):
+    fed, address = node
+    with md.spark.gateway(address, tmp_path / "g") as gateway:
+        assert "nobody reads or writes here" in said(gateway, "status")[1]
+        assert write(gateway, 0, [1, 2, 3])
+        gateway.flush(WAIT)
+        reader = BatchReader(options(gateway, reader="report"))
+        until(lambda: reader.parts() and reader.parts()[-1].hi == 3, what="the rows")
+        code, text, _ = said(gateway, "status", "--json")
+        told = json.loads(text)
+        [line] = told["readers"]
+        assert (code, line["stream"], line["reader"]) == (0, "q.out", "report")
+        assert (line["earliest"], line["latest"], line["read"], line["full"]) == (0, 3, 0, False)
+        assert told["sources"] == [{"stream": "q.rows", "published": 3, "waiting": 0, "why": ""}]
+        assert told["writers"] == [{"writer": "query/id", "stream": "q.rows", "epoch": 0}]
+        assert (told["staged_bytes"], told["unpublished_bytes"]) == (0, 0)
+        shown = said(gateway, "status")[1]
+        assert "report" in shown
+        assert "query/id" in shown
+
+        code, _, error = said(gateway, "forget", "q.out")
+        assert code == 1
+        assert "nobody reads 'q.out' as 'spark' here" in error
+        assert "it is read as report" in error
+        code, _, error = said(gateway, "forget", "q.outt")
+        assert (code, "did you mean 'q.out'?" in error) == (1, True)
+        assert said(gateway, "forget", "q.out", "--reader", "report")[:2] == (
+            0,
+            "reader report of q.out is forgotten\n",
+        )
+        assert not gateway.status()["readers"]
+        [fragment] = fed.status()["fragments"]
+        assert not [one for output in fragment["outputs"] for one in output["named"]], "nor at the node"
+        assert said(gateway, "forget", "q.out", "--source", "--reader", "report")[0] == 1
+
+
+def test_a_source_that_was_deployed_anew_is_written_to_once_it_is_forgotten(node, tmp_path):
+    fed, address = node
+    with md.spark.gateway(address, tmp_path / "g", report=lambda line: None) as gateway:
+        assert write(gateway, 0, [1, 2])
+        gateway.flush(WAIT)
+        fed.undeploy("q")
+        fed.deploy(query())
+        assert write(gateway, 1, [3])
+
+        def why():
+            return gateway.status()["sources"]["q.rows"]["why"]
+
+        until(lambda: "rows below 2 were durable there" in why() and "forget --source" in why(), what="why")
+        code, _, error = said(gateway, "forget", "q.rows", "--source")
+        assert (code, "1 rows wait for 'q.rows', and nobody else has them" in error) == (1, True)
+        assert gateway.status()["sources"]["q.rows"]["waiting"] == 1
+        assert said(gateway, "forget", "q.rows", "--source", "--drop-waiting")[0] == 0
+        assert gateway.status()["staged_bytes"] == 0
+        assert said(gateway, "forget", "q.rows", "--source")[0] == 1
+        assert not write(gateway, 1, [3]), "its epochs are remembered"
+        assert write(gateway, 2, [4, 5])
+        gateway.flush(WAIT)
+        with fed.subscribe("q.out", from_="oldest") as trains:
+            assert trains.next(WAIT).batch["v"].to_pylist() == [4, 5]
+    with md.spark.gateway(address, tmp_path / "g") as gateway:
+        assert gateway.status()["sources"]["q.rows"]["published"] == 2, "it is so on disk"
+
+
+def test_a_source_whose_node_is_away_is_not_half_forgotten(node, tmp_path):
+    with md.spark.gateway(node[1], tmp_path / "g") as gateway:
+        write(gateway, 0, [1, 2])
+        gateway.flush(WAIT)
+    nodes = FederationNodes(f"ipc://{tmp_path}/nobody", "spark", timeout="100ms")
+    with Gateway(nodes, "spark", f"{tmp_path}/g", listen="tcp://127.0.0.1:*", report=str) as gateway:
+        with pytest.raises(LinkError, match="'q.rows' is not forgotten: waited"):
+            gateway.forget_source("q.rows")
+        assert gateway.status()["sources"]["q.rows"]["published"] == 2
+
+
+def test_it_closes_while_it_waits_for_a_node(tmp_path):
+    """Each of its three waits would take ten minutes."""
+    with md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", report=str) as gateway:
+        for reader in ("a", "b"):
+            with pytest.raises(LinkError, match="can't be read yet"):
+                columns_of(options(gateway, reader=reader, timeout="100ms"))
+    nodes = FederationNodes(f"ipc://{tmp_path}/nobody", "spark", timeout="600s")
+    gateway = Gateway(nodes, "spark", f"{tmp_path}/g", listen="tcp://127.0.0.1:*", report=str)
+    assert len(gateway.status()["readers"]) == 2
+    began_s = time.monotonic()
+    gateway.close()
+    assert time.monotonic() - began_s < 60
+
+
+def staged(disk):
+    return Staging(disk, Logs(disk), bytes_max=1000, now_s=lambda: 0.0, age_s=100.0)
+
+
+def test_what_was_staged_before_a_restart_counts(tmp_path):
+    disk = DyingDisk()
+    before = staged(disk)
+    token = token_of("w", 0, 0, "0" * 16)
+    before.stage("q.in", token, 0, 1, memoryview(bytes(900)))
+    before.seal("q.in", r.Whole(token=token, chunks=1, rows=1))
+    after = staged(disk)
+    assert after.nbytes == before.nbytes == 900
+    assert after.unpublished_bytes == 900
+    with pytest.raises(FullError):
+        after.stage("q.in", token_of("w", 0, 1, "1" * 16), 0, 1, memoryview(bytes(200)))
+    after.publish("q.in", "w", "o", 0, (r.Whole(token=token, chunks=1, rows=1),))
+    assert (after.nbytes, after.unpublished_bytes) == (900, 0)
+    after.delivered("q.in", 1)
+    assert after.nbytes == 0
+    folder = FolderStore(tmp_path / "s")
+    folder.write("g", {"rows": bytes(17)})
+    assert (folder.size("g", "rows"), folder.size("g", "other")) == (17, 0)
+
+
+def test_an_attempt_of_a_dead_driver_does_not_keep_the_next_one_out():
+    disk = DyingDisk()
+    first = staged(disk)
+    dead, other = token_of("w", 3, 0, "0" * 16), token_of("w", 3, 1, "1" * 16)
+    first.stage("q.in", dead, 0, 1, memoryview(bytes(600)))
+    again = staged(disk)
+    again.stage("q.in", other, 0, 1, memoryview(bytes(300)))
+    token = token_of("w", 3, 0, "2" * 16)
+    again.stage("q.in", token, 0, 1, memoryview(bytes(600)))
+    assert again.nbytes == 900
+    with pytest.raises(LinkError, match="isn't here"):
+        again.seal("q.in", r.Whole(token=dead, chunks=1, rows=1))

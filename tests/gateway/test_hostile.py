@@ -1,0 +1,135 @@
+"""What may come to a gateway's socket, and what it gets: docs/threats.md."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.elements import Train
+from medusa.errors import ConfigError, FullError, LinkError
+from medusa.query.boxes import Field
+from medusa.query.types import to_arrow
+from medusa.spark.exchange import caller as calling
+from medusa.spark.exchange import held, staging
+from medusa.spark.exchange import requests as r
+from medusa.spark.exchange.caller import Caller, Endpoint
+from medusa.spark.exchange.requests import encode
+from medusa.spark.exchange.staging import token_of
+from medusa.spark.options import options_from
+from medusa.spark.reading import columns_of
+from medusa.spark.writing import StreamWriter
+from medusa.wire.codec import TrainCodec
+from tests.gateway.dying_disk import DyingDisk
+from tests.gateway.test_forget import node, options, staged, write
+
+__all__ = ["node"]
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch):
+    made: dict = {}
+    monkeypatch.setattr(calling, "_callers", made)
+    yield
+    for each in made.values():
+        each.close()
+
+
+def payload(values, type="int64"):
+    batch = pa.record_batch({"v": pa.array(values, to_arrow(type))})
+    [(made, _, _)] = TrainCodec((Field("v", type),), timed=False).encode(Train(batch=batch))
+    return bytes(made)
+
+
+def test_rows_that_are_not_what_they_claim_are_not_kept(node, tmp_path):
+    good = payload([1, 2, 3])
+    with md.spark.gateway(node[1], tmp_path / "g", report=str) as gateway:
+        asking = Caller(options(gateway).endpoint)
+        try:
+
+            def stage(rows, data):
+                token = token_of("w", 0, 0, "0" * 16)
+                asking.ask(r.Stage(number=0, stream="q.rows", token=token, chunk=0, rows=rows), data)
+
+            for rows, data in (
+                (3, b"no rows"),
+                (3, good[: len(good) // 2]),
+                (4, good),
+                (1 << 20, good),
+                (3, payload([1, 2, 3], "int8")),
+                (3, payload(["a", "b", "c"], "utf8")),
+            ):
+                with pytest.raises(LinkError) as caught:
+                    stage(rows, data)
+                assert caught.value.code.startswith("E_"), caught.value
+            assert gateway.status()["staged_bytes"] == 0
+            stage(3, good)
+            assert gateway.status()["staged_bytes"] == len(good)
+        finally:
+            asking.close()
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b"\xc1"],
+        [b"\x93" * 100_000],
+        encode(r.Listing(number=1), memoryview(b"rows")),
+        [bytes(r.HEADER_BYTES_MAX + 1)],
+        [
+            msg.replace(b"q.out", b"q.o\xff\xff")
+            for msg in encode(r.Look(number=1, stream="q.out", reader="a"))
+        ],
+    ],
+    ids=["none", "no msgpack", "deep", "rows where there are none", "too large", "no text"],
+)
+def test_what_is_no_request_ends_the_connection_of_who_sent_it(node, tmp_path, frames):
+    told: list[str] = []
+    with md.spark.gateway(node[1], tmp_path / "g", report=told.append) as gateway:
+        stranger = Caller(options(gateway).endpoint)
+        try:
+            if frames:
+                stranger._transport.send("gateway", frames)
+            assert len(columns_of(options(gateway))) == 1
+            assert all("a caller was cut off" in line for line in told)
+        finally:
+            stranger.close()
+
+
+def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
+    monkeypatch.setattr(staging, "GROUPS_MAX", 3)
+    small = staged(DyingDisk())
+    for number in range(3):
+        empty = r.Whole(token=token_of("w", number, 0, "0" * 16), chunks=0, rows=0)
+        small.seal("q.in", empty)
+    with pytest.raises(FullError):
+        small.seal("q.in", r.Whole(token=token_of("w", 3, 0, "0" * 16), chunks=0, rows=0))
+    monkeypatch.setattr(held, "READERS_MAX", 1)
+    monkeypatch.setattr(held, "SOURCES_MAX", 1)
+    with md.spark.gateway(node[1], tmp_path / "g") as gateway:
+        columns_of(options(gateway))
+        with pytest.raises(LinkError, match="has 1 readers") as caught:
+            columns_of(options(gateway, reader="b"))
+        assert caught.value.code == "E_LIMIT"
+        write(gateway, 0, [1])
+        writer = StreamWriter(options(gateway, "p.rows"))
+        with pytest.raises(LinkError, match="writes to 1 sources"):
+            writer.task([], query="id", epoch=0, partition=0)
+
+
+def test_without_keys_it_is_for_this_machine_alone(tmp_path):
+    for address in ("tcp://0.0.0.0:*", "tcp://192.0.2.1:7777", "tcp://*:7777"):
+        with pytest.raises(LinkError, match=r"is not an address of this machine alone|is no address"):
+            md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", listen=address)
+    with pytest.raises(LinkError, match="'192.0.2.1' is not an address of this machine alone"):
+        Caller(Endpoint("tcp://192.0.2.1:7777"))
+    with pytest.raises(LinkError, match="gateway: 'x' is no address"):
+        Caller(Endpoint("x"))
+
+
+def test_the_text_of_a_key_is_no_option():
+    secret = "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6"
+    with pytest.raises(ConfigError, match="expected the file of a secret key") as caught:
+        options_from({"endpoint": "tcp://127.0.0.1:7", "stream": "q.out", "key": secret})
+    assert secret not in str(caught.value)
