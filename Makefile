@@ -2,11 +2,14 @@
 # stand in $(VENV)/.stamp-*.  PYTHON=python3.12 chooses the Python, VENV=dir another place.
 
 VENV ?= .venv
+SPARK_VENV = $(VENV)-spark
 CC ?= cc
 CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative
 PY = $(VENV)/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check install -q
 PYTEST = $(PY) -m pytest
+# Spark's tests first, in $(SPARK_VENV), then all others: one summary, one exit status.
+SUITES = $(PY) -m tests.suites $(SPARK_VENV)
 # A process for each core. One that has nothing left to do takes half of what another has still to do.
 IN_PROCESSES = --numprocesses=auto --maxprocesses=4 --dist=worksteal
 NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
@@ -20,7 +23,7 @@ FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation test test-full test-spark spark-tests lint bench sanitize sim docs wheel clean
+.PHONY: help demo federation test test-full test-spark spark-ready lint bench sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -33,17 +36,16 @@ federation: $(READY) $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-dashbo
 	@echo 'ready: export PATH="$(abspath $(VENV))/bin:$$PATH", then docs/federation.md goes step by step'
 
 test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
-	$(PYTEST) $(IN_PROCESSES) $(ARGS)
+	$(SUITES) $(IN_PROCESSES) -- $(ARGS)
 
 test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes on where it stopped; ISSUE=2 chooses
-	$(PYTEST) $(IN_PROCESSES) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) $(ARGS)
+	$(SUITES) $(IN_PROCESSES) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) -- $(ARGS)
 
-# Of their own: pyspark wants an older pandas than the other tests have.
-test-spark: ## run the tests of Spark, in .venv-spark; needs Java 17
-	@$(MAKE) --no-print-directory VENV=.venv-spark spark-tests
+test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17
+	$(SUITES) -- tests/spark $(ARGS)
 
-spark-tests: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
-	$(PYTEST) tests/spark $(ARGS)
+# With VENV=$(SPARK_VENV). Of its own: pyspark wants an older pandas than the other tests have.
+spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .
@@ -75,7 +77,7 @@ wheel: $(READY) $(VENV)/.stamp-extra-wheel ## make the sdist and the manylinux w
 
 clean: ## remove what was built (.venv stays)
 	rm -rf build dist *.egg-info medusa/*.so bindings/_native.c .pytest_cache .mypy_cache .ruff_cache .benchmarks .hypothesis
-	rm -f $(READY)
+	rm -f $(READY) $(SPARK_VENV)/.stamp-built
 
 # --- what the targets stand on -------------------------------------------------------------------
 
@@ -111,8 +113,10 @@ $(READY): $(NATIVE) $(VENV)/.stamp-needs
 	else CC="$(CC)" $(PIP) --no-build-isolation --no-deps -e . && touch $(VENV)/.stamp-editable; fi
 	@touch $@
 
+SIZE_spark = (into $(VENV); pyspark is some 450 MB: minutes, once)
+
 $(VENV)/.stamp-extra-%: pyproject.toml $(VENV)/.stamp-venv
-	@echo "installing the packages for '$*'"
+	@echo "installing the packages for '$*'$(SIZE_$*)"
 	@$(call wants,d["project"]["optional-dependencies"]["$*"]) > $(VENV)/wanted-$*.txt
 	@$(PIP) -r $(VENV)/wanted-$*.txt
 	@touch $@

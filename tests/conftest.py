@@ -20,8 +20,10 @@ HAS_SPARK = find_spec("pyspark") is not None
 collect_ignore = [] if HAS_SPARK else ["spark"]
 
 
-def pytest_report_header() -> str | None:
-    return None if HAS_SPARK else "tests/spark is left out: pyspark isn't installed here (make test-spark)"
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if HAS_SPARK or config.getoption("--before", None):  # It ran before this run.
+        return None
+    return "tests/spark is left out: pyspark isn't installed here (make test-spark)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -158,7 +158,7 @@ def test_a_long_run_finds_its_options_when_it_goes_on(tmp_path: Path) -> None:
         check=True,
     )
     command = next(line for line in done.stdout.splitlines() if "--full" in line).split()
-    after = command[command.index("pytest") + 1 :]
+    after = command[command.index("tests.suites") + 2 :]
     assert all(word.startswith("--") for word in after), after
 
 
@@ -166,6 +166,6 @@ def test_what_is_chosen_runs_in_processes_too() -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "ARGS")}
     command = ["make", "-n", "-C", ROOT, "test", "ARGS=-k window -n 0"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    words = next(line for line in done.stdout.splitlines() if "-m pytest" in line).split()
+    words = next(line for line in done.stdout.splitlines() if "-m tests.suites" in line).split()
     # Of options said twice pytest takes the last.
-    assert words.index("--numprocesses=auto") < words.index("-k") < words.index("-n")
+    assert words.index("--numprocesses=auto") < words.index("--") < words.index("-k") < words.index("-n")
