@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,9 @@ from tests.gateway.dying_disk import DiedError, DyingDisk, Logs
 __all__ = ["DriverDiedError", "Faults", "Query", "QueryFailedError", "World", "lives"]
 
 SCHEMA = (Field("v", "int64"),)
+SPOOL_BYTES = 3200
+"""Each record has a segment of its own, so that what is let go is gone."""
+
 ARROW = pa.schema([("v", pa.int64())])
 SOURCE = Source(id="q.in", schema=SCHEMA, time=None, unit=None, slack_us=None, timed=False)
 
@@ -42,6 +46,10 @@ class DriverDiedError(Exception):
 
 class QueryFailedError(Exception):
     """Spark gave up; whoever runs it starts it again from its checkpoint."""
+
+
+class TaskFailedError(Exception):
+    """An attempt of a task failed."""
 
 
 class SpoolDisk(Disk):
@@ -128,15 +136,20 @@ class World:
     Attributes:
         driven: steps of the disk before ``settle``.
         cut_at: the request, counted from 0, that is lost; before it arrives, or its answer.
+        again_at: a request, and how many others there are until it comes a second time.
+        now_s: the gateway's clock.
     """
 
-    def __init__(self, rows: int = 40, *, spool_bytes: int = 1 << 20) -> None:
+    def __init__(self, rows: int = 40, *, spool_bytes: int = SPOOL_BYTES) -> None:
         self.node = Node(rows)
         self.disk = DyingDisk()
         self.rows = SpoolDisk(self.disk)
         self.requests = 0
         self.cut_at: int | None = None
         self.cut_answer = False
+        self.again_at: tuple[int, int] | None = None
+        self._kept: list[bytes] = []
+        self.now_s = 0.0
         self.deaths = 0
         self.driven = 0
         self._bytes = spool_bytes
@@ -145,7 +158,9 @@ class World:
     # The gateway
 
     def _open(self) -> Desk:
-        self.staging = Staging(self.disk, Logs(self.disk), bytes_max=1 << 20, now_s=lambda: 0.0, age_s=1e9)
+        self.staging = Staging(
+            self.disk, Logs(self.disk), bytes_max=1 << 20, now_s=lambda: self.now_s, age_s=100.0
+        )
         self._inlet = Inlet(self, self._bytes)
         return Desk(self.staging, self, self)
 
@@ -184,6 +199,7 @@ class World:
         for _ in range(5):
             frames = [bytes(each) for each in r.encode(request, payload)]
             self.requests += 1
+            self._again(frames)
             cut = self.cut_at is not None and self.requests - 1 == self.cut_at
             if cut and not self.cut_answer:
                 continue
@@ -209,6 +225,16 @@ class World:
                 raise kind(answer.text, hint=answer.hint, code=answer.code)
             return answer, found
         raise LinkError("the gateway doesn't answer", code="link.timeout")
+
+    def _again(self, frames: list[bytes]) -> None:
+        """What stood in a connection that was given up comes when another has long been made."""
+        if self.again_at is None:
+            return
+        first, others = self.again_at
+        if self.requests - 1 == first:
+            self._kept = frames
+        elif self.requests - 1 == first + others and self._desk is not None:
+            self._desk.answer(*r.decode_request(self._kept))
 
     def settle(self) -> None:
         """All that is published reaches the node, after one more start of the gateway."""
@@ -253,6 +279,7 @@ class Query:
         self.offsets: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.commits: set[int] = set()
         self.batches: list[int] = []
+        self.attempts = 0
         self.rows = rows
         self.options: Options = options_from(
             {"endpoint": "tcp://127.0.0.1:1", "stream": "q.out", "bytesPerPartition": "1"}
@@ -288,17 +315,17 @@ class Query:
         for place, part in enumerate(parts):
             for _attempt in range(2):
                 task_reader, task_writer = copy.deepcopy(reader), copy.deepcopy(writer)
-                staged = task_writer.task(
-                    (doubled(batch) for batch in task_reader.rows(part)),
-                    query=self.name,
-                    epoch=number,
-                    partition=place,
-                )
-                if self.faults.step("task", "tasks"):
+                self.attempts += 1
+                try:
+                    staged = task_writer.task(
+                        self._mapped(task_reader.rows(part)), query=self.name, epoch=number, partition=place
+                    )
+                    self._task_step()
+                except TaskFailedError:
                     if self.faults.kind == "task":
                         continue
                     writer.give_up(messages, number)
-                    raise QueryFailedError
+                    raise QueryFailedError from None
                 messages[place] = staged
                 break
         self.faults.step()
@@ -310,6 +337,19 @@ class Query:
             raise QueryFailedError
         self.commits.add(number)
         self.faults.step()
+
+    def _task_step(self) -> None:
+        if self.faults.step("task", "tasks"):
+            raise TaskFailedError
+
+    def _mapped(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """No two attempts of a task cut their rows alike, and one may fail having staged some of them."""
+        size = 1 + (self.attempts + 2) % 5
+        for batch in batches:
+            for start in range(0, batch.num_rows, size):
+                if start:
+                    self._task_step()
+                yield doubled(batch.slice(start, size))
 
 
 def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:

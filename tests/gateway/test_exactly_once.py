@@ -92,6 +92,21 @@ def test_the_link_is_cut_at_every_request(use, answer):
         ends_well(world, of)
 
 
+@pytest.mark.parametrize("others", [1, 2, 3, 5, 8, 13, 21, 34])
+def test_each_request_comes_once_more_later(use, others):
+    world, of = use(World(ROWS)), query()
+    ends_well(world, of)
+    for request in range(world.requests - others):
+        world, of = use(World(ROWS)), query(Faults(request % of.faults.steps, KINDS[request % 4]))
+        world.again_at = request, others
+        lives(of)
+        world.settle()
+        assert world.node.written == EXPECTED, request
+        world.now_s += 1000
+        world.staging.collect()
+        assert not world.disk.groups, "what came too late goes by its age"
+
+
 def test_the_driver_dies_and_then_the_gateway(use):
     world, of = use(World(ROWS)), query()
     ends_well(world, of)
@@ -99,6 +114,19 @@ def test_the_driver_dies_and_then_the_gateway(use):
     for step, at in itertools.product(range(0, steps, 3), range(1, disk, 11)):
         world, of = use(World(ROWS)), query(Faults(step, KINDS[step % 4]))
         world.disk.die_at, world.disk.end = at, ENDS[at % 4]
+        ends_well(world, of)
+
+
+@pytest.mark.full
+@pytest.mark.issue(7)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ENDS)
+def test_any_fault_of_the_driver_and_then_any_death_of_the_gateway(use, kind, end):
+    world, of = use(World(ROWS)), query()
+    ends_well(world, of)
+    for step, at in itertools.product(range(of.faults.steps), range(world.driven)):
+        world, of = use(World(ROWS)), query(Faults(step, kind))
+        world.disk.die_at, world.disk.end = at, end
         ends_well(world, of)
 
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,100 +13,12 @@ import medusa as md
 from medusa.spark.exchange import caller as calling
 from medusa.spark.options import options_from
 from tests.gateway.fake_spark import DriverDiedError, Faults, Query, QueryFailedError
-from tests.system.nodes import DEADLINE_S, RUN, first_line
+from tests.gateway.processes import GatewayProcess, Line
 
 pytestmark = pytest.mark.system
 
 WAIT = "60s"
 ROWS = 36
-
-
-class Line:
-    """A port that leads to another one, until it is cut: then all that goes over it ends, and begins anew."""
-
-    def __init__(self, to: int) -> None:
-        self._to = to
-        self._ends: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._threads: list[threading.Thread] = []
-        self._begin(self._accept)
-
-    def _begin(self, work: Callable[..., None], *arguments: socket.socket) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                try:
-                    far = socket.create_connection(("127.0.0.1", self._to))
-                except OSError:
-                    near.close()
-                    continue
-                self._ends += [near, far]
-                for one, other in ((near, far), (far, near)):
-                    self._begin(self._carry, one, other)
-
-    def _carry(self, one: socket.socket, other: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := one.recv(1 << 16):
-                other.sendall(data)
-        for each in (one, other):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def cut(self) -> None:
-        for each in list(self._ends):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join()
-        self.cut()
-        for thread in self._threads:
-            thread.join()
-        for each in (self._listener, *self._ends):
-            each.close()
-
-
-class Process:
-    """The gateway, started at the same port each time."""
-
-    def __init__(self, folder: Path, node: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self._folder = folder
-        (folder / "gateway.toml").write_text(
-            f'node = "{node}"\nlisten = "tcp://127.0.0.1:{self.port}"\ndata = "gateway"\n'
-        )
-        self.start()
-
-    def start(self) -> None:
-        with open(self._folder / "gateway.log", "a") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", RUN, "gateway", str(self._folder / "gateway.toml")],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                text=True,
-            )
-        line = first_line(self._process)
-        assert line == f"gateway spark listening on tcp://127.0.0.1:{self.port}", self.log()
-
-    def log(self) -> str:
-        return (self._folder / "gateway.log").read_text()
-
-    def end(self, how: int) -> int:
-        self._process.send_signal(how)
-        code = self._process.wait(DEADLINE_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        return code
 
 
 def query(name: str) -> md.Query:
@@ -139,7 +46,7 @@ class Trouble(Faults):
     """Faults of the driver and its tasks; and now and then, while it goes on, the gateway is killed, or the
     line is cut."""
 
-    def __init__(self, chance: random.Random, process: Process, line: Line) -> None:
+    def __init__(self, chance: random.Random, process: GatewayProcess, line: Line) -> None:
         super().__init__()
         self._chance, self._process, self._line = chance, process, line
         self._thread = threading.Thread()
@@ -182,7 +89,7 @@ def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch
             fed.deploy(query(name))
         fed.publish("a.rows", {"v": list(range(ROWS))})
         fed.flush(WAIT)
-        process = Process(tmp_path, node.address)
+        process = GatewayProcess(tmp_path, node.address)
         line = Line(process.port)
         trouble = Trouble(random.Random(7), process, line)
         of = Copy(line.address, trouble)
