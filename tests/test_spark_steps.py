@@ -26,6 +26,7 @@ from medusa.spark.native import check_native
 from medusa.spark.packed import Packed, read
 from medusa.spark.stage import Running, shown
 from medusa.spark.stages import plan
+from tests.spark import functions
 from tests.spark.cases import CASES, SCHEMA, rows
 from tests.spark.same import plain
 from tests.spark.test_queries import queries
@@ -183,6 +184,21 @@ def test_same_as_embedded(case: str) -> None:
                 assert sorted(plain(table)) == sorted(plain(want))
             else:
                 assert plain(table) == plain(want), f"{sink}: {table.num_rows} rows, expected {want.num_rows}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_functions_of_users_answer_as_embedded(seed: int) -> None:
+    q = md.Query("functions")
+    cars = q.source("cars", SCHEMA, time="ts", slack="5s")
+    q.sink("doubled", cars.filter("n > 10").apply(functions.doubled, {"k": "int32", "n2": "int64"}))
+    most = functions.most(cars)
+    q.sink("most", most)
+    q.sink("sums", most.window("20s").group_by("k").aggregate(c=md.count(), s=md.sum("most")))
+    table = rows(seed)
+    expected = md.collect(q, cars=table)
+    assert min(expected["most"]["most"].to_pylist()) < 0, "timers ran"
+    for sink, got in streamed(q, {"cars": table}, seed).items():
+        assert plain(got) == plain(expected[sink].cast(got.schema)), sink
 
 
 def prepared(table: pa.Table, source: str, steps: Steps, seed: int) -> None:

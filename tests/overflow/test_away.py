@@ -118,7 +118,7 @@ def shown(outputs: list[tuple[str, Element]], reached: Reached) -> dict[str, lis
         late = [False] * len(each) if each.late is None else each.late.to_pylist()
         times = [None] * len(each) if each.times is None else each.times.to_pylist()
         for place, row in enumerate(each.batch.to_pylist()):
-            mine.append((each.first_seq + place, row, times[place], late[place]))
+            mine.append((each.first_seq + place, repr(row), times[place], late[place]))  # NaN is NaN
     for sink, time_us in said.items():
         found.setdefault(sink, []).append(time_us)
     return found

@@ -35,3 +35,9 @@ class Most:
         seen = state.seen
         state.clear()
         return {"k": [key], "most": [-seen]}
+
+
+def most(rows: md.Stream) -> md.Stream:
+    """``Most`` of each ``k``."""
+    state = {"most": "int64", "seen": "int64"}
+    return rows.process(Most, {"k": "int32", "most": "int64"}, by="k", state=state)

@@ -19,10 +19,7 @@ def test_apply_and_process(spark: Any) -> None:
     q = md.Query("functions")
     cars = q.source("cars", SCHEMA, time="ts", slack="5s")
     q.sink("doubled", cars.filter("n > 10").apply(functions.doubled, {"k": "int32", "n2": "int64"}))
-    process = cars.process(
-        functions.Most, {"k": "int32", "most": "int64"}, by="k", state={"most": "int64", "seen": "int64"}
-    )
-    q.sink("most", process)
+    q.sink("most", functions.most(cars))
     got = check(spark, q, {"cars": rows(5)}, modules=MODULES)
     assert min(got["most"]["most"].to_pylist()) < 0, "timers ran"
 

@@ -1,38 +1,19 @@
-"""Whole queries: those of the demos on their data, and random ones."""
+"""Whole queries: Linear Road, and random ones; test_equal.py has those of the demos."""
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.workloads import linear_road, netmon
+from medusa.workloads import linear_road
 from medusa.workloads.linear_road_traffic import Traffic, traffic
 from tests.spark.cases import SCHEMA, rows
-from tests.spark.same import check, delayed
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-def test_network_monitoring(spark: Any) -> None:
-    trace = delayed(netmon.load_trace().drop_columns(["file_row"]).slice(0, 20_000), "ts_us", 5_000_000)
-    got = check(spark, netmon.query(), {"flows": trace})
-    assert all(table.num_rows > 5 for table in got.values())
-
-
-def test_the_tolls_of_figure_1(spark: Any) -> None:
-    example = runpy.run_path(str(EXAMPLES / "figure1.py"))
-    tables = {"sightings": pa.table(example["sightings"]()), "tow_trucks": pa.table(example["tow_trucks"]())}
-    query = example["query"]()
-    got = check(spark, query, dict(zip(query.sources, tables.values(), strict=True)))
-    assert all(table.num_rows for table in got.values())
+from tests.spark.same import check
 
 
 def test_linear_road(spark: Any) -> None:
@@ -59,7 +40,9 @@ STEPS: dict[str, Step] = {
     "session": lambda a, b: (
         a.session("3s").group_by("k").aggregate(n=md.count(), v=md.sum("v")).select("k", "n", "v")
     ),
-    "rows": lambda a, b: a.group_by("k").window_rows(3).aggregate(n=md.last("n"), v=md.sum("v")),
+    "rows": lambda a, b: (
+        a.group_by("k").window_rows(3).aggregate(n=md.last("n"), v=md.sum("v")).select("k", "n", "v")
+    ),
     "running": lambda a, b: a.group_by("k").running(m=md.max("n"), w=md.sum("v")).select("k", n="m", v="w"),
     "distinct": lambda a, b: a.distinct("k", within="8s"),
     "bsort": lambda a, b: a.bsort("n", slack=3),
