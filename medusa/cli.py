@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, MutableMapping
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,7 +243,8 @@ class _Gateway(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         first = next((each for each in args if not each.startswith("-")), None)
-        if first is not None and first not in self.commands:
+        slip = first is not None and not os.path.exists(first) and get_close_matches(first, self.commands)
+        if first is not None and first not in self.commands and not slip:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 

@@ -62,6 +62,17 @@ def test_help_lists_all_commands() -> None:
         assert f"  {name} " in shown.output
 
 
+def test_a_gateway_is_run_by_its_configuration_alone(tmp_path: Path) -> None:
+    (tmp_path / "g.toml").write_text("node = 7\n")
+    for arguments in (("gateway", tmp_path / "g.toml"), ("gateway", "run", tmp_path / "g.toml", "--json")):
+        assert "node: expected text, got 7" in run(*arguments).stderr
+    assert "File 'none.toml' does not exist" in run("gateway", "none.toml").stderr
+    assert "Did you mean 'status'?" in run("gateway", "statu").stderr
+    shown = run("gateway", "--help").output
+    assert "medusa gateway gateway.toml" in shown
+    assert "medusa gateway status" in shown
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from medusa.cli import main; main(['demo', '--help'], standalone_mode=False); "

@@ -88,6 +88,7 @@ class ConfigFile:
         """
         for key in values:
             if key not in allowed:
+                below = {} if isinstance(values[key], dict) else below  # A table is no field of another one.
                 home = next((name for name, fields in (below or {}).items() if key in fields), None)
                 raise self.error(
                     table or key,

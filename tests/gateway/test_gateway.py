@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.errors import ConfigError, DataError, LinkError, StateError
+from medusa.errors import ConfigError, DataError, LinkError, MedusaError, StateError
 from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.caller import Caller
 from medusa.spark.exchange.command import opened
@@ -226,9 +226,28 @@ def test_a_configuration(node, tmp_path):
         (good + "[limits]\nspol = 1\n", "line 6: limits.spol: unknown field 'spol' .*did you mean 'spool'"),
         (good + 'lisen = "x"\n', "line 5: lisen: unknown field"),
         (good.replace("data", "date"), "unknown field 'date'"),
-        (good + "[clients.a]\nkey = 7\n", "expected a file or a key, got 7"),
+        (good + '[keys]\ngateway = "g.key"\n[clients.a]\nkey = 7\n', "expected a file or a key, got 7"),
         (good.replace("g1", "G 1"), "'G 1' is no name"),
+        (good.replace(node[1], "x"), "line 2: node: 'x' is no address"),
+        (
+            good.replace(node[1], "tcp://192.0.2.1:5555"),
+            "node: '192.0.2.1' is not an address of this",
+        ),
+        (good.replace("127.0.0.1", "0.0.0.0"), "line 3: listen: '0.0.0.0' is not an address of this machine"),
+        (good + '[limits]\nspool = "lots"\n', "line 6: limits.spool: 'lots' is no number of bytes"),
+        (good + '[limits]\nkeep_staged = "soon"\n', "line 6: limits.keep_staged: 'soon' is no duration"),
+        (good + '[keys]\ngateway = "a.key"\n', r"keys: \[clients.NAME\] is missing"),
+        (good + '[clients.a]\nkey = "a.pub"\n', r"clients: \[keys\] gateway is missing"),
+        (good + '[keys]\nclient = "a.key"\n', "line 6: keys.client: node is missing"),
+        (good + '[client.a]\nkey = "a.pub"\n', "unknown field 'client' .*did you mean 'clients'"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=why):
+            opened(path)
+    for more, why in (
+        ('client = "no.key"\nnode = "no.pub"\n', r"no\.key can't be read"),
+        ('gateway = "no.key"\n[clients.a]\nkey = "no.pub"\n', r"no\.key can't be read"),
+    ):
+        path.write_text(good + "[keys]\n" + more)
+        with pytest.raises(MedusaError, match=why):
             opened(path)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from medusa.errors import ConfigError
 from medusa.mind.config_file import ConfigFile
+from medusa.mind.settings import check_address
 from medusa.spark.exchange.gateway import Gateway, gateway
+from medusa.units import byte_count, duration_us
 
 __all__ = ["opened", "run_gateway"]
 
@@ -66,7 +69,27 @@ def opened(config: Path) -> Gateway:
         given["name"] = file.name("name")
     limits = file.table("limits")
     file.known("limits", limits, LIMITS)
-    return gateway(**given, **limits, **_keys(file, folder))
+    keys = _keys(file, folder)
+    for field, keyed in (("node", "key" in keys), ("listen", "gateway_key" in keys)):
+        with _about(file, field):
+            check_address(given[field], bind=field == "listen", keyed=keyed)
+    for field, value in limits.items():
+        with _about(file, "limits", field):
+            if field == "keep_staged":
+                duration_us(value, what="", minimum_us=1, error=ConfigError)
+            else:
+                byte_count(value, what="", error=ConfigError)
+    return gateway(**given, **limits, **keys)
+
+
+@contextlib.contextmanager
+def _about(file: ConfigFile, table: str, field: str = "") -> Iterator[None]:
+    """What is wrong in here is said of this field, with its line."""
+    try:
+        yield
+    except ConfigError as error:
+        text = error.message.removeprefix(": ")
+        raise file.error(table, text, hint=error.hint, within=field, code=error.code) from None
 
 
 def _keys(file: ConfigFile, folder: Path) -> Mapping[str, Any]:
@@ -76,11 +99,31 @@ def _keys(file: ConfigFile, folder: Path) -> Mapping[str, Any]:
     for field, argument in (("client", "key"), ("node", "server_key"), ("gateway", "gateway_key")):
         if field in keys:
             found[argument] = _key(file, "keys", field, keys[field], folder)
+    if ("client" in keys) is not ("node" in keys):
+        missing = "node" if "client" in keys else "client"
+        raise file.error(
+            "keys",
+            f"{missing} is missing: the key that the gateway calls with goes with the public one of the node",
+            hint='[keys] client = "NAME.key", node = "NODE.pub"',
+            within="client" if "client" in keys else "node",
+            code="config.keys",
+        )
+    if ("gateway" in keys) is not bool(clients):
+        missing = "[clients.NAME]" if "gateway" in keys else "[keys] gateway"
+        raise file.error(
+            "keys" if "gateway" in keys else "clients",
+            f"{missing} is missing: the gateway's key, and those who may ask, go together",
+            hint="medusa keygen node gateway.key; [clients.NAME] key = NAME.pub, of each who runs Spark",
+            code="config.keys",
+        )
     found["clients"] = []
     for name, table in clients.items():
         if not isinstance(table, dict) or list(table) != ["key"]:
             raise file.error(
-                "clients", f"expected a table with `key`, got {table!r:.80}", hint="", within=name
+                "clients",
+                f"expected a table with `key`, got {table!r:.80}",
+                hint=f'[clients.{name}] and below it key = "{name}.pub"',
+                within=name,
             )
         found["clients"].append(_key(file, f"clients.{name}", "key", table["key"], folder))
     return found

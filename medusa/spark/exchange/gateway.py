@@ -82,7 +82,8 @@ def gateway(
     Raises:
         ConfigError: an argument or a key can't be used.
         StateError: the folder can't be used, or another gateway has it.
-        LinkError: it can't listen there. That the node is away is no error: it is called until it is there.
+        LinkError: it can't listen there; the node's address, or a key for it, can't be. That the node is away
+            is no error: it is called until it is there.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(f"gateway: name {name!r:.80}", hint=NAME_RULE, code="config.value")
@@ -92,8 +93,10 @@ def gateway(
             hint="medusa keygen node gateway.key; clients are the .pub files of those who run Spark",
             code="config.keys",
         )
+    nodes = FederationNodes(node, name, key, server_key)
+    nodes.check()
     return Gateway(
-        FederationNodes(node, name, key, server_key),
+        nodes,
         name,
         path_of(data, "data"),
         listen=listen,

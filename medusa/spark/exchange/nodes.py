@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from medusa.errors import LinkError
+from medusa.errors import ConfigError, LinkError
+from medusa.mind.settings import check_address
 from medusa.query.boxes import Source
 from medusa.runtime.client import Federation, dial
-from medusa.runtime.client_keys import KeyGiven
+from medusa.runtime.client_keys import KeyGiven, client_keys
 from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.publishing import described
 from medusa.spark.exchange.delivery import Port
@@ -38,6 +39,18 @@ class FederationNodes:
     _ends: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
     """What ends each connection that there is, or that is being made."""
     _over: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    def check(self) -> None:
+        """Whether the node can be called at all, without calling it.
+
+        Raises:
+            LinkError: no address, or a key that can't be read or used.
+        """
+        keys = client_keys(self.address, 1000, self.key, self.server_key, None)
+        try:
+            check_address(self.address, bind=False, keyed=keys is not None)
+        except ConfigError as error:
+            raise LinkError(f"gateway: node: {error.message}", hint=error.hint, code=error.code) from None
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Federation]:
