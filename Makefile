@@ -23,7 +23,7 @@ FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation test test-full test-spark spark-ready lint bench sanitize sim docs wheel clean
+.PHONY: help demo federation test test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -57,6 +57,10 @@ lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 
 bench: $(READY) $(VENV)/.stamp-extra-test $(VENV)/.stamp-extra-bench ## measure, beside peers in the same run; results in bench/results/
 	$(PYTEST) bench --benchmark-enable $(ARGS)
+
+bench-spark: ## measure streams and operators in Spark, beside its own; needs Java 17
+	@$(MAKE) --no-print-directory VENV=$(SPARK_VENV) spark-ready
+	$(SPARK_VENV)/bin/python -m bench.spark $(ARGS)
 
 sanitize: $(READY) $(VENV)/.stamp-extra-test ## run the native tests under ASan and UBSan
 	$(PY) tests/native/sanitize.py $(ARGS)

@@ -79,14 +79,9 @@ def moved(fed: md.Federation, stream: Stream, to: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Print a line for each move, and the latency of triggers in the end."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--groups", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--shards", type=int, default=2)
-    asked = parser.parse_args()
-    spark = md.spark.session("local[2]", memory="1g")
+def measure(spark: Any, groups: int, rounds: int, shards: int = 2) -> dict[str, Any]:
+    """Every move there and back, and the latency of triggers in the end."""
+    found: dict[str, Any] = {"groups": groups, "there": [], "back": []}
     with tempfile.TemporaryDirectory(prefix="medusa-overflow-") as base:
         places = {name: f"ipc://{base}/{name}.sock" for name in ("near", "far")}
         configs: dict[str, dict[str, Any]] = {
@@ -99,29 +94,43 @@ def main() -> None:
             }
             for name in places
         }
-        there = md.spark.participant({**configs["far"], "spark": {"shards": asked.shards}}, spark)
+        there = md.spark.participant({**configs["far"], "spark": {"shards": shards}}, spark)
         with md.node(configs["near"]) as near, there, near.connect(PATIENCE) as fed:
             fed.deploy(query(), at={"near": ["rows"]})
-            stream = Stream(fed, asked.groups)
+            stream = Stream(fed, groups)
             stream.begin()
-            print("way    took s  pause ms  sent MB  rows/s")
-            for _ in range(asked.rounds):
+            for _ in range(rounds):
                 for to, way in (("far", "there"), ("near", "back")):
-                    found = moved(fed, stream, to)
-                    print(
-                        f"{way:5} {found['took_s']:7.1f} {found['pause_ms']:9.0f} {found['mb']:8.1f}"
-                        f" {found['rows_per_s']:7.0f}",
-                        flush=True,
-                    )
+                    found[way].append(moved(fed, stream, to))
                     time.sleep(STAYS_S)
             stream.end()
             fed.finish("q.rows")
             out = [train.batch for train in fed.subscribe("q.out", from_="oldest")]
             counted = sum(sum(batch["n"].to_pylist()) for batch in out)
-            if counted != stream.published or sum(len(batch) for batch in out) != asked.groups:
+            if counted != stream.published or sum(len(batch) for batch in out) != groups:
                 raise SystemExit(f"{counted:,} rows of {stream.published:,} were counted")
-            p50_us, p99_us = there.status()["runs_on"]["latency_us"]
-            print(f"a trigger: p50 {p50_us / 1e6:.2f} s, p99 {p99_us / 1e6:.2f} s")
+            found["trigger_us"] = there.status()["runs_on"]["latency_us"]
+    return found
+
+
+def main() -> None:
+    """Print a line for each move, and the latency of triggers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--shards", type=int, default=2)
+    asked = parser.parse_args()
+    spark = md.spark.session("local[2]", memory="1g")
+    found = measure(spark, asked.groups, asked.rounds, asked.shards)
+    print("way    took s  pause ms  sent MB  rows/s")
+    for moves in zip(found["there"], found["back"], strict=True):
+        for way, each in zip(("there", "back"), moves, strict=True):
+            print(
+                f"{way:5} {each['took_s']:7.1f} {each['pause_ms']:9.0f} {each['mb']:8.1f}"
+                f" {each['rows_per_s']:7.0f}"
+            )
+    p50_us, p99_us = found["trigger_us"]
+    print(f"a trigger: p50 {p50_us / 1e6:.2f} s, p99 {p99_us / 1e6:.2f} s")
     spark.stop()
 
 

@@ -20,6 +20,7 @@ TARGETS = (
         "test-spark",
         "lint",
         "bench",
+        "bench-spark",
         "sanitize",
         "sim",
         "docs",

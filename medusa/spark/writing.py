@@ -28,6 +28,10 @@ from medusa.wire.codec import TrainCodec
 
 __all__ = ["Staged", "StreamWriter", "TableWriter", "check_columns", "columns_to"]
 
+CHUNK_BYTES, CHUNK_BYTES_MAX = 3 << 20, 7 << 19
+"""Small batches are brought together up to the first, large ones are cut to the second, which leaves room in
+a payload. The gateway syncs each chunk before the next comes. Too small: syncs take most of the time."""
+
 WIDENS = {
     "int16": ("int8",),
     "int32": ("int8", "int16"),
@@ -138,8 +142,8 @@ class _Writer:
         token = token_of(writer, epoch, partition, secrets.token_hex(8))
         codec = TrainCodec(columns, timed=False)
         chunks = total = 0
-        for batch in batches:
-            for payload, rows in _pieces(codec, _cast(batch, columns, stream), stream):
+        for batch in _gathered(_cast(batch, columns, stream) for batch in batches):
+            for payload, rows in _pieces(codec, batch, stream):
                 staged = r.Stage(number=0, stream=stream, token=token, chunk=chunks, rows=rows)
                 gateway.ask(staged, memoryview(payload))
                 chunks += 1
@@ -240,6 +244,20 @@ class TableWriter(_Writer):
         self._abort(said, writer=self.writer, epoch=self.epoch)
 
 
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about ``CHUNK_BYTES``, or larger ones as they came."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += int(batch.nbytes)
+        if size >= CHUNK_BYTES:
+            yield pa.concat_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_batches(held)
+
+
 def _cast(batch: pa.RecordBatch, columns: Schema, stream: str) -> pa.RecordBatch:
     """A batch as the source declares it."""
     check_columns(batch.schema, columns, stream)
@@ -257,7 +275,7 @@ def _column(array: pa.Array, field: Field, stream: str) -> pa.Array:
 
 def _pieces(codec: TrainCodec, batch: pa.RecordBatch, stream: str) -> Iterator[tuple[Any, int]]:
     try:
-        for payload, rows, _ in codec.encode(Train(batch=batch)):
+        for payload, rows, _ in codec.encode(Train(batch=batch), bytes_aim=CHUNK_BYTES_MAX):
             yield payload, rows
     except LocalProtocolError as error:
         raise DataError(f"source {stream!r}: {error.message}", hint=error.hint, code="data.size") from None

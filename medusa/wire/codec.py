@@ -191,8 +191,13 @@ class TrainCodec:
         }
         self.counters = Counters()
 
-    def encode(self, train: Train) -> Iterator[tuple[pa.Buffer, int, bool]]:
+    def encode(
+        self, train: Train, *, bytes_aim: int = limits.TRAIN_BYTES
+    ) -> Iterator[tuple[pa.Buffer, int, bool]]:
         """The payloads of a train, cut so that each fits a frame: (payload, rows, has a late mask).
+
+        Args:
+            bytes_aim: of a payload, about.
 
         Raises:
             LocalProtocolError: not of this stream's schema, or one row alone is too large.
@@ -203,10 +208,10 @@ class TrainCodec:
             )
         if 0 < len(train) <= limits.ROWS_MAX and not self._clean:
             batch = self._on_the_wire(train)
-            if pa.ipc.get_record_batch_size(batch) <= limits.TRAIN_BYTES:  # The usual case, for less.
+            if pa.ipc.get_record_batch_size(batch) <= bytes_aim:  # The usual case, for less.
                 yield batch.serialize(), len(train), train.late is not None
                 return
-        for piece in split(train):
+        for piece in split(train, bytes_aim=bytes_aim):
             yield from self._encode(piece)
 
     def _on_the_wire(self, train: Train) -> pa.RecordBatch:

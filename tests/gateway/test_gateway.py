@@ -178,6 +178,16 @@ def test_what_spark_writes_is_in_the_stream_once(node, tmp_path):
         assert status["staged_bytes"] == 0
 
 
+def test_each_chunk_is_synced_so_there_are_few(node, tmp_path):
+    with md.spark.gateway(node[1], tmp_path / "g", name="chunks") as gateway:
+        writer = TableWriter(options(gateway, "q.rows"))
+        table = pa.table({"ts": range(400_000), "v": range(400_000)})  # 6.4 MB
+        for rows in (1_000, 65_536, 400_000):
+            staged = writer.task(table.to_batches(max_chunksize=rows), partition=0)
+            assert (staged.chunks <= 3, staged.rows) == (True, 400_000)
+            writer.give_up([staged])
+
+
 def test_only_who_has_a_key_may_ask(node, tmp_path):
     from medusa.cli import main
 

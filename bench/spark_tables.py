@@ -1,0 +1,143 @@
+"""Rows/s of Spark's source and sink of streams, beside Spark's own Parquet. Part of ``bench.spark``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bench import spark_ends
+from bench.spark_ends import World
+
+FEED_ROWS = 65_536
+PARTS = 2
+
+
+def filled(spark: Any, world: World, table: pa.Table) -> Any:
+    """The rows in stream ``a.out``, all of them at the gateway; read in batch."""
+    frame = opened(spark, world, "a.out", 0)  # Before the rows, else the node keeps the last of them alone.
+    for batch in table.to_batches(max_chunksize=FEED_ROWS):
+        world.fed.publish("a.rows", batch)
+    world.fed.flush(spark_ends.WAIT)
+    opened(spark, world, "a.out", len(table))
+    return frame
+
+
+def opened(spark: Any, world: World, stream: str, count: int) -> Any:
+    """A stream in batch, when so many rows of it are at the gateway."""
+    from medusa.spark.options import options_from
+    from medusa.spark.reading import Follower
+
+    frame = spark.read.format("medusa").options(**world.where(stream)).load()
+    follower = Follower(options_from(world.where(stream)))
+    end_s = time.monotonic() + 300
+    while follower.state()[1] < count:
+        if time.monotonic() > end_s:
+            raise SystemExit(f"{stream}: {follower.state()[1]:,} of {count:,} rows are at the gateway")
+        time.sleep(0.05)
+    return frame
+
+
+def sums(frame: Any) -> tuple[Any, ...]:
+    """Of all columns: says whether rows are missing, twice or others."""
+    return tuple(
+        frame.selectExpr(
+            "count(*)",
+            "sum(number)",
+            "sum(value)",
+            f"sum(unix_micros(at) - {spark_ends.START_US})",
+            "sum(length(name))",
+            "sum(crc32(name))",
+        ).first()
+    )
+
+
+def noop(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def stream_noop(frame: Any) -> None:
+    """All that is there, by a streaming query with a checkpoint of its own."""
+    with tempfile.TemporaryDirectory(prefix="medusa-noop-") as folder:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def parquet(frame: Any, path: Path) -> None:
+    """Written and synced: Spark itself leaves that to the system."""
+    shutil.rmtree(path, ignore_errors=True)
+    frame.write.parquet(str(path))
+    for each in [*path.iterdir(), path]:
+        handle = os.open(each, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def measure(spark: Any, count: int, rounds: int) -> dict[str, Any]:
+    """Source and sink, each exact before it is timed."""
+    table = spark_ends.rows(count)
+    with spark_ends.world("a", "b") as world:
+        path = world.folder / "rows.arrow"
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table.combine_chunks(), max_chunksize=FEED_ROWS)
+        ours = filled(spark, world, table)
+        spark.dataSource.register(spark_ends.floor(path, FEED_ROWS, max(ours.rdd.getNumPartitions(), 1)))
+        floor = spark.read.format("floor").load()
+        files = world.folder / "source.parquet"
+        floor.repartition(PARTS).write.parquet(str(files))
+        theirs = spark.read.parquet(str(files))
+        if not sums(ours) == sums(floor) == sums(theirs):
+            raise SystemExit(f"other rows: {sums(ours)}, {sums(floor)}, {sums(theirs)}")
+        found: dict[str, Any] = {"rows": count, "source": {}, "sink": {}}
+        found["source"] = spark_ends.in_turns(
+            {
+                "medusa": (count, lambda: noop(ours)),
+                "floor": (count, lambda: noop(floor)),
+                "parquet": (count, lambda: noop(theirs)),
+                "medusa, stream": (count, lambda: stream_noop(_stream(spark, world))),
+                "parquet, stream": (
+                    count,
+                    lambda: stream_noop(spark.readStream.schema(theirs.schema).parquet(str(files))),
+                ),
+            },
+            world,
+            rounds,
+        )
+        found["sink"] = _sink(spark, world, theirs, count, rounds)
+    return found
+
+
+def _stream(spark: Any, world: World) -> Any:
+    return spark.readStream.format("medusa").options(**world.where("a.out")).load()
+
+
+def _sink(spark: Any, world: World, theirs: Any, count: int, rounds: int) -> dict[str, Any]:
+    opened(spark, world, "b.out", 0)
+    held = theirs.repartition(PARTS).cache()
+    wanted = sums(held)
+    written = 0
+    to = world.folder / "sink.parquet"
+
+    def ours() -> None:
+        nonlocal written
+        held.write.format("medusa").options(**world.where("b.rows")).mode("append").save()
+        written += 1
+
+    def floor() -> None:
+        held.write.format("floor").mode("append").save()
+
+    found = spark_ends.in_turns(
+        {"medusa": (count, ours), "floor": (count, floor), "parquet": (count, lambda: parquet(held, to))},
+        world,
+        rounds,
+    )
+    back = sums(opened(spark, world, "b.out", count * written))
+    if back != tuple(each * written for each in wanted) or sums(spark.read.parquet(str(to))) != wanted:
+        raise SystemExit(f"{back} came of {written} times {wanted}")
+    held.unpersist()
+    return found
