@@ -53,3 +53,19 @@ def test_no_room_hides_a_public_name() -> None:
     """Importing ``medusa.x`` makes it the attribute ``x`` of the package."""
     rooms = {path.name.removesuffix(".py") for path in Path(md.__file__).parent.iterdir()}
     assert not rooms & set(md.__all__) - {"__version__"}
+
+
+def test_a_data_source_in_a_worker_of_spark_loads_no_engine() -> None:
+    """Spark begins a new Python for much of what a data source does, several in each trigger."""
+    code = "import sys, medusa.spark.reading, medusa.spark.writing, medusa.spark.options, medusa.spark.columns"
+    command = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "medusa.spark.exchange.caller" in loaded
+    assert not loaded & {"medusa.engine.fragment", "medusa.query.builder", "asyncio", "pandas", "sqlglot"}
+
+
+def test_no_module_of_spark_hides_a_public_name() -> None:
+    names = "import medusa.spark.flow, medusa.spark.batches, medusa.spark.streaming, medusa as md\n"
+    names += "for name in md.spark.__all__: assert callable(getattr(md.spark, name)), name"
+    loaded_by(names)

@@ -20,7 +20,7 @@ import medusa as md
 from medusa.query.boxes import Sink, Source
 from medusa.query.graph import check_graph
 from medusa.spark import kept, ways
-from medusa.spark.batch import without_early
+from medusa.spark.batches import without_early
 from medusa.spark.judge import FOREVER_US, Entered
 from medusa.spark.native import check_native
 from medusa.spark.packed import Packed, read

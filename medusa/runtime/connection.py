@@ -11,12 +11,13 @@ import contextlib
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import zmq
 
-__all__ = ["Connection", "let_go"]
+__all__ = ["Connection", "let_go", "told_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +92,13 @@ def _is_at(number: int, address: str) -> bool:
             host, _, port = address.removeprefix("tcp://").rpartition(":")
             return str(here[1]) == port and host.strip("[]") in (here[0], "*", "0.0.0.0", "::")
         return f"ipc://{here}" == address
+
+
+def told_by(frames: list[bytes]) -> tuple[int, int]:
+    """What a monitor of ZeroMQ tells: an event, and its value, such as a descriptor.
+
+    ``zmq.utils.monitor`` does this too, and loads asyncio, which takes longer than all else that is imported
+    to ask a gateway.
+    """
+    event, value = struct.unpack("=Hi", frames[0])
+    return event, value

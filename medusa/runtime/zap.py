@@ -21,10 +21,9 @@ from typing import Any
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 from medusa.mind.settings import Limits
-from medusa.runtime.connection import Connection
+from medusa.runtime.connection import Connection, told_by
 
 __all__ = ["DOMAIN", "Door", "Refused"]
 
@@ -177,8 +176,7 @@ class Door:
         return [b"1.0", number, b"400", b"not admitted", b"", b""]
 
     def _event(self, frames: list[bytes]) -> None:
-        found = parse_monitor_message(frames)
-        event, value = found["event"], int(found["value"])
+        event, value = told_by(frames)
         if event == zmq.EVENT_ACCEPTED:
             self._came(value)
         elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):

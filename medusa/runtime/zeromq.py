@@ -26,11 +26,11 @@ from functools import partial
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from medusa.errors import ConfigError, LinkError
 from medusa.mind.settings import Limits, check_address
 from medusa.runtime.called import Called
+from medusa.runtime.connection import told_by
 from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkUp
@@ -386,14 +386,13 @@ class Transport:
     def _monitor(self, called: Called, out: list[Event]) -> None:
         peer, monitor = called.peer, called.monitor
         while monitor is not None and monitor.poll(0):
-            found = parse_monitor_message(monitor.recv_multipart())
-            event = found["event"]
+            event, value = told_by(monitor.recv_multipart())
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._is_up(called)
                 out.append(LinkUp(peer, called.lane))
             elif event & FAILURES:
                 called.failures += 1
-                refused = refusal_of(peer, event, found["value"], keyed=bool(called.key))
+                refused = refusal_of(peer, event, value, keyed=bool(called.key))
                 if self._keyring is not None and not refused.said and called.lane == 0:
                     self._keyring.failed(peer)
                 out.append(refused)

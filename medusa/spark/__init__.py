@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from medusa.spark.batch import Answers, batch
 from medusa.spark.session import session
-from medusa.spark.streaming import Streams, stream
 
 if TYPE_CHECKING:
+    from medusa.spark.batches import Answers, batch
     from medusa.spark.exchange.gateway import Gateway, gateway
     from medusa.spark.overflow.command import participant
     from medusa.spark.pipeline.archive import archive
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from medusa.spark.pipeline.prepare import prepare
     from medusa.spark.pipeline.replay import replay
     from medusa.spark.pipeline.validate import validate
+    from medusa.spark.streaming import Streams, stream
 
 __all__ = [
     "Answers",
@@ -39,16 +39,21 @@ __all__ = [
     "validate",
 ]
 
-# Name -> where it is. Gateways speak with nodes and the pipeline with disks: workers of a batch need neither.
+# Name -> where it is. Spark begins a new Python for much of what a data source does, in each trigger: it must
+# not load what runs queries. No module here may be called as one of these names.
 _HOMES = {
+    "Answers": ("batches", "Answers"),
     "Gateway": ("exchange.gateway", "Gateway"),
+    "Streams": ("streaming", "Streams"),
     "archive": ("pipeline.archive", "archive"),
+    "batch": ("batches", "batch"),
     "gateway": ("exchange.gateway", "gateway"),
     "history": ("pipeline.history", "history"),
     "open_archive": ("pipeline.folder", "open_folder"),
     "participant": ("overflow.command", "participant"),
     "prepare": ("pipeline.prepare", "prepare"),
     "replay": ("pipeline.replay", "replay"),
+    "stream": ("streaming", "stream"),
     "validate": ("pipeline.validate", "validate"),
 }
 

@@ -38,9 +38,9 @@ from medusa.query.shape import Shape
 from medusa.query.split import find_split, split
 from medusa.spark import columns
 from medusa.spark.columns import BOUND, LATE, PART, TAG, TIME
+from medusa.spark.flow import Hidden, Stream, judged
 from medusa.spark.source import SEQ, Archive
 from medusa.spark.step import Lane, Release, Step, run
-from medusa.spark.stream import Hidden, Stream, judged
 from medusa.spark.ways import Way, way_of
 
 if TYPE_CHECKING:

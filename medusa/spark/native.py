@@ -16,8 +16,8 @@ from medusa.query.ids import kind_of
 from medusa.spark import columns, ways
 from medusa.spark.columns import BOUND, LATE, TIME
 from medusa.spark.compile import Compiler
+from medusa.spark.flow import judged
 from medusa.spark.source import Archive
-from medusa.spark.stream import judged
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

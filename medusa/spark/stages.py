@@ -18,9 +18,9 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.query.graph import CheckedGraph, check_graph
 from medusa.query.shape import Shape
 from medusa.query.split import find_split, split
+from medusa.spark.flow import judged
 from medusa.spark.judge import Entered
 from medusa.spark.packed import place
-from medusa.spark.stream import judged
 from medusa.spark.ways import Way, way_of
 
 __all__ = ["Group", "Lane", "Out", "Plan", "Stage", "plan"]

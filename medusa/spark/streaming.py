@@ -18,7 +18,7 @@ from medusa.query.graph import check_graph, label_of
 from medusa.query.ids import kind_of
 from medusa.runtime.given import graph_of
 from medusa.spark import columns, ways
-from medusa.spark.batch import archives_of, shards_of, without_early
+from medusa.spark.batches import archives_of, shards_of, without_early
 from medusa.spark.compile import Compiler
 from medusa.spark.judge import LATE, META, SEQ, Entered
 from medusa.spark.native import check_native, native

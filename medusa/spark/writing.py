@@ -22,7 +22,6 @@ from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal, t
 from medusa.spark.columns import arrow_in, wire
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.caller import Caller, caller
-from medusa.spark.exchange.staging import token_of
 from medusa.spark.options import Options
 from medusa.wire.codec import TrainCodec
 
@@ -139,7 +138,7 @@ class _Writer:
         gateway, stream = self._gateway(), self.options.stream
         columns = columns_to(self.options)
         # No two attempts are called alike, whatever ran here before: what is left of one is never another's.
-        token = token_of(writer, epoch, partition, secrets.token_hex(8))
+        token = r.token_of(writer, epoch, partition, secrets.token_hex(8))
         codec = TrainCodec(columns, timed=False)
         chunks = total = 0
         for batch in _gathered(_cast(batch, columns, stream) for batch in batches):

@@ -17,7 +17,8 @@ from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.nodes import FederationNodes
-from medusa.spark.exchange.staging import Staging, token_of
+from medusa.spark.exchange.requests import token_of
+from medusa.spark.exchange.staging import Staging
 from medusa.spark.options import options_from
 from medusa.spark.reading import BatchReader, columns_of
 from medusa.spark.writing import StreamWriter

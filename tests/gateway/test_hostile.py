@@ -14,8 +14,7 @@ from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange import held, staging
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.caller import Caller, Endpoint
-from medusa.spark.exchange.requests import encode
-from medusa.spark.exchange.staging import token_of
+from medusa.spark.exchange.requests import encode, token_of
 from medusa.spark.options import options_from
 from medusa.spark.reading import columns_of
 from medusa.spark.writing import StreamWriter

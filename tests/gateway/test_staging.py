@@ -11,8 +11,8 @@ from medusa.elements import Train
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.query.boxes import Field
 from medusa.spark.exchange.delivery import deliver
-from medusa.spark.exchange.requests import Whole
-from medusa.spark.exchange.staging import Staging, token_of
+from medusa.spark.exchange.requests import Whole, token_of
+from medusa.spark.exchange.staging import Staging
 from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import ENDS, DiedError, DyingDisk, Logs
 

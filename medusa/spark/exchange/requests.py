@@ -6,6 +6,7 @@ asked again: who hears no answer asks again, and what was done is not done twice
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
@@ -51,6 +52,8 @@ __all__ = [
     "decode_answer",
     "decode_request",
     "encode",
+    "mark_of",
+    "token_of",
 ]
 
 M = TypeVar("M")
@@ -269,6 +272,21 @@ class Stage(Base, frozen=True, tag="stage"):
     token: Token
     chunk: Annotated[int, Meta(ge=0, lt=1_000_000)]
     rows: Annotated[int, Meta(ge=1, le=limits.ROWS_MAX)]
+
+
+def token_of(writer: str, epoch: int | None, partition: int, attempt: str) -> str:
+    """What an attempt of a task is called.
+
+    Args:
+        epoch: None: it isn't known yet.
+        attempt: 16 hexadecimal digits that no other attempt has.
+    """
+    return f"{mark_of(writer)}-{'x' if epoch is None else epoch}-{partition}-{attempt}"
+
+
+def mark_of(writer: str) -> str:
+    """With which the tokens of a writer begin."""
+    return f"w{hashlib.sha256(writer.encode()).hexdigest()[:16]}"
 
 
 class Whole(MessageBase, frozen=True):

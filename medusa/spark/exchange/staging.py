@@ -11,7 +11,6 @@ abort touches them. What no record names is garbage: of aborted epochs, of attem
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
@@ -22,10 +21,10 @@ from medusa.engine.checkpoint import seal, unseal
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
 from medusa.spark.exchange.books import Books, Delivered, Dropped, Line, Published, Queued, pack, unpack
-from medusa.spark.exchange.requests import Whole
+from medusa.spark.exchange.requests import Whole, mark_of
 from medusa.units import size_text
 
-__all__ = ["Staging", "token_of"]
+__all__ = ["Staging"]
 
 JOURNAL_BYTES = 1 << 20
 """From here on a new journal is begun."""
@@ -35,20 +34,6 @@ GROUPS_MAX = 1 << 20
 
 _GROUP = re.compile(r"((w[0-9a-f]{16})-([0-9x]{1,19})-\d{1,9}-[0-9a-f]{16})-(\d{6}|whole)")
 ROWS = "rows"
-
-
-def token_of(writer: str, epoch: int | None, partition: int, attempt: str) -> str:
-    """What an attempt of a task is called.
-
-    Args:
-        epoch: None: it isn't known yet.
-        attempt: 16 hexadecimal digits that no other attempt has.
-    """
-    return f"{_mark(writer)}-{'x' if epoch is None else epoch}-{partition}-{attempt}"
-
-
-def _mark(writer: str) -> str:
-    return f"w{hashlib.sha256(writer.encode()).hexdigest()[:16]}"
 
 
 class Sized(Store, Protocol):
@@ -266,7 +251,7 @@ class Staging:
             if epoch <= known.epoch:
                 self._let_go([*(each.token for each in wholes), *self._before(writer, epoch)])
                 return f"epoch {epoch} of {writer!r} was published before (the last one is {known.epoch})"
-        marks = {f"{_mark(writer)}-{epoch}-", f"{_mark(writer)}-x-"}
+        marks = {f"{mark_of(writer)}-{epoch}-", f"{mark_of(writer)}-x-"}
         for each in wholes:
             if not any(each.token.startswith(mark) for mark in marks):
                 raise LinkError(f"{each.token} was staged for another writer or epoch", code="E_STAGE")
@@ -282,7 +267,7 @@ class Staging:
     def _before(self, writer: str, epoch: int) -> list[str]:
         """Attempts of this writer that can't be published any more."""
         found = [_GROUP.fullmatch(f"{token}-whole") for token in self._groups]
-        mine = [each for each in found if each is not None and each[2] == _mark(writer)]
+        mine = [each for each in found if each is not None and each[2] == mark_of(writer)]
         return [each[1] for each in mine if each[3] != "x" and int(each[3]) <= epoch]
 
     def abort(self, writer: str, epoch: int, tokens: Iterable[str]) -> str:
@@ -296,7 +281,7 @@ class Staging:
             StateError: files couldn't be removed.
         """
         tokens = list(tokens)
-        if any(not token.startswith(_mark(writer)) for token in tokens):
+        if any(not token.startswith(mark_of(writer)) for token in tokens):
             raise LinkError(f"attempts of another writer than {writer!r} were named", code="E_STAGE")
         self._let_go(tokens)
         known = self.books.writer(writer)

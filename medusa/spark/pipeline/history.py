@@ -13,7 +13,7 @@ from medusa.query.column import col
 from medusa.query.graph import check_graph
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import is_numeric
-from medusa.spark.batch import batch
+from medusa.spark.batches import batch
 from medusa.spark.columns import TIME
 from medusa.spark.columns import values as columns_of
 from medusa.spark.pipeline.folder import VERSION, Manifest, Stored, begin, discard

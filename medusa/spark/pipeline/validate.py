@@ -10,7 +10,7 @@ from medusa.errors import DataError
 from medusa.query.boxes import Field, Schema, Sink
 from medusa.query.graph import check_graph
 from medusa.query.types import TIMESTAMP
-from medusa.spark.batch import batch
+from medusa.spark.batches import batch
 from medusa.spark.pipeline.compare import compared
 from medusa.spark.pipeline.frames import Inputs, inputs_of
 from medusa.spark.pipeline.keys import key_of
