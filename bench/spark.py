@@ -25,6 +25,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import medusa as md
@@ -43,17 +44,22 @@ PARTS: dict[str, Callable[[Any, bool], dict[str, Any]]] = {
 }
 
 
-def measure(names: list[str], quick: bool, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures by part; ``before``: of parts that were measured earlier."""
-    found = dict(before)
+def measure(names: list[str], quick: bool, folder: Path) -> str:
+    """Measure parts, each written into the folder's results as soon as it is done.
+
+    Returns:
+        the table, with the parts that were measured earlier.
+    """
+    found = earlier(folder)
     spark = md.spark.session("local[2]", memory="2g")
     try:
         for name in names:
             on = machine.describe()
             found[name] = {**PARTS[name](spark, quick), "machine": on, "load_after": os.getloadavg()[0]}
+            write(found, folder)
     finally:
         spark.stop()
-    return found
+    return table(found)
 
 
 def table(found: Mapping[str, Any]) -> str:
@@ -77,18 +83,31 @@ def _tables(of: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{of['rows']:,} rows, medians of {rounds} rounds; CPU seconds of Spark with workers, gateway, node:",
         "",
-        "| way | beside Parquet | beside the floor | rows/s | spread | Spark, CPU s | gateway | node |",
-        f"|{'---|' * 8}",
+        "| way | beside Parquet | beside the floor | rows/s | s | spread | Spark, CPU s | gateway | node |",
+        f"|{'---|' * 9}",
     ]
     for what, ways in (("source", of["source"]), ("sink", of["sink"])):
         for name, each in ways.items():
             beside = []
+            kind, comma, rest = name.partition(",")
             for base in ("parquet", "floor"):
-                base += ", stream" * name.endswith(", stream")
-                same = base not in ways or name == base
-                beside.append("" if same else f"**{each['rows_per_s'] / ways[base]['rows_per_s']:.2f}**")
+                peer = ways.get(f"{base}{comma}{rest}")
+                ratio = (
+                    ""
+                    if peer is None or kind == base
+                    else f"**{each['rows_per_s'] / peer['rows_per_s']:.2f}**"
+                )
+                beside.append(ratio)
             cpu = [f"{each['cpu_s'][who]:.2f}" for who in ("spark", "gateway", "node")]
-            cells = [f"{what}: {name}", *beside, f"{each['rows_per_s']:,.0f}", f"{each['spread']:.0%}", *cpu]
+            took = f"{median(each['wall_s']):.2f}"
+            cells = [
+                f"{what}: {name}",
+                *beside,
+                f"{each['rows_per_s']:,.0f}",
+                took,
+                f"{each['spread']:.0%}",
+                *cpu,
+            ]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -163,7 +182,7 @@ def main() -> None:
     names = [name for name in options.parts.split(",") if name]
     if unknown := [name for name in names if name not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}: {', '.join(PARTS)}")
-    sys.stdout.write(write(measure(names, options.quick, earlier(options.out)), options.out))
+    sys.stdout.write(measure(names, options.quick, options.out))
 
 
 if __name__ == "__main__":

@@ -110,10 +110,11 @@ class Timed:
     wall_s: list[float] = field(default_factory=list)
     cpu_s: list[dict[str, float]] = field(default_factory=list)
 
-    def run(self, world: World, does: Callable[[], Any]) -> None:
+    def run(self, world: World, does: Callable[[], Any], settle: Callable[[], Any]) -> None:
         before, began = world.spent(), time.perf_counter()
         does()
         self.wall_s.append(time.perf_counter() - began)
+        settle()
         after = world.spent()
         self.cpu_s.append({name: after[name] - before[name] for name in after})
 
@@ -127,45 +128,84 @@ class Timed:
         }
 
 
-def in_turns(ways: dict[str, tuple[int, Callable[[], Any]]], world: World, rounds: int) -> dict[str, Any]:
+def in_turns(
+    ways: dict[str, tuple[int, Callable[[], Any]]],
+    world: World,
+    rounds: int,
+    settle: Callable[[], Any] = lambda: None,
+) -> dict[str, Any]:
     """Each way once, not counted, then in turns.
 
     Args:
         ways: name -> rows, what is timed.
+        settle: called after each run: waits for what goes on behind it, whose CPU time counts.
     """
     timed = {name: Timed(count) for name, (count, _) in ways.items()}
     for turn in range(rounds + 1):
         for name, (_, does) in ways.items():
             if turn:
-                timed[name].run(world, does)
+                timed[name].run(world, does, settle)
             else:
                 does()
+                settle()
     return {name: each.figures() for name, each in timed.items()}
 
 
 def floor(path: Path, batch_rows: int, parts: int) -> type[Any]:
     """A Python data source without anything behind it: reads an Arrow file that lies in memory (mapped, each
-    batch handed over as it is), and throws away what is written. Called ``floor``."""
+    batch handed over as it is), and throws away what is written. Called ``floor``.
+
+    It is defined in here so that Spark brings it to its workers by value: they needn't find this package.
+    """
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceArrowWriter,
         DataSourceReader,
+        DataSourceStreamReader,
         InputPartition,
         WriterCommitMessage,
     )
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
     where = str(path)
+
+    def read(number: int) -> Iterator[Any]:
+        import pyarrow
+
+        table = pyarrow.ipc.open_file(pyarrow.memory_map(where)).read_all()
+        each = -(-len(table) // parts)
+        yield from table.slice(number * each, each).to_batches(max_chunksize=batch_rows)
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[Any]:
             return [InputPartition(each) for each in range(parts)]
 
         def read(self, partition: Any) -> Iterator[Any]:
-            import pyarrow
+            return read(partition.value)
 
-            table = pyarrow.ipc.open_file(pyarrow.memory_map(where)).read_all()
-            each = -(-len(table) // parts)
-            yield from table.slice(partition.value * each, each).to_batches(max_chunksize=batch_rows)
+    class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        """One micro-batch of all there is."""
+
+        def initialOffset(self) -> dict[str, Any]:
+            return {"part": 0}
+
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+            return {"part": parts}
+
+        def getDefaultReadLimit(self) -> Any:
+            return ReadAllAvailable()
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            pass
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+            return [InputPartition(each) for each in range(start["part"], end["part"])]
+
+        def read(self, partition: Any) -> Iterator[Any]:
+            return read(partition.value)
+
+        def commit(self, end: dict[str, Any]) -> None:
+            pass
 
     class Writer(DataSourceArrowWriter):
         def write(self, iterator: Iterator[Any]) -> Any:
@@ -183,6 +223,9 @@ def floor(path: Path, batch_rows: int, parts: int) -> type[Any]:
 
         def reader(self, schema: Any) -> Any:
             return Reader()
+
+        def streamReader(self, schema: Any) -> Any:
+            return StreamReader()
 
         def writer(self, schema: Any, overwrite: bool) -> Any:
             return Writer()

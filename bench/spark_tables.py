@@ -16,31 +16,39 @@ from bench.spark_ends import World
 
 FEED_ROWS = 65_536
 PARTS = 2
+FEW = 10
 
 
-def filled(spark: Any, world: World, table: pa.Table) -> Any:
-    """The rows in stream ``a.out``, all of them at the gateway; read in batch."""
-    frame = opened(spark, world, "a.out", 0)  # Before the rows, else the node keeps the last of them alone.
+def filled(spark: Any, world: World, name: str, table: pa.Table) -> Any:
+    """The rows in the stream of a query, all of them at the gateway; read in batch."""
+    frame = opened(
+        spark, world, f"{name}.out", 0
+    )  # Before the rows, else the node keeps the last of them alone.
     for batch in table.to_batches(max_chunksize=FEED_ROWS):
-        world.fed.publish("a.rows", batch)
+        world.fed.publish(f"{name}.rows", batch)
     world.fed.flush(spark_ends.WAIT)
-    opened(spark, world, "a.out", len(table))
+    wait(world, f"{name}.out", len(table))
     return frame
 
 
 def opened(spark: Any, world: World, stream: str, count: int) -> Any:
     """A stream in batch, when so many rows of it are at the gateway."""
+    frame = spark.read.format("medusa").options(**world.where(stream)).load()
+    wait(world, stream, count)
+    return frame
+
+
+def wait(world: World, stream: str, count: int) -> None:
+    """Until so many rows are at the gateway."""
     from medusa.spark.options import options_from
     from medusa.spark.reading import Follower
 
-    frame = spark.read.format("medusa").options(**world.where(stream)).load()
     follower = Follower(options_from(world.where(stream)))
     end_s = time.monotonic() + 300
-    while follower.state()[1] < count:
+    while (there := follower.state()[1]) < count:
         if time.monotonic() > end_s:
-            raise SystemExit(f"{stream}: {follower.state()[1]:,} of {count:,} rows are at the gateway")
+            raise SystemExit(f"{stream}: {there:,} of {count:,} rows are at the gateway")
         time.sleep(0.05)
-    return frame
 
 
 def sums(frame: Any) -> tuple[Any, ...]:
@@ -81,39 +89,43 @@ def parquet(frame: Any, path: Path) -> None:
 def measure(spark: Any, count: int, rounds: int) -> dict[str, Any]:
     """Source and sink, each exact before it is timed."""
     table = spark_ends.rows(count)
-    with spark_ends.world("a", "b") as world:
+    with spark_ends.world("a", "b", "few") as world:
         path = world.folder / "rows.arrow"
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table.combine_chunks(), max_chunksize=FEED_ROWS)
-        ours = filled(spark, world, table)
-        spark.dataSource.register(spark_ends.floor(path, FEED_ROWS, max(ours.rdd.getNumPartitions(), 1)))
+        ours = filled(spark, world, "a", table)
+        filled(spark, world, "few", table.slice(0, FEW))
+        spark.dataSource.register(spark_ends.floor(path, FEED_ROWS, ours.rdd.getNumPartitions()))
         floor = spark.read.format("floor").load()
         files = world.folder / "source.parquet"
         floor.repartition(PARTS).write.parquet(str(files))
+        few = world.folder / "few.parquet"
+        floor.limit(FEW).write.parquet(str(few))
         theirs = spark.read.parquet(str(files))
         if not sums(ours) == sums(floor) == sums(theirs):
             raise SystemExit(f"other rows: {sums(ours)}, {sums(floor)}, {sums(theirs)}")
-        found: dict[str, Any] = {"rows": count, "source": {}, "sink": {}}
-        found["source"] = spark_ends.in_turns(
-            {
-                "medusa": (count, lambda: noop(ours)),
-                "floor": (count, lambda: noop(floor)),
-                "parquet": (count, lambda: noop(theirs)),
-                "medusa, stream": (count, lambda: stream_noop(_stream(spark, world))),
-                "parquet, stream": (
-                    count,
-                    lambda: stream_noop(spark.readStream.schema(theirs.schema).parquet(str(files))),
-                ),
-            },
-            world,
-            rounds,
-        )
-        found["sink"] = _sink(spark, world, theirs, count, rounds)
-    return found
 
+        def stream(name: str) -> Any:
+            return spark.readStream.format("medusa").options(**world.where(f"{name}.out")).load()
 
-def _stream(spark: Any, world: World) -> Any:
-    return spark.readStream.format("medusa").options(**world.where("a.out")).load()
+        def files_stream(folder: Path) -> Any:
+            return spark.readStream.schema(theirs.schema).parquet(str(folder))
+
+        ways: dict[str, tuple[int, Any]] = {
+            "medusa": (count, lambda: noop(ours)),
+            "floor": (count, lambda: noop(floor)),
+            "parquet": (count, lambda: noop(theirs)),
+            "medusa, stream": (count, lambda: stream_noop(stream("a"))),
+            "floor, stream": (count, lambda: stream_noop(spark.readStream.format("floor").load())),
+            "parquet, stream": (count, lambda: stream_noop(files_stream(files))),
+            f"medusa, stream of {FEW} rows": (FEW, lambda: stream_noop(stream("few"))),
+            f"parquet, stream of {FEW} rows": (FEW, lambda: stream_noop(files_stream(few))),
+        }
+        return {
+            "rows": count,
+            "source": spark_ends.in_turns(ways, world, rounds),
+            "sink": _sink(spark, world, theirs, count, rounds),
+        }
 
 
 def _sink(spark: Any, world: World, theirs: Any, count: int, rounds: int) -> dict[str, Any]:
@@ -135,6 +147,7 @@ def _sink(spark: Any, world: World, theirs: Any, count: int, rounds: int) -> dic
         {"medusa": (count, ours), "floor": (count, floor), "parquet": (count, lambda: parquet(held, to))},
         world,
         rounds,
+        lambda: wait(world, "b.out", count * written),
     )
     back = sums(opened(spark, world, "b.out", count * written))
     if back != tuple(each * written for each in wanted) or sums(spark.read.parquet(str(to))) != wanted:

@@ -9,6 +9,5 @@ from bench import spark
 
 def test_spark(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("pyspark", reason="make bench-spark runs this in .venv-spark")
-    folder = request.config.getoption("--results")
-    quick = request.config.getoption("--quick")
-    print(spark.write(spark.measure(list(spark.PARTS), quick, spark.earlier(folder)), folder))
+    option = request.config.getoption
+    print(spark.measure(list(spark.PARTS), option("--quick"), option("--results")))

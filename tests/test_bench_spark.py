@@ -50,7 +50,7 @@ def test_a_part_that_is_not_measured_stays_as_it_was(tmp_path) -> None:
         "tables": {"rows": 20, "source": source, "sink": source, "machine": MACHINE, "load_after": 2.0}
     }
     text = spark.write(found, tmp_path)
-    assert "| source: medusa | **0.60** | **0.75** | 6 | 10% | 1.00 | 0.00 | 0.00 |" in text
+    assert "| source: medusa | **0.60** | **0.75** | 6 | 1.00 | 10% | 1.00 | 0.00 | 0.00 |" in text
     moves = [{"took_s": 1.0, "pause_ms": 20.0, "mb": 7.0}, {"took_s": 3.0, "pause_ms": 10.0, "mb": 7.0}]
     found = spark.earlier(tmp_path)
     found["overflow"] = {"groups": 10, "there": moves, "back": moves, "trigger_us": [1, 2]}

@@ -57,7 +57,9 @@ def test_no_room_hides_a_public_name() -> None:
 
 def test_a_data_source_in_a_worker_of_spark_loads_no_engine() -> None:
     """Spark begins a new Python for much of what a data source does, several in each trigger."""
-    code = "import sys, medusa.spark.reading, medusa.spark.writing, medusa.spark.options, medusa.spark.columns"
+    code = (
+        "import sys, medusa.spark.reading, medusa.spark.writing, medusa.spark.options, medusa.spark.columns"
+    )
     command = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 __all__ = ["clean"]
 
@@ -48,7 +47,7 @@ def _texts(array: pa.Array, head: pa.Buffer | None, valid: Bools | None) -> pa.A
     if valid is not None:
         whole = _offsets(array)
         if np.any((whole[1:] > whole[:-1]) & ~valid):
-            array = pc.fill_null(array, "" if pa.types.is_string(array.type) else b"")
+            array = array.fill_null("" if pa.types.is_string(array.type) else b"")
     offsets = _offsets(array)
     first, last = int(offsets[0]), int(offsets[-1])
     values = array.buffers()[2]

@@ -16,9 +16,8 @@ import pytest
 
 from medusa.elements import START_US, Train
 from medusa.errors import LinkError
-from medusa.spark.exchange.requests import Whole
+from medusa.spark.exchange.requests import Whole, token_of
 from medusa.spark.exchange.spool import Spool
-from medusa.spark.exchange.staging import token_of
 from tests.engine.segments import Disk
 from tests.gateway.dying_disk import DyingDisk
 from tests.gateway.test_staging import CODEC, opened, send
