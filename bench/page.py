@@ -84,6 +84,7 @@ def main() -> None:
         ("metrics", "metrics"),
         ("links", "links"),
         ("lanes", "lanes"),
+        ("spark", "spark"),
     ):
         path = RESULTS / f"{stem}.md"
         if path.exists():

@@ -27,10 +27,6 @@ from medusa.wire.codec import TrainCodec
 
 __all__ = ["Staged", "StreamWriter", "TableWriter", "check_columns", "columns_to"]
 
-CHUNK_BYTES, CHUNK_BYTES_MAX = 3 << 20, 7 << 19
-"""Small batches are brought together up to the first, large ones are cut to the second, which leaves room in
-a payload. The gateway syncs each chunk before the next comes. Too small: syncs take most of the time."""
-
 WIDENS = {
     "int16": ("int8",),
     "int32": ("int8", "int16"),
@@ -244,13 +240,13 @@ class TableWriter(_Writer):
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about ``CHUNK_BYTES``, or larger ones as they came."""
+    """The same rows in batches of about ``requests.CHUNK_BYTES``, or larger ones as they came."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         held.append(batch)
         size += int(batch.nbytes)
-        if size >= CHUNK_BYTES:
+        if size >= r.CHUNK_BYTES:
             yield pa.concat_batches(held)
             held, size = [], 0
     if held:
@@ -274,7 +270,7 @@ def _column(array: pa.Array, field: Field, stream: str) -> pa.Array:
 
 def _pieces(codec: TrainCodec, batch: pa.RecordBatch, stream: str) -> Iterator[tuple[Any, int]]:
     try:
-        for payload, rows, _ in codec.encode(Train(batch=batch), bytes_aim=CHUNK_BYTES_MAX):
+        for payload, rows, _ in codec.encode(Train(batch=batch), bytes_aim=r.CHUNK_BYTES_MAX):
             yield payload, rows
     except LocalProtocolError as error:
         raise DataError(f"source {stream!r}: {error.message}", hint=error.hint, code="data.size") from None

@@ -157,7 +157,7 @@ class Desk:
         inlet = self._inlets.get(request.stream, request.reader)
         with inlet.lock:
             spool = inlet.spool()
-            piece = spool.read(request.lo, request.hi)
+            piece = spool.read(request.lo, request.hi, r.CHUNK_BYTES)
         if piece.train is None:
             return r.Rows(
                 number=request.number,
@@ -168,7 +168,7 @@ class Desk:
             )
         codec = TrainCodec(_columns(spool.schema), timed=False)
         # What is too large for an answer goes with the next one.
-        payload, rows, late = next(iter(codec.encode(piece.train)))
+        payload, rows, late = next(iter(codec.encode(piece.train, bytes_aim=r.CHUNK_BYTES_MAX)))
         first = piece.train.first_seq
         answer = r.Rows(
             number=request.number,

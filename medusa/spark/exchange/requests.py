@@ -21,6 +21,8 @@ from medusa.wire import limits
 from medusa.wire.message_base import Count, MessageBase, Name, StreamTime, Text
 
 __all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_BYTES_MAX",
     "Abort",
     "Answer",
     "Commit",
@@ -60,6 +62,11 @@ M = TypeVar("M")
 
 TOKENS_MAX = 20_000
 """Tasks of one epoch."""
+
+CHUNK_BYTES, CHUNK_BYTES_MAX = 3 << 20, 7 << 19
+"""Of rows that are brought or answered at once: small batches are put together up to the first, large ones
+are cut to the second, which leaves room in a payload. Too small: each takes its way there and back, and what
+is brought its syncs; too large: both ends hold more."""
 
 LINES_MAX = 1000
 HEADER_BYTES_MAX = 4 << 20
