@@ -111,16 +111,17 @@ $(VENV)/.stamp-needs: pyproject.toml $(VENV)/.stamp-venv
 	@touch $@
 
 # The first time pip builds the extension as part of the editable install; later setup.py does it alone.
+# BUILT=1: another environment has just built it, and only the install is left.
 $(READY): $(NATIVE) $(VENV)/.stamp-needs
-	@echo "building the extension"
+	@$(if $(BUILT),,echo "building the extension")
 	@if [ $(VENV)/.stamp-editable -nt pyproject.toml ]; then CC="$(CC)" $(PY) setup.py -q build_ext --inplace; \
-	else CC="$(CC)" $(PIP) --no-build-isolation --no-deps -e . && touch $(VENV)/.stamp-editable; fi
+	else CC="$(CC)" MEDUSA_BUILT=$(BUILT) $(PIP) --no-build-isolation --no-deps -e . && touch $(VENV)/.stamp-editable; fi
 	@touch $@
 
-SIZE_spark = (into $(VENV); pyspark is some 450 MB: minutes, once)
+SIZE_spark = pyspark, some 450 MB, into $(VENV): minutes, once
 
 $(VENV)/.stamp-extra-%: pyproject.toml $(VENV)/.stamp-venv
-	@echo "installing the packages for '$*'$(SIZE_$*)"
+	@echo "installing the packages for '$*'$(if $(SIZE_$*), ($(SIZE_$*)))"
 	@$(call wants,d["project"]["optional-dependencies"]["$*"]) > $(VENV)/wanted-$*.txt
 	@$(PIP) -r $(VENV)/wanted-$*.txt
 	@touch $@

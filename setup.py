@@ -1,6 +1,7 @@
 """Builds the one extension module: the C library of ``native/`` and its Cython wrappers.
 
-``MEDUSA_SANITIZE=1`` builds it for ASan and UBSan (see ``make sanitize``).
+``MEDUSA_SANITIZE=1`` builds it for ASan and UBSan (see ``make sanitize``). ``MEDUSA_BUILT=1`` builds nothing:
+an editable install into one more environment takes the module that stands in its place.
 """
 
 import os
@@ -33,7 +34,9 @@ native = Extension(
     py_limited_api=True,
 )
 
+wanted = [] if os.environ.get("MEDUSA_BUILT") else [native]
+
 setup(
-    ext_modules=cythonize([native], include_path=["bindings"], language_level=3),
+    ext_modules=cythonize(wanted, include_path=["bindings"], language_level=3),
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )
