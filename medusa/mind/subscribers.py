@@ -116,6 +116,11 @@ class Subscribers:
             sender.receive(now_us, peer, message, key=key)
             if view.durable > before:
                 self._changed(now_us, False)
+        elif message.known:
+            text = f"stream {message.stream!r} has no named subscription {message.name!r} of this client"
+            hint = "it was ended, or the stream was removed and defined anew since"
+            refusal = Refuse(code="E_NAME", text=text, hint=hint, stream=message.stream, epoch=message.epoch)
+            self._outbox.send(peer, refusal)
         else:
             self._check_room(sink, others)
             begin = sender.begin_at(peer, message)

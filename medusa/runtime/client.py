@@ -399,6 +399,7 @@ class Federation(
         from_: str | int = "now",
         *,
         durable: str | None = None,
+        known: bool = False,
         timeout: Duration | None = None,
     ) -> Subscription:
         """Read a stream: ``query.sink``, any stream between fragments, or one defined by name.
@@ -416,6 +417,8 @@ class Federation(
                 to the key. ``now`` and ``oldest`` count the first time; later reading goes on at the
                 first row that was not acknowledged. A number says where this program stands: the rows
                 below it are acknowledged.
+            known: only go on under a name that the node knows: a stream that was removed and defined anew,
+                whose rows are others under the same numbers, is refused (``E_NAME``).
             timeout: how long iterating waits for the next train; None: as long as it takes.
 
         Raises:
@@ -439,10 +442,10 @@ class Federation(
         place = self._following.place(name, "stream")
         if place is None:
             try:
-                return Subscription(self._loop, name, start, wait_us, durable)
+                return Subscription(self._loop, name, start, wait_us, durable, known)
             except LinkError as error:
                 raise self._following.hinted(error, name, "stream") from None
-        made = Subscription(self._following.loop_at(place), place["name"], start, wait_us, durable)
+        made = Subscription(self._following.loop_at(place), place["name"], start, wait_us, durable, known)
         made.participant = place.get("participant", "")
         self._following.add(made, place["epoch"])
         return made

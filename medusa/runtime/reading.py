@@ -51,7 +51,13 @@ class Subscription(Followed):
     kind = "stream"
 
     def __init__(
-        self, loop: ClientLoop, name: str, start: int, timeout_us: int | None, durable: str | None = None
+        self,
+        loop: ClientLoop,
+        name: str,
+        start: int,
+        timeout_us: int | None,
+        durable: str | None = None,
+        known: bool = False,
     ) -> None:
         super().__init__(loop, name)
         self.durable = durable
@@ -60,7 +66,7 @@ class Subscription(Followed):
         self._timeout_us = timeout_us
         self._closed = False
         with loop.lock:
-            self._mind: Mind = loop.mind().subscribe(now_us(), name, start, name=durable or "")
+            self._mind: Mind = loop.mind().subscribe(now_us(), name, start, name=durable or "", known=known)
         try:
             loop.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
         except BaseException:
@@ -69,6 +75,7 @@ class Subscription(Followed):
         receiver = self._mind.receiver
         assert receiver.schema is not None
         assert receiver.timed is not None
+        receiver.known = known or durable is not None
         self._codec = TrainCodec(receiver.schema, timed=receiver.timed)
         self.schema: pa.Schema = self._codec.schema
 

@@ -1,7 +1,8 @@
 """Reading by Spark's data source: what its readers do, without pyspark, which ``pyspark_medusa`` adds.
 
-An offset is ``{"stream": ..., "row": n}``: rows below n were read. Spark keeps it in its checkpoint, and asks
-for the same rows again after whatever failed; the gateway keeps them until a later batch is committed.
+An offset is ``{"stream": ..., "row": n, "life": ...}``: rows below n were read, in this life of the reader,
+which ends when the gateway forgets it. Spark keeps it in its checkpoint, and asks for the same rows again
+after whatever failed; the gateway keeps them until a later batch is committed.
 Objects here are copied to workers: they hold no connection.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from medusa.errors import DataError, RemoteProtocolError
+from medusa.errors import DataError, LinkError, RemoteProtocolError
 from medusa.query.boxes import Field, Schema
 from medusa.spark.columns import arrow_out, wire
 from medusa.spark.exchange import requests as r
@@ -155,8 +156,27 @@ class StreamReader(_Reader):
         super().__init__(options)
         self._until: int | None = None
 
-    def _offset(self, row: int) -> Offset:
-        return {"stream": self.options.stream, "row": row}
+    def _offset(self, row: int, life: str) -> Offset:
+        return {"stream": self.options.stream, "row": row, **({"life": life} if life else {})}
+
+    def _open(self, *offsets: Mapping[str, Any]) -> r.Opened:
+        """Open the stream; offsets have to be of this life of its reader.
+
+        Raises:
+            LinkError: a gateway with an empty folder, or a reader that was forgotten, begins anew: its rows
+                may be others.
+        """
+        found = _opened(self.options, self._gateway())
+        for offset in offsets:
+            life = offset.get("life", "")
+            if life and found.life and life != found.life:
+                raise LinkError(
+                    f"reader {self.options.reader!r} of {self.options.stream!r} was forgotten at the gateway "
+                    "since this checkpoint was made: rows may be missing, or others under the same numbers",
+                    hint="give this query a checkpointLocation of its own",
+                    code="E_ANEW",
+                )
+        return found
 
     def _row(self, offset: Mapping[str, Any]) -> int:
         """The row of an offset from Spark's checkpoint.
@@ -177,7 +197,8 @@ class StreamReader(_Reader):
 
     def first_offset(self) -> Offset:
         """Where a query without a checkpoint begins: the oldest row that the gateway has."""
-        return self._offset(_opened(self.options, self._gateway()).earliest)
+        found = self._open()
+        return self._offset(found.earliest, found.life)
 
     def next_offset(self, start: Mapping[str, Any], rows: int | None) -> Offset:
         """Where the next micro-batch ends.
@@ -186,16 +207,17 @@ class StreamReader(_Reader):
             rows: at most so many; None: all there are.
         """
         row = self._row(start)
-        _opened(self.options, self._gateway())  # A gateway with an empty folder begins it anew.
+        found = self._open(start)
         latest = self._range(done=row).latest
         if self._until is not None:
             latest = min(latest, self._until)
         end = latest if rows is None else min(latest, row + rows)
-        return self._offset(max(end, row))
+        return self._offset(max(end, row), found.life)
 
     def last_offset(self) -> Offset:
         """The newest row that the gateway has."""
-        return self._offset(self._range().latest)
+        found = self._open()
+        return self._offset(found.latest, found.life)
 
     def stop_at_latest(self) -> None:
         """From now on no row is read that isn't there now."""
@@ -204,7 +226,7 @@ class StreamReader(_Reader):
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[RowRange]:
         """The rows of a micro-batch, planned or replayed."""
-        _opened(self.options, self._gateway())
+        self._open(start, end)
         return self.ranges(self._row(start), self._row(end))
 
     def committed(self, end: Mapping[str, Any]) -> None:

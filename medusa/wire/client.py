@@ -253,11 +253,14 @@ class ClientMind:
             publication.offer(now_us, self.outbox)
         return publication
 
-    def subscribe(self, now_us: int, stream: str, next_seq: int = NOW, *, name: str = "") -> Subscription:
+    def subscribe(
+        self, now_us: int, stream: str, next_seq: int = NOW, *, name: str = "", known: bool = False
+    ) -> Subscription:
         """Begin to read a stream, from a row number, ``OLDEST`` or ``NOW``.
 
         Args:
             name: of a named subscription; if the node knows it, it goes on where that was acknowledged.
+            known: and if not, it is refused.
 
         Raises:
             LocalProtocolError: we read it already, and not to its end or under a name.
@@ -281,6 +284,7 @@ class ClientMind:
             plain=not name,
             name=name,
         )
+        receiver.known = known
         self._readings += 1
         subscription = self.subscriptions[stream] = Subscription(receiver, way)
         if self.up:

@@ -174,6 +174,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
             somebody reads.
             Where it is known and this isn't ``resumed``, ``OLDEST`` and ``NOW`` go on at the first row
             not yet acknowledged, and a row acknowledges those below it.
+        known: where the name isn't known, refuse it (``E_NAME``) rather than begin it.
         note: the last that came with rows or promises of this stream.
     """
 
@@ -185,6 +186,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
     plain: bool = False
     resumed: bool = False
     name: SubscriptionName = ""
+    known: bool = False
     note: Note = b""
 
 

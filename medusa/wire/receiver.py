@@ -91,6 +91,7 @@ class Receiver:
             ``begin_at``.
         told: what it answered: the first row that isn't durable, and our note.
         stream_version: as the sender said when we attached last; 0: we never did.
+        known: of a named receiver: its name is known to the sender, which shall not begin it anew.
 
     Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
     """
@@ -131,7 +132,7 @@ class Receiver:
         self.duplicates = self.stale = self.lost_rows = self.attachments = 0
         self.refusal: Refuse | None = None
         self.note = self.own_note = b""
-        self.asking = False
+        self.asking = self.known = False
         self.told: tuple[int, bytes] | None = None
         self.stream_version = 0
         self._missing_since_us: int | None = None
@@ -181,6 +182,7 @@ class Receiver:
                 plain=self.plain,
                 resumed=self._was_attached,
                 name=self.name,
+                known=self.known,
                 note=self.note,
             ),
         )

@@ -103,8 +103,9 @@ class Node:
 class Inlet:
     """Takes from the node whatever there is whenever somebody asks."""
 
-    why = ""
+    why = life = ""
     ended = False
+    over = None
 
     def __init__(self, world: World, nbytes: int) -> None:
         self.lock = threading.RLock()

@@ -148,7 +148,7 @@ def test_it_closes_while_it_waits_for_a_node(tmp_path):
     with md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", report=str) as gateway:
         for reader in ("a", "b"):
             with pytest.raises(LinkError, match="can't be read yet"):
-                columns_of(options(gateway, reader=reader, timeout="100ms"))
+                columns_of(options(gateway, reader=reader, timeout="1s"))
     nodes = FederationNodes(f"ipc://{tmp_path}/nobody", "spark", timeout="600s")
     gateway = Gateway(nodes, "spark", f"{tmp_path}/g", listen="tcp://127.0.0.1:*", report=str)
     assert len(gateway.status()["readers"]) == 2

@@ -103,7 +103,7 @@ def test_it_goes_on_from_its_folder_and_the_caller_waits_for_it(node, tmp_path):
             md.spark.gateway(node[1], tmp_path / "g")
     with md.spark.gateway(node[1], tmp_path / "g", listen=address) as gateway:
         end = reader.next_offset(start, 3)  # By the old connection, which has to be made again.
-        assert end == {"stream": "q.out", "row": 3}
+        assert end == {"stream": "q.out", "row": 3, "life": start["life"]}
         assert rows_of(reader, reader.parts(start, end)) == before[:3]
         reader.committed(end)
         gateway.forget("q.out", "again")

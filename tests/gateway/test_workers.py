@@ -43,7 +43,7 @@ class Node:
         self.quiet = threading.Event()
 
     @contextlib.contextmanager
-    def reading(self, stream: str, reader: str, start: str) -> Iterator[Node]:
+    def reading(self, stream: str, reader: str, start: str | None) -> Iterator[Node]:
         self.next_row = self.acked // TRAIN * TRAIN
         yield self
 

@@ -261,3 +261,12 @@ def test_removing_the_query_ends_them():
     assert [peer for peer, _ in said([e for e in node.settle() if hasattr(e, "message")], Refuse)] == [
         f"{OWNER}-1"
     ]
+
+
+def test_who_was_known_is_not_begun_anew():
+    node = running()
+    known = replace_epoch(1, known=True, next_seq=OLDEST)
+    assert node.answer("reader", known) == "E_NAME"
+    assert named(node) == [], "nothing is left of it"
+    node.say("reader", replace_epoch(2))
+    assert [isinstance(each, Attached) for each in node.say("reader", replace_epoch(3, known=True))] == [True]

@@ -46,6 +46,14 @@ class Inlet(Protocol):
     def ended(self) -> bool:
         """The stream is over, and all its rows are here."""
 
+    @property
+    def over(self) -> MedusaError | None:
+        """Why nothing comes behind what is here, ever; None while something may."""
+
+    @property
+    def life(self) -> str:
+        """What tells this reader from others of its name; empty: nothing does."""
+
     def wake(self) -> None:
         """There may be room again."""
 
@@ -131,6 +139,7 @@ class Desk:
                 columns=_columns(spool.schema),
                 earliest=spool.earliest,
                 latest=spool.durable_seq,
+                life=inlet.life,
             )
 
     def _look(self, request: r.Look) -> r.Answer:
@@ -139,6 +148,8 @@ class Desk:
             spool = inlet.spool()
             spool.was_read(request.done)
             inlet.wake()
+            if inlet.over is not None and request.done >= spool.durable_seq:
+                raise inlet.over
             return r.Range(
                 number=request.number,
                 earliest=spool.earliest,

@@ -209,11 +209,13 @@ class Inlets:
     def begin(self) -> None:
         for name in self._store.names():
             _, files = unseal(self._store.read(name), self._store.where(name))
-            said = json.loads(bytes(files["reader"]))
-            self._make(said["stream"], said["reader"], said["start"])
+            if "reader" in files:
+                said = json.loads(bytes(files["reader"]))
+                self._make(said["stream"], said["reader"], said["start"], said.get("life", ""))
 
-    def _make(self, stream: str, reader: str, start: str) -> Inlet:
+    def _make(self, stream: str, reader: str, start: str, life: str) -> Inlet:
         name = _folder_of(stream, reader)
+        begun = _begun(name)
         made = Inlet(
             self._nodes,
             stream,
@@ -222,6 +224,9 @@ class Inlets:
             lambda: self._port(name),
             bytes_max=self._bytes,
             report=self._report,
+            life=life,
+            begun=begun in self._store.names(),
+            note_begun=lambda: self._store.write(begun, seal({}, {})),
         )
         self._made[stream, reader] = made
         made.start()
@@ -253,14 +258,19 @@ class Inlets:
                     hint="forget those that nobody needs: medusa gateway status, medusa gateway forget",
                     code="E_LIMIT",
                 )
-            said = json.dumps({"stream": stream, "reader": reader, "start": start}).encode()
+            life = os.urandom(8).hex()
+            said = json.dumps({"stream": stream, "reader": reader, "start": start, "life": life}).encode()
             self._store.write(_folder_of(stream, reader), seal({"reader": said}, {}))
-            return self._make(stream, reader, start)
+            return self._make(stream, reader, start, life)
 
     def _drop(self, inlet: Inlet) -> None:
         inlet.closing.set()  # It ends by itself: nobody waits for it here.
         del self._made[inlet.stream, inlet.reader]
-        self._store.delete(_folder_of(inlet.stream, inlet.reader))
+        self._delete(_folder_of(inlet.stream, inlet.reader))
+
+    def _delete(self, name: str) -> None:
+        self._store.delete(_begun(name))
+        self._store.delete(name)
 
     def get(self, stream: str, reader: str) -> Inlet:
         found = self._made.get((stream, reader))
@@ -294,7 +304,7 @@ class Inlets:
             port = self._port(name)
             for first in reversed(port.names()):
                 port.remove(first)
-            self._store.delete(name)
+            self._delete(name)
         try:
             self._nodes.forget(stream, reader)
         except MedusaError as error:
@@ -368,3 +378,8 @@ def _folder_of(stream: str, reader: str) -> str:
     """A name for files: readable, and no other stream and reader has it."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", f"{reader}-{stream}").strip("-")[:60]
     return f"r{hashlib.sha256(json.dumps([stream, reader]).encode()).hexdigest()[:16]}-{plain}"
+
+
+def _begun(folder: str) -> str:
+    """The note that the node has known a reader."""
+    return f"b{folder[1:]}"

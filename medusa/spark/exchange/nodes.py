@@ -86,17 +86,10 @@ class FederationNodes:
             end()
 
     @contextlib.contextmanager
-    def reading(self, stream: str, reader: str, start: str) -> Iterator[Reading]:
+    def reading(self, stream: str, reader: str, start: str | None) -> Iterator[Reading]:
         with self._connected() as fed:
-            from_: str | int = int(start) if start.isdigit() else start
-            try:
-                trains = fed.subscribe(stream, from_=from_, durable=reader)
-            except LinkError as error:
-                if error.code != "E_SEQ":
-                    raise
-                # The name is known: it goes on.
-                trains = fed.subscribe(stream, from_="oldest", durable=reader)
-            with trains:
+            from_: str | int = "oldest" if start is None else int(start) if start.isdigit() else start
+            with fed.subscribe(stream, from_=from_, durable=reader, known=start is None) as trains:
                 yield trains
 
     @contextlib.contextmanager

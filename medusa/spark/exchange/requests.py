@@ -99,9 +99,14 @@ class Open(Base, frozen=True, tag="open"):
 
 
 class Opened(Base, frozen=True, tag="opened"):
+    """Attributes:
+    life: what tells this reader from one of its name before it was forgotten; empty: it is older than such.
+    """
+
     columns: Columns
     earliest: Count
     latest: Count
+    life: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Look(Base, frozen=True, tag="look"):

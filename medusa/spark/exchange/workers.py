@@ -30,7 +30,7 @@ SYNC_EVERY_S = 0.05
 """Rows wait so long for others to share their sync. Too small: the disk syncs all the time; too large: Spark
 sees rows later."""
 
-FOR_GOOD = ("E_STREAM", "E_ROLE", "E_READER", "E_LIMIT", "link.argument")
+FOR_GOOD = ("E_STREAM", "E_ROLE", "E_READER", "E_LIMIT", "E_SEQ", "E_ANEW", "link.argument")
 """What a node says that asking again at once won't change."""
 
 AGAIN_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -57,8 +57,9 @@ class Reading(Protocol):
 class Nodes(Protocol):
     """What a gateway does at its nodes. Everything raises ``LinkError``."""
 
-    def reading(self, stream: str, reader: str, start: str) -> AbstractContextManager[Reading]:
-        """Read a stream under a name; ``start`` counts where the name is new."""
+    def reading(self, stream: str, reader: str, start: str | None) -> AbstractContextManager[Reading]:
+        """Read a stream under a name, from ``start`` on; None: only go on, where the name is known
+        (else ``E_NAME``)."""
 
     def writing(self, stream: str) -> AbstractContextManager[tuple[Source, Port]]:
         """The source that rows are written to, and what takes them."""
@@ -138,6 +139,9 @@ class Inlet(Worker):
     Args:
         port: makes what the rows lie in.
         start: where it begins, as ``Open`` says it.
+        life: what tells this reader from others of its name, before and after; empty: nothing does.
+        begun: the node has known the name: it never begins again, since the stream would be another one.
+        note_begun: keeps that; raises ``StateError``.
         sync_every_s: see ``SYNC_EVERY_S``.
     """
 
@@ -151,16 +155,22 @@ class Inlet(Worker):
         *,
         bytes_max: int,
         report: Callable[[str], None],
+        life: str = "",
+        begun: bool = False,
+        note_begun: Callable[[], None] = lambda: None,
         sync_every_s: float = SYNC_EVERY_S,
     ) -> None:
         super().__init__(f"reader {reader!r} of {stream!r}", report)
-        self.stream, self.reader, self.begins = stream, reader, start
+        self.stream, self.reader, self.begins, self.life = stream, reader, start, life
+        self._begun, self._note_begun = begun, note_begun
         self._nodes, self._port, self._bytes_max = nodes, port, bytes_max
         self._sync_every_s = sync_every_s
         self.lock = threading.RLock()
         self._spool: Spool | None = None
         self.missing_rows = 0
         self.ended = False
+        self.over: LinkError | None = None
+        """Why nothing comes behind what is here, ever; None while something may."""
         self.asked_s = time.monotonic()
         """When Spark last wanted something of it."""
 
@@ -183,11 +193,32 @@ class Inlet(Worker):
         return self._spool
 
     def work(self) -> None:
+        if self.over is not None:
+            self.closing.wait()
+            return
         with self.lock:
             if self._spool is None and (schema := schema_of(port := self._port())) is not None:
                 # What is here can be read before the node answers, or without it.
                 self._spool = Spool(port, schema, bytes_max=self._bytes_max)
-        with self._nodes.reading(self.stream, self.reader, self.begins) as reading:
+        try:
+            self._read(None if self._begun or self._spool is not None else self.begins)
+        except LinkError as error:
+            if error.code != "E_NAME":
+                raise
+            self.over = LinkError(
+                f"stream {self.stream!r} was removed since {self.reader!r} began to read it: what it is now "
+                "has other rows under the same numbers",
+                hint=f"medusa gateway forget {self.stream} --reader {self.reader}, and begin with a "
+                "checkpoint of its own; or another option `reader`",
+                code="E_ANEW",
+            )
+            raise self.over from None
+
+    def _read(self, start: str | None) -> None:
+        with self._nodes.reading(self.stream, self.reader, start) as reading:
+            if not self._begun:
+                self._note_begun()
+                self._begun = True
             with self.lock:
                 # From disk: what an attempt before hadn't synced comes again.
                 spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
