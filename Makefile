@@ -2,7 +2,7 @@
 # stand in $(VENV)/.stamp-*.  PYTHON=python3.12 chooses the Python, VENV=dir another place.
 
 VENV ?= .venv
-SPARK_VENV = $(VENV)-spark
+SPARK_VENV = $(VENV)-spark$(PYSPARK:%=-%)
 CC ?= cc
 CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative
 PY = $(VENV)/bin/python
@@ -38,14 +38,18 @@ federation: $(READY) $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-dashbo
 test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
 	$(SUITES) $(IN_PROCESSES) -- $(ARGS)
 
+# The second version of pyspark last, unless something was chosen that isn't for it.
+test-full: export SPARK_CONNECT = yes
 test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes on where it stopped; ISSUE=2 chooses
 	$(SUITES) $(IN_PROCESSES) --full --resume=$(VENV)/full-passed.json $(if $(ISSUE),--issue=$(ISSUE)) -- $(ARGS)
+	$(if $(ARGS)$(filter-out 7,$(ISSUE)),,@$(MAKE) --no-print-directory test-spark PYSPARK=4.2)
 
-test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17
-	$(SUITES) -- tests/spark $(ARGS)
+test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17; PYSPARK=4.2 chooses
+	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
 
 # With VENV=$(SPARK_VENV). Of its own: pyspark wants an older pandas than the other tests have.
-spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
+spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark \
+	$(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .
@@ -123,5 +127,5 @@ SIZE_spark = pyspark, some 450 MB, into $(VENV): minutes, once
 $(VENV)/.stamp-extra-%: pyproject.toml $(VENV)/.stamp-venv
 	@echo "installing the packages for '$*'$(if $(SIZE_$*), ($(SIZE_$*)))"
 	@$(call wants,d["project"]["optional-dependencies"]["$*"]) > $(VENV)/wanted-$*.txt
-	@$(PIP) -r $(VENV)/wanted-$*.txt
+	@$(PIP) -r $(VENV)/wanted-$*.txt $(if $(findstring spark,$*),$(PYSPARK:%='pyspark==%.*'))
 	@touch $@

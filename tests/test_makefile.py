@@ -170,3 +170,21 @@ def test_what_is_chosen_runs_in_processes_too() -> None:
     words = next(line for line in done.stdout.splitlines() if "-m tests.suites" in line).split()
     # Of options said twice pytest takes the last.
     assert words.index("--numprocesses=auto") < words.index("--") < words.index("-k") < words.index("-n")
+
+
+def test_the_second_version_of_pyspark_is_the_last_of_the_full_tests_of_its_issue() -> None:
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "ARGS")}
+
+    def planned(*words: str) -> list[str]:
+        command = ["make", "-n", "-C", ROOT, "test-full", *words]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "-m tests.suites" in line]
+
+    for words in ((), ("ISSUE=7",)):
+        first, second = planned(*words)
+        assert " .venv-spark " in first
+        assert " .venv-spark-4.2 --resume=.venv-spark-4.2/" in second
+    assert len(planned("ISSUE=2")) == len(planned("ISSUE=7", "ARGS=-k batch")) == 1
+    command = ["make", "-n", "-C", ROOT, "VENV=.venv-none", "PYSPARK=4.2", "spark-ready"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert "wanted-spark.txt 'pyspark==4.2.*'" in done.stdout

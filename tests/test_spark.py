@@ -6,18 +6,23 @@ tests/spark has the rest, in an environment with pyspark (make test-spark).
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import medusa as md
 from medusa.errors import ConfigError
 from medusa.spark import ways
-from medusa.spark.session import check_java, session
+from medusa.spark.overflow.on_spark import OnSpark
+from medusa.spark.session import check_connect, check_java, missing_for_connect, session
 from medusa.spark.ways import WAYS, Way
+from tests.ports import free_ports
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "spark.md"
 SCHEMA = {"ts": "timestamp", "k": "int64"}
@@ -106,6 +111,34 @@ def test_java_is_looked_at_before_a_session_starts(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="there is no java in JAVA_HOME=.*nowhere"):
         check_java()
+
+
+def test_a_server_of_connect_is_looked_for_before_pyspark_tries_for_minutes(monkeypatch: Any) -> None:
+    module = import_module("medusa.spark.session")
+    for url in ("sc:/host", "sc://", "sc://host:port", "sc://[::1"):
+        with pytest.raises(ConfigError, match="is no address of a Spark Connect server"):
+            check_connect(url)
+    monkeypatch.setattr(module, "missing_for_connect", lambda: ["grpc"])
+    with pytest.raises(ConfigError, match="needs grpc, which .*medusa-streams.spark-connect"):
+        check_connect("sc://127.0.0.1")
+    monkeypatch.setattr(module, "missing_for_connect", list)
+    (port,) = free_ports(1)
+    with pytest.raises(ConfigError, match=f"no Spark Connect server listens at 127.0.0.1:{port}"):
+        check_connect(f"sc://127.0.0.1:{port}/;use_ssl=false")
+    with socket.create_server(("127.0.0.1", port)):
+        check_connect(f"sc://127.0.0.1:{port}")
+    monkeypatch.undo()
+    assert set(missing_for_connect()) <= {"pandas", "grpc", "grpc_status", "google.rpc", "zstandard"}
+
+
+def test_what_keeps_state_in_its_driver_refuses_a_session_without_one(tmp_path: Path) -> None:
+    """Of what a session of Spark Connect is, its class says all that is looked at."""
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(ConfigError, match="in its driver, and a session of Spark Connect has none here"):
+        OnSpark(session)
+    with pytest.raises(ConfigError, match="by its driver, and a session of Spark Connect has none here"):
+        md.spark.archive("a.out", session, tmp_path / "archive", gateway="tcp://127.0.0.1:1")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(find_spec("pyspark") is not None, reason="pyspark is installed here")

@@ -62,7 +62,7 @@ def spark_options(command: Command) -> Command:
         click.option(
             "--master",
             metavar="URL",
-            help="local[N], spark://host:port  [default: all cores of this machine]",
+            help="local[N], spark://host:port, sc://host:port  [default: all cores of this machine]",
         ),
     ):
         command = option(command)
@@ -390,12 +390,13 @@ def _paths(found: Mapping[str, str]) -> dict[str, Path]:
 @contextlib.contextmanager
 def spark_session(master: str | None, memory: str) -> Iterator[Any]:
     """Spark; one that runs already in this program is used, and left as it is."""
-    from medusa.spark.session import running, session
+    from medusa.spark.session import is_connect, running, session
 
     ours = running() is None
-    quiet = {"spark.log.level": "OFF"}  # what goes wrong is told as one line
-    spark = session(master or f"local[{os.cpu_count() or 1}]", memory=memory, conf=quiet if ours else {})
-    if ours:
+    # What goes wrong is told as one line.
+    quiet = {"spark.log.level": "OFF"} if ours and not (master or "").startswith("sc:") else {}
+    spark = session(master or f"local[{os.cpu_count() or 1}]", memory=memory, conf=quiet)
+    if ours and not is_connect(spark):
         spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from medusa.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_MIN", "running", "session"]
+__all__ = ["JAVA_MIN", "is_connect", "missing_for_connect", "refuse_connect", "running", "session"]
 
 JAVA_MIN = 17
 """What pyspark 4 needs."""
@@ -26,14 +29,21 @@ LOCAL = "127.0.0.1"
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
-"""What is set unless the caller says otherwise; ``local[N]`` has N partitions."""
+"""What any session has unless the caller says otherwise."""
+
+QUIET: Mapping[str, str] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+"""What one has besides whose driver is here."""
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+CONNECT_PORT = 15002
+CONNECT_S = 20.0
+CONNECT_NEEDS = ("pandas", "grpc", "grpc_status", "google.rpc", "zstandard")
+"""What pyspark imports for Spark Connect, and doesn't bring."""
 
 
 def session(
@@ -50,14 +60,16 @@ def session(
     shown in UTC.
 
     Args:
-        master: ``local[2]``: two threads of this process; ``spark://host:port`` a cluster; None: as
-            ``spark-submit`` or the configuration says.
+        master: ``local[2]``: two threads of this process, and as many partitions; ``spark://host:port`` a
+            cluster; ``sc://host:port`` a server of Spark Connect, whose Java, workers and memory are its
+            own; None: as ``spark-submit`` or the configuration says.
         name: of the application.
         memory: of the driver, such as ``"1g"``; for a local session that is all there is.
-        conf: further settings of Spark, which win.
+        conf: further settings of Spark, which win. A server takes those that can change while it runs.
 
     Raises:
-        ConfigError: pyspark or Java is missing or too old; says what to install.
+        ConfigError: pyspark, what it needs for Spark Connect, or Java is missing or too old; says what to
+            install. No server listens there. This process has a session of the other kind.
     """
     try:
         from pyspark.sql import SparkSession
@@ -67,23 +79,46 @@ def session(
             hint="pip install 'medusa-streams[spark]'",
             code="spark.missing",
         ) from None
-    if SparkSession.getActiveSession() is None:
+    there = running()
+    if master is not None and master.startswith("sc:"):
+        if there is None:
+            check_connect(master)
+        elif not is_connect(there):
+            raise ConfigError(
+                "this program has a session with its own driver, and pyspark takes no other kind beside it",
+                hint="stop it first, or connect in another program",
+                code="spark.session",
+            )
+        builder = SparkSession.builder.remote(master)
+        return _configured(builder, dict(SETTINGS) | dict(conf or {})).getOrCreate()
+    if there is None:
         check_java()
+    elif is_connect(there):
+        return there
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = dict(SETTINGS) | {"spark.driver.memory": memory}
+    settings = {**SETTINGS, **QUIET, "spark.driver.memory": memory}
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOCAL)
             settings |= {"spark.driver.host": LOCAL, "spark.driver.bindAddress": LOCAL}
-            if found := re.fullmatch(r"local\[(\d+)\]", master):
-                settings["spark.sql.shuffle.partitions"] = found[1]
-    for key, value in (settings | dict(conf or {})).items():
-        builder = builder.config(key, value)
-    made = builder.getOrCreate()
+            found = re.fullmatch(r"local\[(\d+)\]", master)
+            settings[PARTITIONS] = found[1] if found else "2"
+    made = _configured(builder, settings | dict(conf or {})).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _configured(builder: Any, settings: Mapping[str, str]) -> Any:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a session of Spark Connect: its driver is elsewhere, and has no ``sparkContext`` here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def running() -> SparkSession | None:
@@ -93,6 +128,59 @@ def running() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+def refuse_connect(spark: SparkSession, why: str) -> None:
+    """For what needs a driver in this program.
+
+    Raises:
+        ConfigError: the session is of Spark Connect.
+    """
+    if is_connect(spark):
+        raise ConfigError(
+            f"{why}, and a session of Spark Connect has none here",
+            hint='md.spark.session("local[2]"), or "spark://host:7077"',
+            code="spark.connect",
+        )
+
+
+def check_connect(url: str) -> None:
+    """Look whether a server listens there: pyspark would try for minutes.
+
+    Raises:
+        ConfigError: it doesn't, the address isn't one, or a package is missing.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if not url.startswith("sc://") or not host:
+        raise ConfigError(
+            f"{url[:200]!r} is no address of a Spark Connect server",
+            hint='"sc://host:15002"',
+            code="spark.connect",
+        )
+    if missing := missing_for_connect():
+        raise ConfigError(
+            f"Spark Connect needs {missing[0]}, which isn't installed",
+            hint="pip install 'medusa-streams[spark-connect]'",
+            code="spark.missing",
+        )
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise ConfigError(
+            f"no Spark Connect server listens at {host}:{port}: {error}",
+            hint="start one there (sbin/start-connect-server.sh of Spark), or give its address",
+            code="spark.connect",
+        ) from None
+
+
+def missing_for_connect() -> list[str]:
+    """The modules that Spark Connect wants and that aren't installed."""
+    parents = {name: name.rpartition(".")[0] or name for name in CONNECT_NEEDS}
+    return [name for name in CONNECT_NEEDS if find_spec(parents[name]) is None or find_spec(name) is None]
 
 
 def check_java() -> int:

@@ -154,8 +154,6 @@ def test_two_archives_by_command_one_of_them_until_the_stream_ends(
         )
     )
     thread.start()
-    fed.publish("cars.rows", traffic(0, ROWS))
-    fed.flush(WAIT)
     command = [
         "pipeline",
         "archive",
@@ -166,17 +164,22 @@ def test_two_archives_by_command_one_of_them_until_the_stream_ends(
         str(once),
         "--json",
     ]
-    said = CliRunner().invoke(main, command)
-    assert said.exit_code == 0, said.output
-    assert not json.loads(said.stdout)["complete"]
+
+    def archived() -> bool:
+        said = CliRunner().invoke(main, command)
+        assert said.exit_code == 0, said.output
+        return bool(json.loads(said.stdout)["complete"])
+
+    # What all readers hold the node lets go, so both are there before the first row.
+    assert not archived()
+    until(lambda: len(gateway.status()["readers"]) == 2, what="both read", deadline_s=120)
+    fed.publish("cars.rows", traffic(0, ROWS))
+    fed.flush(WAIT)
+    assert not archived()
     fed.finish("cars.rows")
     fed.flush(WAIT)
     thread.join(120)
-    until(
-        lambda: json.loads(CliRunner().invoke(main, command).stdout)["complete"],
-        what="the stream has ended",
-        deadline_s=120,
-    )
+    until(archived, what="the stream has ended", deadline_s=120)
     answers = embedded(ROWS)
     assert made[0].manifest.complete
     for folder in (live, once):

@@ -36,16 +36,19 @@ class World:
     fed: Any
     gateway: Any
     folder: Path
+    trains: Any
+    found: list[int]
 
     def copied(self) -> list[int]:
-        """What is in the stream behind the source that Spark writes to."""
+        """What is in the stream behind the source that Spark writes to.
+
+        One reader from the beginning on: what all readers hold the node lets go.
+        """
         self.gateway.flush(WAIT)
         count = self.gateway.status()["sources"].get("b.rows", {"published": 0})["published"]
-        found: list[int] = []
-        with self.fed.subscribe("b.out", from_="oldest") as trains:
-            while len(found) < count:
-                found += trains.next(WAIT).batch["v"].to_pylist()
-        return found
+        while len(self.found) < count:
+            self.found += self.trains.next(WAIT).batch["v"].to_pylist()
+        return list(self.found)
 
 
 @pytest.fixture
@@ -58,10 +61,12 @@ def world(tmp_path: Path) -> Iterator[World]:
         fed.deploy(query("b"))
         fed.publish("a.rows", {"ts": list(range(ROWS)), "v": list(range(ROWS))})
         fed.flush(WAIT)
-        made = World(fed, md.spark.gateway(address, tmp_path / "gateway"), tmp_path)
+        gateway = md.spark.gateway(address, tmp_path / "gateway")
+        made = World(fed, gateway, tmp_path, fed.subscribe("b.out", from_="oldest"), [])
         try:
             yield made
         finally:
+            made.trains.close()
             made.gateway.close()  # Perhaps not the one that it began with.
 
 

@@ -21,6 +21,7 @@ from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
 from medusa.spark.overflow.executor import LostError, modules_of
 from medusa.spark.overflow.group import Made, State, Task, run_group
+from medusa.spark.session import refuse_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,9 +53,13 @@ class OnSpark:
 
     Attributes:
         down: see ``Executor``.
+
+    Raises:
+        ConfigError: the session is of Spark Connect.
     """
 
     def __init__(self, spark: SparkSession, *, modules: tuple[str, ...] = ()) -> None:
+        refuse_connect(spark, "a node on Spark keeps state in its driver")
         self._spark = spark
         self._modules = modules
         self._held: dict[str, _Held] = {}

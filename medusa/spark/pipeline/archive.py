@@ -25,6 +25,7 @@ from medusa.spark.pipeline.parts import SLOT, Writing, write_frame
 from medusa.spark.pipeline.traces import check_names, source_of
 from medusa.spark.pipeline.watch import Tell, watched
 from medusa.spark.reading import Follower
+from medusa.spark.session import refuse_connect
 from medusa.spark.source import LATE_MARK, SEQ
 from medusa.units import Duration, duration_us
 
@@ -93,8 +94,10 @@ def archive(
     Raises:
         DataError: the folder is taken, or was begun with something else; nothing was changed. Or a row's time
             is null.
-        ConfigError, LinkError: an option can't be, the gateway doesn't answer, there is no such stream.
+        ConfigError, LinkError: an option can't be, the gateway doesn't answer, there is no such stream; the
+            session is of Spark Connect.
     """
+    refuse_connect(spark, "an archive's manifest is written by its driver")
     options = {
         "endpoint": gateway.address if isinstance(gateway, Gateway) else str(gateway),
         "stream": stream,
