@@ -31,10 +31,14 @@ class Port:
     def next_row(self) -> int:
         return len(self.sent)
 
+    @property
+    def durable_row(self) -> int:
+        return len(self.node)
+
     def publish(self, data: pa.RecordBatch) -> None:
         self.sent += data["v"].to_pylist()
 
-    def flush(self) -> None:
+    def flush(self, timeout: str) -> None:
         dies = self._dies is not None and self._dies._step()
         self.node[:] = self.sent
         if dies:
@@ -75,6 +79,29 @@ def test_an_epoch_is_published_once_in_the_order_of_its_tasks() -> None:
     empty = staging.publish("q.in", "w", "o", 7, ())
     assert empty == ""
     assert "the last one is 7" in staging.publish("q.in", "w", "o", 5, ())
+
+
+def test_an_epoch_does_not_wait_until_the_one_before_is_durable() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk)
+
+    class Slow(Port):
+        def flush(self, timeout: str) -> None:
+            raise LinkError("its checkpoint is far", code="link.timeout")
+
+    port = Slow(node)
+    for epoch in range(2):
+        whole = stage(staging, token_of("w", epoch, 0, FIELDS[epoch]), [epoch])
+        staging.publish("q.in", "w", "o", epoch, (whole,))
+        assert deliver(staging, "q.in", SCHEMA, port) == 1
+    assert (port.sent, node) == ([0, 1], [])
+    assert staging.books.queue("q.in")[0].first == 0, "nothing is forgotten before it is durable"
+    node.append(0)
+    assert deliver(staging, "q.in", SCHEMA, port) == 0
+    assert staging.books.queue("q.in")[0].first == 1
+    node.append(1)
+    assert deliver(staging, "q.in", SCHEMA, port) == 0
+    assert not disk.groups
 
 
 def test_an_abort_forgets_attempts_and_never_an_epoch() -> None:

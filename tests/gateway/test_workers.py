@@ -12,10 +12,14 @@ import pytest
 
 from medusa.elements import START_US, Train
 from medusa.errors import LinkError
+from medusa.query.boxes import Field, Source
 from medusa.spark.exchange import workers
 from medusa.spark.exchange.spool import Spool
-from medusa.spark.exchange.workers import Inlet
+from medusa.spark.exchange.staging import Staging
+from medusa.spark.exchange.workers import Inlet, Outlet
 from tests.engine.segments import Disk
+from tests.gateway.dying_disk import DyingDisk, Logs
+from tests.gateway.test_staging import FIELDS, Port, stage, token_of
 from tests.system.nodes import until
 
 SCHEMA = pa.schema([("v", pa.int64())])
@@ -99,3 +103,35 @@ def test_what_is_acknowledged_is_on_disk_whatever_fails(monkeypatch, what, step)
         rows += piece.train.batch["v"].to_pylist()
     assert rows == list(range(ROWS))
     assert inlet.missing_rows == 0
+
+
+class Stuck(Port):
+    """A node that takes rows, and holds none of them durably."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.opened = 0
+
+    @contextlib.contextmanager
+    def writing(self, stream: str) -> Iterator[tuple[Source, Port]]:
+        self.opened += 1
+        self.sent = list(self.node)
+        yield Source(id="in", schema=(Field("v", "int64"),), time=None), self
+
+    def flush(self, timeout: str) -> None:
+        raise LinkError("its disk is full", code="link.timeout")
+
+
+def test_a_node_that_holds_nothing_is_called_anew_and_what_is_wrong_is_told(monkeypatch):
+    monkeypatch.setattr(workers, "HOLDS_S", 0.0)
+    monkeypatch.setattr(workers, "AGAIN_S", (0.0,))
+    disk, node, told = DyingDisk(), Stuck(), []
+    staging = Staging(disk, Logs(disk), bytes_max=1 << 20, now_s=lambda: 0.0, age_s=100.0)
+    whole = stage(staging, token_of("w", 0, 0, FIELDS[0]), [1, 2])
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    outlet = Outlet(node, "q.in", staging, told.append)
+    outlet.start()
+    until(lambda: node.opened > 2, what="called anew")
+    outlet.close()
+    assert "its disk is full" in told[0]
+    assert node.sent == [1, 2], "each time they are sent again"

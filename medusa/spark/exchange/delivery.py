@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from medusa.errors import DataError, MedusaError, StateError
+from medusa.errors import DataError, LinkError, MedusaError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.spark.exchange.staging import Staging
@@ -19,26 +19,39 @@ from medusa.wire.messages import Data
 
 __all__ = ["Port", "deliver", "rows_from"]
 
+FLUSH = "50ms"
+
 
 class Port(Protocol):
     """A named durable publisher: rows that it takes are numbered from 0, under its name.
 
     Attributes:
         next_row: the number of the row that is to be published next.
+        durable_row: the node holds the rows below durably.
     """
 
     @property
     def next_row(self) -> int: ...
 
+    @property
+    def durable_row(self) -> int: ...
+
     def publish(self, data: pa.RecordBatch) -> None:
         """Send rows; they are durable once ``flush`` has returned."""
 
-    def flush(self) -> None:
-        """Wait until the node holds all of them durably."""
+    def flush(self, timeout: str) -> None:
+        """Wait until the node holds all of them durably.
+
+        Raises:
+            LinkError: not in time: ``link.timeout``; or it refused.
+        """
 
 
 def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_rows: int = 1 << 20) -> int:
-    """Send what is published and not at the node yet, and forget what is.
+    """Send what is published and not sent yet, and forget what the node holds.
+
+    It waits ``FLUSH`` for the node: a checkpoint may be far, and the next epoch needn't wait for it. Call it
+    again while ``port.durable_row`` is below ``port.next_row``.
 
     Returns:
         how many rows were sent.
@@ -51,7 +64,7 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
     codec = TrainCodec(schema, timed=False)
     row = port.next_row
     with staging.lock:
-        staging.delivered(stream, row)
+        staging.delivered(stream, port.durable_row)
         queue = staging.books.queue(stream)
         first = queue[0].first if queue else staging.books.end(stream)
     if row < first:
@@ -65,6 +78,8 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
     sent = since = 0
     for queued in queue:
         at = queued.first
+        if queued.end <= row:
+            continue  # It is on its way.
         for rows, read, where in staging.rows_of(queued):
             if at + rows > row:
                 batch = rows_from(codec, rows, read(), where)
@@ -75,15 +90,21 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
                 row = at + rows
             at += rows
         if since >= flush_rows:
-            port.flush()
-            with staging.lock:
-                staging.delivered(stream, row)
+            _forget_held(staging, stream, port)
             since = 0
-    if since:
-        port.flush()
-        with staging.lock:
-            staging.delivered(stream, row)
+    if port.durable_row < port.next_row:
+        _forget_held(staging, stream, port)
     return sent
+
+
+def _forget_held(staging: Staging, stream: str, port: Port) -> None:
+    try:
+        port.flush(FLUSH)
+    except LinkError as error:
+        if error.code != "link.timeout":
+            raise
+    with staging.lock:
+        staging.delivered(stream, port.durable_row)
 
 
 def rows_from(codec: TrainCodec, rows: int, payload: Buffer, where: str) -> pa.RecordBatch:

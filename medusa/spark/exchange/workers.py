@@ -37,6 +37,9 @@ AGAIN_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Rests between attempts."""
 
 LOOK_EVERY_S = 0.2
+HOLDS_S = 30.0
+"""A node that takes rows and holds no more of them durably for so long is called anew."""
+
 COLLECT_EVERY_S = 60.0
 
 
@@ -316,10 +319,16 @@ class Outlet(Worker):
         with self._nodes.writing(self.stream) as (source, port):
             self._source = source
             self.why, self.refused = "", None
-            collected_s = time.monotonic()
+            collected_s = moved_s = time.monotonic()
+            held = port.durable_row
             while not self.closing.is_set():
                 self.delivered += deliver(self._staging, self.stream, source.schema, port)
-                self.rest(LOOK_EVERY_S * 5)
+                if port.durable_row != held or port.durable_row == port.next_row:
+                    held, moved_s = port.durable_row, time.monotonic()
+                elif time.monotonic() - moved_s > HOLDS_S:
+                    port.flush("1s")  # It says what is wrong.
+                if held == port.next_row:
+                    self.rest(LOOK_EVERY_S * 5)
                 if time.monotonic() - collected_s > COLLECT_EVERY_S:
                     collected_s = time.monotonic()
                     with self._staging.lock:
