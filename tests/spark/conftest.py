@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +16,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.filterwarnings(f"ignore::medusa.errors.{name}"))
 
 
-# Hundreds of small plans, each run once: compiling them takes longer than running them.
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-}
+# Hundreds of small plans, each run once: compiling them takes longer than running them. Every Java has the
+# options, also that of a driver of its own, of a worker or a server.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+QUICK = {"spark.sql.codegen.wholeStage": "false"}
 
 
 @pytest.fixture(scope="session")
