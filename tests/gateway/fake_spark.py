@@ -81,25 +81,49 @@ class SpoolDisk(Disk):
         self.last = None
 
 
-class Node:
-    """A node: a stream that is read, and a source that is written."""
+def left_of(written: list[int], sent: list[int], end: str) -> list[int]:
+    """What is durable at a node of what was sent to it, where the gateway dies so."""
+    more = len(sent) - len(written)
+    return sent[: len(written) + {"lost": 0, "torn": more // 2, "kept": more}[end]]
 
-    def __init__(self, rows: int) -> None:
+
+class Node:
+    """A node: a stream that is read, and a source that is written.
+
+    Attributes:
+        comes: rows that come later, some each time that somebody asks.
+    """
+
+    def __init__(self, rows: int, disk: DyingDisk) -> None:
         self.out = list(range(rows))
+        self.comes = 0
+        self._disk = disk
+        self._sent: list[int] = []
         self.acked = 0
         self.written: list[int] = []
 
+    def begin(self) -> Node:
+        """The publisher, anew: what it had sent and wasn't durable is gone."""
+        self._sent = list(self.written)
+        return self
+
     @property
     def next_row(self) -> int:
+        return len(self._sent)
+
+    @property
+    def durable_row(self) -> int:
         return len(self.written)
 
-    durable_row = next_row
-
     def publish(self, data: pa.RecordBatch) -> None:
-        self.written += data["v"].to_pylist()
+        self._sent += data["v"].to_pylist()
 
     def flush(self, timeout: str) -> None:
-        pass
+        """Who dies here has made none, half or all of it durable."""
+        dies = self._disk._step()
+        self.written[:] = left_of(self.written, self._sent, self._disk.end if dies else "kept")
+        if dies:
+            self._disk._die()
 
 
 class Inlet:
@@ -120,6 +144,9 @@ class Inlet:
 
     def wake(self) -> None:
         node, spool = self._world.node, self._spool
+        more = min(node.comes, 3)
+        node.comes -= more
+        node.out += range(len(node.out), len(node.out) + more)
         while spool.next_seq < len(node.out) and not spool.full:
             values = node.out[spool.next_seq : spool.next_seq + 7]
             batch = pa.record_batch({"v": pa.array(values, pa.int64())})
@@ -144,8 +171,8 @@ class World:
     """
 
     def __init__(self, rows: int = 40, *, spool_bytes: int = SPOOL_BYTES) -> None:
-        self.node = Node(rows)
         self.disk = DyingDisk()
+        self.node = Node(rows, self.disk)
         self.rows = SpoolDisk(self.disk)
         self.requests = 0
         self.cut_at: int | None = None
@@ -189,7 +216,7 @@ class World:
     def wake(self, stream: str) -> None:
         for _ in range(2):  # As a worker does: again, where its disk failed.
             with contextlib.suppress(StateError):
-                deliver(self.staging, stream, SCHEMA, self.node)
+                deliver(self.staging, stream, SCHEMA, self.node.begin())
                 return
 
     # The way there

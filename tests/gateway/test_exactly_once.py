@@ -61,6 +61,21 @@ def test_the_driver_and_tasks_fail_at_every_step(use):
     assert came > of.faults.steps
 
 
+@pytest.mark.parametrize("kind", ["die", "commit"])
+def test_it_fails_at_every_step_while_rows_come(use, kind):
+    def run(step: int | None) -> Query:
+        world, of = use(World(5)), query(Faults(step, kind))
+        world.node.comes = 45
+        while len(world.node.out) < 50 or of.offsets[max(of.offsets)][1]["row"] < 50:
+            lives(of)
+        world.settle()
+        assert world.node.written == [2 * number for number in range(50)], step
+        return of
+
+    for step in range(run(None).faults.steps):
+        run(step)
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_the_gateway_dies_at_every_step_of_its_disk(use, end):
     world, of = use(World(ROWS)), query()

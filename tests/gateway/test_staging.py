@@ -15,6 +15,7 @@ from medusa.spark.exchange.requests import Whole, token_of
 from medusa.spark.exchange.staging import Staging
 from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import ENDS, DiedError, DyingDisk, Logs
+from tests.gateway.fake_spark import left_of
 
 SCHEMA = (Field("v", "int64"),)
 CODEC = TrainCodec(SCHEMA, timed=False)
@@ -39,11 +40,11 @@ class Port:
         self.sent += data["v"].to_pylist()
 
     def flush(self, timeout: str) -> None:
-        dies = self._dies is not None and self._dies._step()
-        self.node[:] = self.sent
-        if dies:
-            assert self._dies is not None
-            self._dies._die()
+        if self._dies is None or not self._dies._step():
+            self.node[:] = self.sent
+            return
+        self.node[:] = left_of(self.node, self.sent, self._dies.end)
+        self._dies._die()
 
 
 def opened(disk: DyingDisk, *, bytes_max: int = 1 << 20, age_s: float = 100.0, now=lambda: 0.0) -> Staging:
