@@ -379,12 +379,12 @@ class Query:
             for start in range(0, batch.num_rows, size):
                 if start:
                     self._task_step()
-                yield doubled(batch.slice(start, size))
+                yield self.doubled(batch.slice(start, size))
 
-
-def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
-    [made] = normalise({"v": [2 * each for each in batch["v"].to_pylist()]}, SCHEMA)
-    return made
+    def doubled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What the query does."""
+        [made] = normalise({"v": [2 * each for each in batch["v"].to_pylist()]}, SCHEMA)
+        return made
 
 
 def lives(query: Query, most: int = 6) -> int:

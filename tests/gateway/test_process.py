@@ -7,13 +7,15 @@ import random
 import signal
 import threading
 
+import pyarrow as pa
 import pytest
 
 import medusa as md
 from medusa.spark.exchange import caller as calling
 from medusa.spark.options import options_from
 from tests.gateway.fake_spark import DriverDiedError, Faults, Query, QueryFailedError
-from tests.gateway.processes import GatewayProcess, Line
+from tests.gateway.processes import EXPECTED, GatewayProcess, Line, World, all_there
+from tests.gateway.processes import ROWS as ROWS_THERE
 
 pytestmark = pytest.mark.system
 
@@ -90,7 +92,7 @@ def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch
         fed.publish("a.rows", {"v": list(range(ROWS))})
         fed.flush(WAIT)
         process = GatewayProcess(tmp_path, node.address)
-        line = Line(process.port)
+        line = Line(process.socket)
         trouble = Trouble(random.Random(7), process, line)
         of = Copy(line.address, trouble)
         try:
@@ -114,3 +116,40 @@ def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch
         assert trouble.kills
         assert trouble.cuts
         assert found == [2 * n for n in range(ROWS)], process.log()
+
+
+class Rows(Copy):
+    """The same over the rows of a ``World``."""
+
+    def __init__(self, address: str, faults: Faults) -> None:
+        super().__init__(address, faults)
+        self.rows = 40
+
+    def doubled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        values = pa.array([2 * each for each in batch["v"].to_pylist()], pa.int64())
+        return pa.record_batch({"ts": batch["ts"], "v": values})
+
+
+@pytest.mark.full
+@pytest.mark.issue(7)
+@pytest.mark.parametrize("seed", range(40))
+def test_each_row_is_there_once_whatever_is_killed_and_cut(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(calling, "_callers", {})
+    chance = random.Random(seed)
+    world = World(tmp_path, "spark")
+    try:
+        kinds = chance.sample(["gateway", "line", "wire", "node"], chance.randint(2, 3))
+        print(f"seed {seed}: {world.draw(chance, kinds)}")
+        faults = Faults()
+        of = Rows(world.line.address, faults)
+        all_there(world.line.address, "spark", ROWS_THERE)
+        while not of.through(ROWS_THERE):
+            faults.at = faults.steps + chance.randrange(1, 30)
+            faults.kind = chance.choice(["die", "task", "tasks", "commit"])
+            with contextlib.suppress(DriverDiedError, QueryFailedError):
+                of.run()
+        assert world.copied() == EXPECTED, world.came
+    finally:
+        for each in calling._callers.values():
+            each.close()
+        world.close()

@@ -16,10 +16,12 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli import main
 from medusa.spark.pipeline.growing import CHECKPOINT, Growing
+from tests.spark.driver import Driver
 from tests.system.nodes import until
 
 WAIT = "60s"
 ROWS = 300
+EPOCH = 2
 SCHEMA = {"ts": "int64", "k": "int32", "v": "float64"}
 
 
@@ -140,6 +142,32 @@ def test_a_stream_is_archived_once_over_failed_epochs_and_a_restart(
 def seqs(folder: Path) -> list[int]:
     stored = md.spark.open_archive(folder)
     return sorted(seq for file in stored.files for seq in pq.read_table(file)["_seq"].to_pylist())
+
+
+def test_its_driver_is_killed_between_reading_and_writing_and_another_goes_on(
+    spark: Any, world: tuple[Any, Any], tmp_path: Path
+) -> None:
+    fed, gateway = world
+    folder, flag = tmp_path / "cars", tmp_path / "written"
+    fed.publish("cars.rows", traffic(0, ROWS))
+    fed.flush(WAIT)
+    command = ["pipeline", "archive", "cars.taken", "--gateway", gateway.address, "--out", str(folder)]
+    command += ["--epoch-rows", "70", "--json"]
+    driver = Driver(tmp_path / "log", "tests.spark.archiving", str(EPOCH), str(flag), *command)
+    try:
+        assert driver.wait(flag.exists), "it went through"
+    finally:
+        driver.kill()
+    assert seqs(folder) == list(range(70 * EPOCH))
+    written = {each.name for each in (folder / "rows").iterdir()}
+    assert written > {Path(each).name for each in md.spark.open_archive(folder).files}, "of the epoch"
+    said = CliRunner().invoke(main, command)
+    assert said.exit_code == 0, said.output
+    assert seqs(folder) == list(range(ROWS))
+    rows = pq.read_table(folder).sort_by("_seq")
+    assert rows.drop_columns(["_seq", "_late"]).to_pydict() == traffic(0, ROWS)
+    listed = {Path(each).name for each in md.spark.open_archive(folder).files}
+    assert {each.name for each in (folder / "rows").iterdir()} == listed, "nothing is left of the death"
 
 
 def test_two_archives_by_command_one_of_them_until_the_stream_ends(

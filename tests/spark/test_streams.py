@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from tests.spark.copying import copied
-from tests.system.nodes import until
+from tests.spark.copying import ROWS_PER_BATCH, copied
+from tests.spark.driver import Driver
 
 WAIT = "60s"
 ROWS = 200
+EPOCH = 2
 
 
 def query(name: str) -> md.Query:
@@ -80,6 +75,7 @@ def run(query: Any) -> None:
 def test_a_stream_through_spark_into_a_stream(spark: Any, world: World) -> None:
     checkpoint = str(world.folder / "checkpoint")
     write = copied(spark, world.gateway.address, checkpoint)
+    world.gateway.wait("a.out", ROWS, "copy")
     started = write.trigger(availableNow=True).start()
     started.awaitTermination()
     assert len(started.recentProgress) == ROWS // 40, "batches are as large as was asked for"
@@ -110,7 +106,11 @@ def test_a_task_fails_and_then_a_commit_that_had_published(spark: Any, world: Wo
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:
             made = super().streamWriter(schema, overwrite)
-            commit = made.commit
+            commit, abort = made.commit, made.abort
+
+            def aborts(messages: Any, batch: int) -> None:
+                abort(messages, batch)
+                open(f"{flag}-abort-{batch}", "w").close()
 
             def fails(messages: Any, batch: int) -> None:
                 commit(messages, batch)
@@ -118,7 +118,7 @@ def test_a_task_fails_and_then_a_commit_that_had_published(spark: Any, world: Wo
                     open(f"{flag}-commit", "w").close()
                     raise RuntimeError("this commit fails")
 
-            made.commit = fails
+            made.commit, made.abort = fails, aborts
             return made
 
     spark.dataSource.register(Failing)
@@ -129,37 +129,38 @@ def test_a_task_fails_and_then_a_commit_that_had_published(spark: Any, world: Wo
         write = df.selectExpr("ts", "v * 2 as v").writeStream.format("medusa_failing")
         return write.options(endpoint=endpoint, stream="b.rows", checkpointLocation=checkpoint)
 
+    query = failing_query()
+    world.gateway.wait("a.out", ROWS)
     with pytest.raises(Exception, match="this task fails"):
-        run(failing_query())
+        run(query)
     assert world.copied() == []
     with pytest.raises(Exception, match="this commit fails"):
         run(failing_query())
+    assert os.path.exists(f"{flag}-abort-2")
     assert world.copied() == EXPECTED[:120], "what is published outlives Spark's abort"
     run(failing_query())
     assert world.copied() == EXPECTED
     assert world.gateway.status()["staged_bytes"] == 0
 
 
-def test_the_driver_is_killed_and_another_goes_on(spark: Any, world: World) -> None:
-    checkpoint = str(world.folder / "checkpoint")
-    command = [sys.executable, "-m", "tests.spark.copying", world.gateway.address, checkpoint]
-    with open(world.folder / "log", "w") as log:
-        driver = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+def test_the_driver_is_killed_between_publishing_and_its_log_and_another_goes_on(
+    spark: Any, world: World
+) -> None:
+    """The other way is in test_archive: killed between reading and committing."""
+    checkpoint, flag = world.folder / "checkpoint", world.folder / "published"
+    endpoint = world.gateway.address
+    driver = Driver(
+        world.folder / "log", "tests.spark.copying", endpoint, str(checkpoint), str(EPOCH), str(flag)
+    )
     try:
-
-        def published() -> int:
-            assert driver.poll() is None, (world.folder / "log").read_text()[-2000:]
-            sources = world.gateway.status()["sources"]
-            return int(sources["b.rows"]["published"]) if "b.rows" in sources else 0
-
-        until(lambda: published() >= 40, what="the first batch is published", deadline_s=240)
+        assert driver.wait(flag.exists), "it went through"
     finally:
-        os.killpg(driver.pid, signal.SIGKILL)  # Python, Java and its workers: as the power goes.
-        driver.wait()
-    assert len(world.copied()) < ROWS
-    run(copied(spark, world.gateway.address, checkpoint))
+        driver.kill()
+    before = ROWS_PER_BATCH * (EPOCH + 1)
+    assert world.copied() == EXPECTED[:before]
+    assert (checkpoint / "offsets" / str(EPOCH)).exists()
+    assert not (checkpoint / "commits" / str(EPOCH)).exists(), "Spark hasn't heard that it is published"
+    run(copied(spark, endpoint, str(checkpoint)))
     assert world.copied() == EXPECTED
 
 
@@ -202,84 +203,3 @@ def test_what_is_wrong_is_said(spark: Any, world: World) -> None:
         write.mode("append").save()
     with pytest.raises(Exception, match="rows can only be added"):
         write.mode("overwrite").save()
-
-
-RUNS = 40
-LIVES_MAX = 8
-
-
-@pytest.mark.full
-@pytest.mark.issue(7)
-@pytest.mark.parametrize("seed", range(RUNS))
-def test_each_row_is_there_once(spark: Any, world: World, seed: int) -> None:
-    chance = random.Random(seed)
-    flags, checkpoint = str(world.folder / "failed"), str(world.folder / "checkpoint")
-    address = world.gateway.address
-    source = failing_source(flags, f"medusa_failing_{seed}", chance.randrange(5))
-    spark.dataSource.register(source)
-    task = chance.randrange(200)
-
-    def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if task in batch["v"].to_pylist() and not os.path.exists(f"{flags}-task"):
-                open(f"{flags}-task", "w").close()
-                raise RuntimeError("this task fails")
-            yield batch
-
-    def query() -> Any:
-        read = spark.readStream.format("medusa").option("endpoint", address).option("stream", "a.out")
-        df = read.option("maxRowsPerBatch", 40).load().mapInArrow(failing, "ts long, v long")
-        write = df.selectExpr("ts", "v * 2 as v").writeStream.format(source.name())
-        return write.options(endpoint=address, stream="b.rows", checkpointLocation=checkpoint)
-
-    stop = threading.Event()
-
-    def restarts() -> None:
-        """The gateway ends in the middle, and another goes on from its folder."""
-        if not stop.wait(chance.uniform(0.5, 6)):
-            world.gateway.close()
-            path = f"ipc://{world.folder}/n"
-            world.gateway = md.spark.gateway(path, world.folder / "gateway", listen=address)
-
-    thread = threading.Thread(target=restarts)
-    thread.start()
-    try:
-        for _ in range(LIVES_MAX):
-            with contextlib.suppress(Exception):  # Spark's, of many kinds; the next life goes on.
-                run(query())
-                break
-    finally:
-        stop.set()
-        thread.join()
-    run(query())
-    assert world.copied() == EXPECTED
-    assert os.path.exists(f"{flags}-task")
-    assert os.path.exists(f"{flags}-commit")
-    assert world.gateway.status()["staged_bytes"] == 0
-
-
-def failing_source(flags: str, called: str, at: int) -> Any:
-    """The data source, whose commit of an epoch fails once, after it has published or before."""
-    from pyspark_medusa import DefaultSource
-
-    class Failing(DefaultSource):
-        @classmethod
-        def name(cls) -> str:
-            return called
-
-        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-            made = super().streamWriter(schema, overwrite)
-            commit = made.commit
-
-            def fails(messages: Any, batch: int) -> None:
-                if at % 2:
-                    commit(messages, batch)
-                if batch == at and not os.path.exists(f"{flags}-commit"):
-                    open(f"{flags}-commit", "w").close()
-                    raise RuntimeError("this commit fails")
-                commit(messages, batch)
-
-            made.commit = fails
-            return made
-
-    return Failing
