@@ -85,7 +85,7 @@ wheel: $(READY) $(VENV)/.stamp-extra-wheel ## make the sdist and the manylinux w
 
 clean: ## remove what was built (.venv stays)
 	rm -rf build dist *.egg-info medusa/*.so bindings/_native.c .pytest_cache .mypy_cache .ruff_cache .benchmarks .hypothesis
-	rm -f $(READY) $(SPARK_VENV)/.stamp-built
+	rm -f $(READY) $(VENV)-spark*/.stamp-built
 
 # --- what the targets stand on -------------------------------------------------------------------
 
