@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -49,6 +49,11 @@ class Streams(Mapping[str, "DataFrame"]):
         self._sinks = tuple(sinks)
         self._streaming = streaming
         self._made: dict[str, DataFrame] = {}
+        self._parts: _Parts | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What ``parts`` needs: over Spark Connect a function of ``foreachBatch`` runs at the server."""
+        return {"_sinks": self._sinks, "_parts": self._apart()}
 
     def __getitem__(self, sink: str) -> DataFrame:
         if sink not in self._sinks:
@@ -76,7 +81,12 @@ class Streams(Mapping[str, "DataFrame"]):
 
     def parts(self, rows: DataFrame) -> dict[str, DataFrame]:
         """Sink -> DataFrame, of a micro-batch of ``together``; persist it where there are several."""
-        return {sink: self._streaming.part(rows, sink) for sink in self._sinks}
+        return {sink: self._apart().part(rows, sink) for sink in self._sinks}
+
+    def _apart(self) -> _Parts:
+        if self._parts is None:
+            self._parts = self._streaming.parts()
+        return self._parts
 
     @property
     def only(self) -> DataFrame:
@@ -201,8 +211,7 @@ class _Streaming:
         if self._in_place(graph):
             return self._where_they_are(graph, id)
         made = self._plan(graph)
-        lane, shape = made.sinks[id]
-        return self._unpacked(self._packed(made), lane, shape)
+        return _Parts(made.sinks, numbered=self._numbered).part(self._packed(made), id)
 
     def together(self) -> DataFrame:
         """The packed rows of all sinks."""
@@ -211,9 +220,9 @@ class _Streaming:
         _check_store(self._spark)
         return self._packed(self._planned())
 
-    def part(self, rows: DataFrame, sink: str) -> DataFrame:
-        """The rows of a sink, of those."""
-        return self._unpacked(rows, *self._planned().sinks[sink])
+    def parts(self) -> _Parts:
+        """What takes the packed rows of all sinks apart."""
+        return _Parts(self._planned().sinks, numbered=self._numbered)
 
     def _planned(self) -> Plan:
         if self._whole is None:
@@ -276,10 +285,20 @@ class _Streaming:
         names = (*columns.values(rows.spec.schema), columns.TIME, *(META[name] for name in spec.has))
         return rows.timed().select(*names).mapInArrow(partial(_enter, encoded), COLUMNS)
 
-    def _unpacked(self, df: DataFrame, lane: int, shape: Shape) -> DataFrame:
+
+class _Parts:
+    """Rows for the lanes of sinks as they leave the last step -> rows of a sink."""
+
+    def __init__(self, sinks: Mapping[str, tuple[int, Shape]], *, numbered: bool) -> None:
+        self._sinks = dict(sinks)
+        self._numbered = numbered
+
+    def part(self, df: DataFrame, sink: str) -> DataFrame:
+        """The rows of that sink."""
         from pyspark.sql import functions as F
         from pyspark.sql import types
 
+        lane, shape = self._sinks[sink]
         fields: list[tuple[str, DataType]] = [
             (name, columns.spark_type(field.type))
             for name, field in zip(columns.values(shape.schema), shape.schema, strict=True)
