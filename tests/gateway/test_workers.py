@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from medusa.elements import START_US, Train
-from medusa.errors import LinkError
+from medusa.errors import LinkError, StateError
 from medusa.query.boxes import Field, Source
 from medusa.spark.exchange import workers
 from medusa.spark.exchange.spool import Spool
@@ -137,3 +137,15 @@ def test_a_node_that_holds_nothing_is_called_anew_and_what_is_wrong_is_told(monk
     outlet.close()
     assert "its disk is full" in told[0]
     assert node.sent == [1, 2], "each time they are sent again"
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_what_could_not_be_synced_is_not_shown(step):
+    disk = Disk()
+    spool = Spool(disk, SCHEMA, bytes_max=1 << 20)
+    disk.fail_in = step
+    spool.append(Train(batch=pa.record_batch({"v": pa.array([1], pa.int64())}), first_seq=0), int(START_US))
+    for why in ("couldn't be", "writing failed before"):
+        with pytest.raises(StateError, match=why):
+            spool.sync()
+        assert spool.durable_seq == 0
