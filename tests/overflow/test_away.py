@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import runpy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.fragment import Fragment
 from medusa.errors import StateError
+from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.clock import SystemClock
 from medusa.spark.overflow.away import Away
 from medusa.spark.overflow.cutting import cutting
 from medusa.spark.overflow.executor import InProcess
+from medusa.spark.overflow.group import Made
 from medusa.workloads import netmon
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -216,6 +219,33 @@ def test_a_lost_trigger_is_done_again_and_nothing_comes_twice(name: str) -> None
         assert shown(answer.outputs, theirs) == shown(drained(here), ours)
         if number == 3:
             there.copying()
+
+
+class PassesOver(InProcess):
+    """Some triggers pass over one of their groups, as if its rows were lost, and nothing fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = self.looks = 0
+
+    def run(self, key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
+        self.runs += 1
+        if self.runs % 4 == 1:
+            work = {number: items for number, items in work.items() if number != max(work)}
+        return super().run(key, work)
+
+    def states(self, key: str) -> dict[int, dict[str, Buffer]]:
+        self.looks += 1
+        found = super().states(key)
+        return found | {max(found): {}} if self.looks % 3 == 1 else found
+
+
+@pytest.mark.parametrize("name", ["windows", "running", "plain"])
+def test_a_group_that_does_not_answer_is_lost(name: str) -> None:
+    query, executor = QUERIES[name](), PassesOver()
+    assert there_and_back(query, elements(query, 1), executor) > 5
+    assert executor.runs > 3
+    assert executor.looks > 1
 
 
 def test_what_is_lost_again_and_again_is_told() -> None:

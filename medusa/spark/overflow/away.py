@@ -197,8 +197,14 @@ class Away:
         groups = {number: (cut.graphs[name], made[name].snapshot()) for number, name in enumerate(cut.shards)}
         self._executor.begin(self._key, groups)
 
+    def _numbers(self) -> range:
+        """Of the groups."""
+        return range(1 if self._cut is None else len(self._cut.shards))
+
     def _collected(self) -> dict[str, Buffer]:
         states = self._executor.states(self._key)
+        if lost := [number for number in self._numbers() if not states.get(number)]:
+            raise LostError(f"the state of groups {lost} didn't come")
         if self._cut is None:
             return states[0]
         cut = self._cut
@@ -279,7 +285,10 @@ class Away:
         """What the groups made; those without work aren't asked."""
         found: dict[int, tuple[list[Item], dict[int, str]]] = {number: ([], {}) for number in work}
         asked = {number: encode(items) for number, items in work.items() if items}
-        for number, made in (self._executor.run(self._key, asked) if asked else {}).items():
+        answers = self._executor.run(self._key, asked) if asked else {}
+        if answers.keys() != asked.keys():
+            raise LostError(f"of groups {sorted(asked)} only {sorted(answers)} answered")
+        for number, made in answers.items():
             if made.failed:
                 raise StateError(made.failed, code="state.spark")
             self._figures[number] = made.figures

@@ -33,7 +33,10 @@ class Executor(Protocol):
         """Hold these, with their state, instead of what it may hold under that key. Raises LostError."""
 
     def run(self, key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
-        """One trigger: feed groups what ``items.encode`` gives. Raises LostError: all of the key is lost."""
+        """One trigger: feed groups what ``items.encode`` gives; what each of these made.
+
+        Raises LostError: all of the key is lost. A group without an answer is taken for lost, too.
+        """
 
     def states(self, key: str) -> dict[int, dict[str, Buffer]]:
         """The state of each group. Raises LostError."""
