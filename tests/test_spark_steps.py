@@ -7,9 +7,10 @@ rows, and its state goes through the store each time. tests/spark has the same w
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,12 +21,14 @@ import medusa as md
 from medusa.query.boxes import Sink, Source
 from medusa.query.graph import check_graph
 from medusa.spark import kept, ways
+from medusa.spark import packed as packing
 from medusa.spark.batches import without_early
 from medusa.spark.judge import FOREVER_US, Entered
 from medusa.spark.native import check_native
-from medusa.spark.packed import Packed, read
+from medusa.spark.packed import Packed, place
 from medusa.spark.stage import Running, shown
 from medusa.spark.stages import plan
+from medusa.spark.streaming import _leave
 from tests.spark import functions
 from tests.spark.cases import CASES, SCHEMA, rows
 from tests.spark.same import plain
@@ -66,7 +69,8 @@ class Steps:
             box.id: Entered(
                 source=box.id,
                 fields=tuple((field.name, field.type) for field in box.schema),
-                timed=box.time is not None,
+                time=box.time,
+                unit=box.unit,
                 slack_us=box.slack_us,
                 has=has,
             )
@@ -77,7 +81,6 @@ class Steps:
             check_graph(graph),
             self.entered,
             shards=shards,
-            partitions=2,
             numbered=True,
             on_error="dead",
             modules=(),
@@ -106,9 +109,10 @@ class Steps:
             assert all(each.stage > stage.number for each in after)
             packed = after
         for sink, (lane, shape) in self.plan.sinks.items():
-            for each in sorted((e for e in packed if e.lane == lane), key=lambda e: e.number):
-                assert each.rows is not None
-                self.out[sink].append(read(each.rows, shown(shape.schema, numbered=True)))
+            left = [[each.number, each.rows] for each in packed if each.lane == lane]
+            chance.shuffle(left)
+            batches = [pa.record_batch([[number], [data]], ["number", "rows"]) for number, data in left]
+            self.out[sink] += _leave(msgspec.msgpack.encode((shape.schema, True)), batches)
 
     def _run(self, stage: Any, group: Any, mine: list[Packed]) -> list[Packed]:
         key = stage.number, group.shard
@@ -169,6 +173,14 @@ def streamed(
         steps.batch(chance, came)
     steps.batch(chance, ends)
     return steps.answers()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_pieces() -> Iterator[None]:
+    """What a step gives travels in many pieces, which Spark may bring in any order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "ROWS_MAX", 16)
+        yield
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
@@ -321,6 +333,66 @@ def test_the_end_closes_a_stream() -> None:
     later = changed(came, "@_seq", [10**9 + n + 1 for n in range(20)])
     with pytest.raises(md.DataError, match="source 'cars' has ended"):
         prepared(later, "cars", steps, 2)
+
+
+def spark_hash(number: int) -> int:
+    """Of an int: Murmur3 (32 bits) of its four bytes with the seed 42, as Java has it."""
+    mask = (1 << 32) - 1
+    k = number * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) * 0x1B873593 & mask
+    h = 42 ^ k
+    h = ((h << 13 | h >> 19) * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h
+
+
+def test_a_group_has_one_number_whatever_the_partitions() -> None:
+    assert [spark_hash(n) for n in (0, 1, 2, -1)] == [933211791, -559580957, 1765031574, -1604776387]
+    numbers = [place(group) for group in range(256)]
+    assert [spark_hash(number) for number in numbers] == list(range(256)), "so in partition group mod p"
+    assert all(-(1 << 31) <= number < 1 << 31 for number in numbers)
+
+
+def begun(query: md.Query, came: pa.Table, **options: Any) -> dict[tuple[int, int], tuple[bytes, Store]]:
+    """The state behind a first micro-batch."""
+    steps = Steps(query, **options)
+    prepared(came, "cars", steps, 1)
+    return steps.states
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "message"),
+    [
+        (counts("1s"), {}, "'cars': .* with a slack in microseconds of 5000000, and now it is 1000000"),
+        (counts(None), {}, "'cars': .* with a slack in microseconds of 5000000, and now it is None"),
+        (counts(), {"has": ("_seq", "_late", "_boundary")}, r"besides its own \('_seq', '_boundary'\), and"),
+        (counts(), {"has": ("_seq",)}, r"besides its own .*, and now it is \('_seq',\)"),
+        (counts(), {"shards": 2}, "begun with shards=3, and now it is 2"),
+        (counts(), {"shards": 1}, "begun with shards=3, and now it is 1"),
+    ],
+)
+def test_a_checkpoint_is_not_taken_for_another_source_or_other_shards(
+    query: md.Query, options: Any, message: str
+) -> None:
+    empty = pa.nulls(300, pa.int64())
+    came = entering(rows(1), _boundary=empty, _late=pa.array([False] * 300))
+    before = begun(counts(), came.slice(0, 150), has=("_seq", "_boundary"))
+    steps = Steps(query, **{"has": ("_seq", "_boundary"), **options})
+    steps.states = before
+    with pytest.raises(md.StateError, match=message):
+        prepared(came.slice(150), "cars", steps, 2)
+
+
+def test_shards_do_not_matter_where_there_are_none() -> None:
+    q = md.Query("plain")
+    q.sink("out", q.source("cars", SCHEMA, time="ts", slack="5s").window("10s").aggregate(c=md.count()))
+    came = entering(rows(1))
+    steps = Steps(q, shards=4)
+    steps.states = begun(q, came.slice(0, 150), shards=2)
+    prepared(came.slice(150), "cars", steps, 2)
 
 
 SETTINGS: dict[str, Any] = {

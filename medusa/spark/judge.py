@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.rows import TIME, as_bools, as_times
-from medusa.errors import DataError
+from medusa.errors import DataError, StateError
 from medusa.query.boxes import Field, Schema
 from medusa.query.types import schema_to_arrow
 from medusa.spark import columns
@@ -46,14 +46,20 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
     """A source as a streaming DataFrame brings it.
 
     Attributes:
+        time, unit: of the source, as ``Source`` has them.
         has: which of ``_seq``, ``_late``, ``_shed`` and ``_boundary`` it has.
     """
 
     source: str
     fields: tuple[tuple[str, str], ...]
-    timed: bool
+    time: str | None
+    unit: str | None
     slack_us: int | None
     has: tuple[str, ...]
+
+    @property
+    def timed(self) -> bool:
+        return self.time is not None
 
     @property
     def schema(self) -> Schema:
@@ -96,6 +102,7 @@ class Came(msgspec.Struct, frozen=True):
 
 
 class _State(msgspec.Struct, forbid_unknown_fields=True):
+    spec: Entered
     seq: int | None = None
     newest_us: int = _NONE
     promised_us: int = _NONE
@@ -103,11 +110,15 @@ class _State(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Judge:
-    """Of one source; what it remembers is ``saved`` and given back at the next micro-batch."""
+    """Of one source; what it remembers is ``saved`` and given back at the next micro-batch.
+
+    Raises:
+        StateError: what was saved is of a source that was judged in another way; says what differs.
+    """
 
     def __init__(self, spec: Entered, saved: bytes | None = None) -> None:
         self._spec = spec
-        self._state = _State() if saved is None else msgspec.json.decode(saved, type=_State)
+        self._state = _State(spec) if saved is None else _known(saved, spec)
 
     def saved(self) -> bytes:
         return msgspec.json.encode(self._state)
@@ -242,6 +253,35 @@ class Judge:
                 hint=f"keep the column {BOUNDARY!r}, which says how far the source was",
             )
         return late
+
+
+def _known(saved: bytes, spec: Entered) -> _State:
+    """What was saved, of the same source."""
+    try:
+        state = msgspec.json.decode(saved, type=_State)
+    except msgspec.DecodeError as error:
+        text = f"source {spec.source!r}: not the state of its judge: {error}"
+        raise StateError(text, code="state.corrupt") from None
+    for name, shown in _SHOWN.items():
+        was, now = getattr(state.spec, name), getattr(spec, name)
+        if was != now:
+            raise StateError(
+                f"source {spec.source!r}: this checkpoint was begun with {shown} {was!r}, and now it is"
+                f" {now!r}",
+                hint="it decides which rows are late: leave it as it was, or begin a new checkpoint",
+                code="state.graph",
+            )
+    return state
+
+
+_SHOWN = {
+    "source": "the source",
+    "fields": "columns",
+    "time": "time",
+    "unit": "unit",
+    "slack_us": "a slack in microseconds of",
+    "has": "the columns besides its own",
+}
 
 
 def _before(values: Ints, first: int) -> Ints:

@@ -6,7 +6,7 @@ whole train as the bytes of an Arrow record batch, and says for which step, shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -141,40 +141,36 @@ def table(rows: Sequence[Packed]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def place(group: int, partitions: int) -> int:
+def place(group: int) -> int:
     """The number by which a group of a step goes, such that Spark spreads the groups evenly.
 
-    Spark puts a row into partition ``hash(number) mod partitions``.
+    Spark puts a row into partition ``hash(number) mod partitions``. That hash (Murmur3 of four bytes with the
+    seed 42) can be turned back: this is the number whose hash is ``group``. So it holds for any number of
+    partitions, and a checkpoint for all of them.
     """
-    wanted, found = group % partitions, group // partitions
-    for number in _numbers():
-        if _hashed(number) % partitions == wanted:
-            if not found:
-                return number
-            found -= 1
-    raise AssertionError("numbers never end")
+    h = _unshifted(group & _MASK, 16) * _inverse(0xC2B2AE35) & _MASK
+    h = _unshifted(h, 13) * _inverse(0x85EBCA6B) & _MASK
+    h = _unshifted(h, 16) ^ 4
+    h = (h - 0xE6546B64) * _inverse(5) & _MASK
+    k = _rotated(h, 32 - 13) ^ 42
+    k = _rotated(k * _inverse(0x1B873593) & _MASK, 32 - 15) * _inverse(0xCC9E2D51) & _MASK
+    return k - (1 << 32) if k >> 31 else k
 
 
-def _numbers() -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += 1
+_MASK = (1 << 32) - 1
 
 
-def _hashed(number: int) -> int:
-    """Spark's hash of an int: Murmur3 of four bytes with the seed 42, as a signed number."""
-    mask = (1 << 32) - 1
-    k = number * 0xCC9E2D51 & mask
-    k = (k << 15 | k >> 17) & mask
-    k = k * 0x1B873593 & mask
-    h = 42 ^ k
-    h = (h << 13 | h >> 19) & mask
-    h = (h * 5 + 0xE6546B64) & mask
-    h ^= 4
-    h ^= h >> 16
-    h = h * 0x85EBCA6B & mask
-    h ^= h >> 13
-    h = h * 0xC2B2AE35 & mask
-    h ^= h >> 16
-    return h - (1 << 32) if h >> 31 else h
+def _unshifted(value: int, bits: int) -> int:
+    """What ``it ^ it >> bits`` was made of."""
+    made = value
+    for _ in range(31 // bits):
+        made = value ^ made >> bits
+    return made
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _MASK
+
+
+def _inverse(factor: int) -> int:
+    return pow(factor, -1, 1 << 32)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.fragment import Fragment
+from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.query.codec import graph_from_msgpack
@@ -20,7 +21,7 @@ from medusa.spark.stages import Group, Lane, Out, Stage
 
 __all__ = ["Running", "shown"]
 
-_JUDGE = "@judge-{}.json"
+_JUDGE, _SHARDS = "@judge-{}.json", "@shards"
 
 
 class Running:
@@ -39,6 +40,14 @@ class Running:
             import_module(module)
         graph = graph_from_msgpack(group.graph)
         self._group = group
+        self._shards = b"%d" % stage.shards
+        if files is not None and (was := bytes(files.get(_SHARDS, b"?"))) != self._shards:
+            raise StateError(
+                f"this checkpoint was begun with shards={was.decode()}, and now it is {stage.shards}",
+                hint="give md.spark.stream the shards it was begun with, or begin a new checkpoint; left out"
+                " they are spark.sql.shuffle.partitions",
+                code="state.graph",
+            )
         if files is None:
             self._fragment = Fragment(graph, on_error=stage.on_error)
         else:
@@ -126,7 +135,7 @@ class Running:
     def snapshot(self) -> dict[str, Buffer]:
         """The state of the group, as files."""
         judges = {_JUDGE.format(number): judge.saved() for number, judge in self._judges.items()}
-        return {**self._fragment.snapshot(), **judges}
+        return {**self._fragment.snapshot(), **judges, _SHARDS: self._shards}
 
 
 def shown(schema: Schema, *, numbered: bool) -> pa.Schema:

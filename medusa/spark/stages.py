@@ -72,10 +72,15 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One stateful step."""
+    """One stateful step.
+
+    Attributes:
+        shards: of the query's boxes with keys; 1: it has none in shards.
+    """
 
     number: int
     groups: tuple[Group, ...]
+    shards: int
     on_error: str
     modules: tuple[str, ...]
 
@@ -95,7 +100,6 @@ def plan(
     entered: Mapping[str, Entered],
     *,
     shards: int,
-    partitions: int,
     numbered: bool,
     on_error: str,
     modules: tuple[str, ...],
@@ -104,10 +108,9 @@ def plan(
 
     Args:
         checked: only boxes whose rows reach a sink; ``ways.check`` has passed them.
-        partitions: of Spark's shuffles.
     """
     graph, parts = _split(checked, shards)
-    planner = _Planner(check_graph(graph), parts, entered, partitions)
+    planner = _Planner(check_graph(graph), parts, entered, shards if parts else 1)
     return planner.run(numbered=numbered, on_error=on_error, modules=modules)
 
 
@@ -172,11 +175,11 @@ class _Planner:
         checked: CheckedGraph,
         parts: Mapping[str, int],
         entered: Mapping[str, Entered],
-        partitions: int,
+        shards: int,
     ) -> None:
         self._checked = checked
         self._entered = entered
-        self._partitions = partitions
+        self._shards = shards
         level = _levels(checked.graph.boxes, parts)
         self._place = {id: (stage, parts.get(id, 0)) for id, stage in level.items()}
         self._last = max(level.values(), default=0) + 1
@@ -208,8 +211,16 @@ class _Planner:
                 self._finished(where, made) for where, made in self._made.items() if where[0] == number
             )
             if groups:
-                stages.append(Stage(number=number, groups=groups, on_error=on_error, modules=modules))
-        return Plan(tuple(stages), sources, sinks, self._shard((0, 0)))
+                stages.append(
+                    Stage(
+                        number=number,
+                        groups=groups,
+                        shards=self._shards,
+                        on_error=on_error,
+                        modules=modules,
+                    )
+                )
+        return Plan(tuple(stages), sources, sinks, place(0))
 
     def _enter(self, made: _Made, box: Source) -> int:
         """A source: its rows are judged in the first step."""
@@ -249,21 +260,18 @@ class _Planner:
             sink = Sink(id=self._fresh("out"), inputs=(arc,))
             before = self._group(came)
             before.sinks.append(sink)
-            before.outs.append(Out(sink=sink.id, stage=here[0], shard=self._shard(here), lane=lane.number))
+            before.outs.append(Out(sink=sink.id, stage=here[0], shard=place(here[1]), lane=lane.number))
         return Input(made.lanes[arc].source or "")
 
     def _finished(self, where: Place, made: _Made) -> Group:
         boxes = (*made.sources, *made.boxes, *made.sinks)
         graph = Graph(name=self._checked.graph.name, boxes=boxes)
         return Group(
-            shard=self._shard(where),
+            shard=place(where[1]),
             graph=graph_to_msgpack(graph),
             lanes=tuple(made.lanes.values()),
             outs=tuple(made.outs),
         )
-
-    def _shard(self, where: Place) -> int:
-        return place(where[1], self._partitions)
 
     def _group(self, where: Place) -> _Made:
         return self._made.setdefault(where, _Made())

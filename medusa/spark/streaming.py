@@ -123,7 +123,8 @@ def stream(
             ``_shed`` and ``_boundary`` (timestamp: no later row that isn't late has a time below it; a row
             whose time is null is a boundary alone, and one of 9999-12-31 ends the stream).
         shards: in how many parts boxes with keys run, 1 to 256; 1: the query is one stateful step. None:
-            ``spark.sql.shuffle.partitions``. Like the query itself it can't change for a checkpoint.
+            ``spark.sql.shuffle.partitions``. Like the query itself it can't change for a checkpoint; the
+            setting may.
         semantics: "medusa", or "spark": native plans of Spark, whose rule for late rows depends on
             micro-batches.
         numbered: rows have their numbers from 0 in a column ``_seq``.
@@ -259,7 +260,6 @@ class _Streaming:
             check_graph(graph),
             {id: _entered(rows) for id, rows in self._archives.items()},
             shards=self._shards,
-            partitions=int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1),
             numbered=self._numbered,
             on_error=self._on_error,
             modules=self._modules,
@@ -312,7 +312,7 @@ class _Parts:
             fields.append((SEQ, types.LongType()))
             names.append(SEQ)
         encoded = msgspec.msgpack.encode((shape.schema, self._numbered))
-        mine = df.where(F.col("lane") == lane).select("rows")
+        mine = df.where(F.col("lane") == lane).select("number", "rows")
         return mine.mapInArrow(partial(_leave, encoded), columns.struct(fields)).toDF(*names)
 
 
@@ -328,9 +328,28 @@ def _enter(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 def _leave(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of a sink from the last step; what ``mapInArrow`` calls."""
     schema, numbered = msgspec.msgpack.decode(encoded, type=tuple[Schema, bool])
+    for rows in _in_order(batches):
+        yield read(rows, shown(schema, numbered=numbered))
+
+
+def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Packed rows by their numbers, which are 0, 1, 2 ... in a micro-batch.
+
+    Between two steps Spark sorts by the group alone, and a sort that spills may swap what is equal. A number
+    that has been begins another micro-batch.
+    """
+    waiting: dict[int, bytes] = {}
+    following = 0
     for batch in batches:
-        for rows in batch.column(0):
-            yield read(rows.as_py(), shown(schema, numbered=numbered))
+        for number, rows in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            if number < following or number in waiting:
+                yield from (waiting[each] for each in sorted(waiting))
+                waiting, following = {}, 0
+            waiting[number] = rows.as_py()
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
+    yield from (waiting[each] for each in sorted(waiting))
 
 
 def _entered(rows: Archive) -> Entered:
@@ -338,7 +357,8 @@ def _entered(rows: Archive) -> Entered:
     return Entered(
         source=spec.id,
         fields=tuple((field.name, field.type) for field in spec.schema),
-        timed=spec.time is not None,
+        time=spec.time,
+        unit=spec.unit,
         slack_us=spec.slack_us,
         has=tuple(name for name in META if name in rows.has),
     )

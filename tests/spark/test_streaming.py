@@ -6,6 +6,8 @@ tests/test_spark_steps.py has every kind of box, without Spark.
 from __future__ import annotations
 
 import runpy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +43,43 @@ def same(got: dict[str, pa.Table], expected: Any) -> None:
 
 
 def test_groups_go_where_spark_is_told(spark: Any) -> None:
-    placed = [place(group, 7) for group in range(20)]
-    assert len(set(placed)) == 20
-    table = spark.createDataFrame(pa.table({"n": pa.array(placed, pa.int32())}))
-    parts = [row.p for row in table.selectExpr("pmod(hash(n), 7) AS p").collect()]
-    assert parts == [group % 7 for group in range(20)]
+    table = spark.createDataFrame(
+        pa.table({"n": pa.array([place(group) for group in range(256)], pa.int32())})
+    )
+    hashes = [row.h for row in table.selectExpr("hash(n) AS h").collect()]
+    assert hashes == list(range(256)), "so in partition group mod p, whatever p is"
+
+
+def test_a_checkpoint_goes_on_where_there_are_other_partitions(spark: Any, tmp_path: Path) -> None:
+    """As when a job of local[2] is started again in local[4]."""
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", slack="5s")
+    q.sink("sofar", cars.group_by("k").running(c=md.count(), s=md.sum("v")))
+    q.sink("windows", cars.window("10s").group_by("k").aggregate(c=md.count()))
+    table = rows(2, 300)
+    first, *others = ended(table, [140])
+    made = feeds(spark, tmp_path, {"cars": [first]})
+    written = Written(spark, tmp_path / "checkpoint")
+    written.run(md.spark.stream(q, spark, frames(made), shards=2))
+    made["cars"].put(*others)
+    with partitions(spark, 4):
+        with pytest.raises(Exception, match="this checkpoint was begun with shards=2, and now it is 4"):
+            written.run(md.spark.stream(q, spark, frames(made)))
+        answers = md.spark.stream(q, spark, frames(made), shards=2)
+        written.run(answers)
+    assert sorted(written.batches) == [0, 1, 2]
+    same(written.parts(answers), md.collect(q, cars=table))
+
+
+@contextmanager
+def partitions(spark: Any, count: int) -> Iterator[None]:
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(count))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
 def test_shards_through_a_failure_and_a_restart(spark: Any, tmp_path: Path) -> None:
