@@ -68,8 +68,10 @@ def queries(spark: Any, endpoint: str, folder: Path, faults: Sequence[Fault] = (
     def task(point: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                due = [each for each in faults if each.point == point and each.at in batch["v"].to_pylist()]
-                for fault in due:
+                rows = batch["v"].to_pylist()
+                for fault in faults:
+                    if fault.point != point or fault.at not in rows or fault.came(folder):
+                        continue
                     if fault.at % 2:  # What the task has had goes on first.
                         yield from (batch.slice(n, 1) for n in range(batch.num_rows // 2))
                     strike(fault)
