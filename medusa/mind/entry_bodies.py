@@ -88,8 +88,13 @@ class StreamBody(_Body, frozen=True):
     reader: Word = ""
 
 
-class SourceBody(_Body, frozen=True):
-    """A source that can be published into."""
+class SourceBody(_Body, frozen=True, omit_defaults=True):
+    """A source that can be published into.
+
+    Attributes:
+        arrival, partition, partitions: as of the source, so that who publishes checks what it would refuse;
+            without ``partitions`` where those are too many to be told.
+    """
 
     query: Name
     fragment: Name
@@ -97,6 +102,9 @@ class SourceBody(_Body, frozen=True):
     time: Word | None
     unit: Word | None
     slack_us: Number | None
+    arrival: Word | None = None
+    partition: Word | None = None
+    partitions: Annotated[tuple[bool | int | str, ...], Meta(max_length=limits.BODY_BYTES_MAX)] | None = None
 
 
 class QueryBody(_Body, frozen=True):

@@ -186,7 +186,12 @@ def _of_fragment(spec: Fragment, hosted: Hosted, guest_of: str) -> Wanted:
             time=box.time,
             unit=box.unit,
             slack_us=box.slack_us,
+            arrival=box.arrival,
+            partition=box.partition,
+            partitions=box.partitions,
         )
+        if len(body_to(source)) > limits.BODY_BYTES_MAX:
+            source = msgspec.structs.replace(source, partitions=None)
         found["source", name] = 1, body_to(source)
     return found
 

@@ -300,5 +300,8 @@ def sources_of(fragments: Iterable[Fragment]) -> dict[str, Any]:
                 "time": box.time,
                 "unit": box.unit,
                 "slack_us": box.slack_us,
+                "arrival": box.arrival,
+                "partition": box.partition,
+                "partitions": None if box.partitions is None else list(box.partitions),
             }
     return found

@@ -97,6 +97,16 @@ class NamedPublisher:
         self.publisher.check()
         self.publisher.promise(END_US)
 
+    def check(self) -> None:
+        """What the node has said against it so far; waits for nothing.
+
+        Raises:
+            LinkError: as ``publish``.
+            DataError: the node could not take rows that it received; said once.
+        """
+        self.publisher.check()
+        self.publisher.check_taken()
+
     def flush(self, timeout: Duration = "30s") -> None:
         """Wait until everything published, and every boundary, is durable at the node.
 

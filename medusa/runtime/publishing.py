@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from medusa.elements import END_US, START_US, Train
-from medusa.engine.boxes.source import checked_times
+from medusa.engine.boxes.source import RowChecks
 from medusa.engine.ingest import normalise
 from medusa.errors import DataError, FullError, LinkError
 from medusa.query.boxes import Field, Source
@@ -44,6 +44,7 @@ class Publisher(Followed):
         self.boundary_us: int = START_US
         self._abandoned = False
         self._source = source
+        self._checks = RowChecks(source)
         self._codec = TrainCodec(source.schema, timed=False, clean=loop.keyed)  # The node may be another's.
         self._order = threading.Lock()
         with loop.lock:
@@ -151,7 +152,7 @@ class Publisher(Followed):
                 raise DataError(f"source {self.name!r} was finished by this client", code="data.finished")
             pieces: list[tuple[Any, int, bool]] = []
             for batch in normalise(data, self._source.schema, source=self.name):
-                checked_times(batch, self._source)
+                self._checks.check(batch)
                 self._check_contents(batch)
                 pieces += self._codec.encode(Train(batch=batch))
             self._await_room()
@@ -227,12 +228,25 @@ def source_from(name: str, status: Mapping[str, Any]) -> Source:
 
 
 def described(name: str, found: Mapping[str, Any]) -> Source:
-    """A source as a node describes it: its columns and its time."""
-    return Source(
+    """A source as a node describes it: its columns and its time, and which rows it refuses.
+
+    Raises:
+        LinkError: it can't be that.
+    """
+    partitions = found.get("partitions")
+    source = Source(
         id=name,
         schema=tuple(Field(column, type) for column, type in found["columns"]),
         time=found["time"],
         unit=found["unit"],
         slack_us=found["slack_us"],
+        arrival=found.get("arrival"),
+        partition=found.get("partition"),
+        partitions=None if partitions is None else tuple(partitions),
         timed=found["time"] is not None,
     )
+    try:
+        RowChecks(source)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise LinkError(f"source {name!r}: no such partitions: {error}"[:500], code="E_SCHEMA") from None
+    return source

@@ -125,6 +125,9 @@ class Node:
         if dies:
             self._disk._die()
 
+    def check(self) -> None:
+        pass
+
 
 class Inlet:
     """Takes from the node whatever there is whenever somebody asks."""

@@ -36,6 +36,9 @@ class Port:
     def durable_row(self) -> int:
         return len(self.node)
 
+    def check(self) -> None:
+        pass
+
     def publish(self, data: pa.RecordBatch) -> None:
         self.sent += data["v"].to_pylist()
 

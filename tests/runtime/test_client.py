@@ -192,9 +192,9 @@ def test_rows_that_a_removed_query_never_took_are_told_once(fed, monkeypatch):
 def test_rows_that_the_node_refuses_are_told_by_flush_once(fed, monkeypatch):
     from medusa.runtime import publishing
 
-    monkeypatch.setattr(
-        publishing, "checked_times", lambda batch, source: None
-    )  # A client that doesn't check.
+    monkeypatch.setattr(  # A client that doesn't check.
+        publishing.RowChecks, "check", lambda self, batch: None
+    )
     fed.publish("q.rows", {"ts": [1], "v": [1]})
     fed.flush("20s")
     fed.publish("q.rows", {"ts": [10, 2**61], "v": [2, 3]})

@@ -22,7 +22,7 @@ from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.units import duration_text
 
-__all__ = ["SourceBox", "checked_times", "rows_ahead"]
+__all__ = ["RowChecks", "SourceBox", "checked_times", "rows_ahead"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -338,6 +338,30 @@ class SourceBox(Operator):
         self._judge.load(state, promised)
 
 
+class RowChecks:
+    """What a source refuses of rows, for whoever sends them to it: a node can't give them back."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        listed = source.time is not None and source.partition is not None and source.partitions is not None
+        self._judge = judge_of(source) if listed else None
+        self._arrival = (
+            None if source.arrival is None else msgspec.structs.replace(source, time=source.arrival)
+        )
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Check rows of the columns of the source.
+
+        Raises:
+            DataError: a time, or arrival time, is null or out of range, or a partition isn't listed.
+        """
+        if self._judge is not None:
+            self._judge.check(batch)
+        for each in (self._arrival, self._source):
+            if each is not None:
+                checked_times(batch, each)
+
+
 def rows_ahead(batch: pa.RecordBatch, times: pa.Array, source: Source, arrival_us: int | None) -> Bools:
     """Of each row: whether its time is more than ``ahead`` beyond its arrival."""
     arrived: Any = arrival_us
@@ -354,8 +378,6 @@ def checked_times(batch: pa.RecordBatch, source: Source) -> Times | None:
     """The times of rows for a source, with all that a source asks of them; None for one without time.
 
     They are read once: what is asked of them later, the answer remembers.
-
-    A publisher runs it too, so that what a node would refuse is refused before it is sent.
 
     Raises:
         DataError: a time is null or out of range.

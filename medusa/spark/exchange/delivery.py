@@ -39,11 +39,20 @@ class Port(Protocol):
     def publish(self, data: pa.RecordBatch) -> None:
         """Send rows; they are durable once ``flush`` has returned."""
 
+    def check(self) -> None:
+        """What the node has said against it so far.
+
+        Raises:
+            DataError: it refused rows, and counts them all the same (``E_ROWS``); said once.
+            LinkError: it refused all of it.
+        """
+
     def flush(self, timeout: str) -> None:
         """Wait until the node holds all of them durably.
 
         Raises:
             LinkError: not in time: ``link.timeout``; or it refused.
+            DataError: as ``check``.
         """
 
 
@@ -57,14 +66,15 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
         how many rows were sent.
 
     Raises:
-        DataError: the node has more rows than were published, or fewer than were forgotten here.
+        DataError: the node has more rows than were published, or fewer than were forgotten here; or it
+            refused some (``E_ROWS``), which it counts like those that it takes: nothing is forgotten here.
         LinkError: the node went away, or refused: open the port anew.
         StateError: the disk.
     """
     codec = TrainCodec(schema, timed=False)
     row = port.next_row
+    _forget(staging, stream, port)
     with staging.lock:
-        staging.delivered(stream, port.durable_row)
         queue = staging.books.queue(stream)
         first = queue[0].first if queue else staging.books.end(stream)
     if row < first:
@@ -103,8 +113,14 @@ def _forget_held(staging: Staging, stream: str, port: Port) -> None:
     except LinkError as error:
         if error.code != "link.timeout":
             raise
+    _forget(staging, stream, port)
+
+
+def _forget(staging: Staging, stream: str, port: Port) -> None:
+    row = port.durable_row
+    port.check()  # Of what it refused it says so before that is durable.
     with staging.lock:
-        staging.delivered(stream, port.durable_row)
+        staging.delivered(stream, row)
 
 
 def rows_from(codec: TrainCodec, rows: int, payload: Buffer, where: str) -> pa.RecordBatch:

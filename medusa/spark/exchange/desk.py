@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 import pyarrow as pa
 
-from medusa.engine.boxes.source import checked_times
+from medusa.engine.boxes.source import RowChecks
 from medusa.errors import FullError, MedusaError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Field, Schema, Source
@@ -229,7 +230,7 @@ class Desk:
         codec = TrainCodec(source.schema, timed=False)
         train = codec.decode(Data(stream="s", epoch=0, frame=0, seq=0, rows=request.rows), payload)
         # What the node would refuse must not get into an epoch.
-        checked_times(train.batch, source)
+        _checks(source).check(train.batch)
         with self._staging.lock:
             fresh = self._staging.stage(request.stream, request.token, request.chunk, request.rows, payload)
         return r.Done(number=request.number, fresh=fresh)
@@ -259,6 +260,11 @@ class Desk:
     def _drop(self, request: r.Drop) -> r.Answer:
         fresh = self._outlets.dropped(request.stream, waiting=request.waiting)
         return r.Done(number=request.number, fresh=fresh)
+
+
+@functools.lru_cache(maxsize=128)
+def _checks(source: Source) -> RowChecks:
+    return RowChecks(source)
 
 
 def _columns(schema: pa.Schema) -> Schema:

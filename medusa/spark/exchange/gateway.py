@@ -2,6 +2,7 @@
 Spark writes becomes rows of a stream here, an epoch at a time.
 
     DATA/staged/       rows that Spark writes, and the journal that says which of them are published
+    DATA/refused/      of sources that have refused rows: what their node said
     DATA/readers/      who reads which stream
     DATA/rows/NAME/    what a reader's stream gave
 """
@@ -150,7 +151,9 @@ class Gateway:
             journal = FolderJournal(f"{data}/staged")
             self._held.callback(journal.close)
             self._staging = Staging(store, journal, bytes_max=stage_bytes, now_s=time.monotonic, age_s=age_s)
-            self._outlets = Outlets(nodes, self._staging, report)
+            notes = FolderStore(f"{data}/refused")
+            self._held.callback(notes.close)
+            self._outlets = Outlets(nodes, self._staging, notes, report)
             self._held.callback(self._outlets.close)
             self._inlets = Inlets(nodes, data, spool_bytes, report)
             self._held.callback(self._inlets.close)

@@ -16,6 +16,7 @@ import msgspec
 
 from medusa.engine.checkpoint import seal, unseal
 from medusa.errors import LinkError, MedusaError
+from medusa.ports import Store
 from medusa.query.boxes import Source
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.files import FolderStore, told
@@ -29,6 +30,7 @@ from medusa.wire import limits
 __all__ = ["READERS_MAX", "SOURCES_MAX", "Inlets", "Outlets"]
 
 READERS_MAX = 100
+SAID = "said"
 SOURCES_MAX = 100
 """Each has a thread and a connection. Too large: one who asks for names that aren't there takes them all."""
 
@@ -79,8 +81,8 @@ def _do(work: Callable[[], bool], found: list[bool | MedusaError]) -> None:
 class Outlets:
     """All sources that are written to. Any thread may call."""
 
-    def __init__(self, nodes: Nodes, staging: Staging, report: Callable[[str], None]) -> None:
-        self._nodes, self._staging, self._report = nodes, staging, report
+    def __init__(self, nodes: Nodes, staging: Staging, notes: Store, report: Callable[[str], None]) -> None:
+        self._nodes, self._staging, self._notes, self._report = nodes, staging, notes, report
         self._made: dict[str, Outlet] = {}
         self._lock = threading.Lock()
         self._asides = Asides()
@@ -92,9 +94,25 @@ class Outlets:
     def _outlet(self, stream: str) -> Outlet:
         with self._lock:
             if stream not in self._made:
-                self._made[stream] = Outlet(self._nodes, stream, self._staging, self._report)
+                self._made[stream] = Outlet(
+                    self._nodes,
+                    stream,
+                    self._staging,
+                    self._report,
+                    stopped=self._stopped(stream),
+                    note_stopped=lambda said: self._notes.write(
+                        _folder_of(stream, ""), seal({SAID: said.encode()}, {})
+                    ),
+                )
                 self._made[stream].start()
             return self._made[stream]
+
+    def _stopped(self, stream: str) -> str:
+        name = _folder_of(stream, "")
+        if name not in self._notes.names():
+            return ""
+        _, files = unseal(self._notes.read(name), self._notes.where(name))
+        return bytes(files[SAID]).decode()
 
     def source(self, stream: str) -> Source:
         """Raises: Later; LinkError: there is no such source, or there are too many."""
@@ -149,6 +167,7 @@ class Outlets:
             self._nodes.drop(stream)
             with self._staging.lock:
                 self._staging.drop(stream, end)
+            self._notes.delete(_folder_of(stream, ""))
         except MedusaError as error:
             if known:
                 self._outlet(stream)

@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from medusa.elements import Train
-from medusa.errors import LinkError, MedusaError
+from medusa.errors import DataError, LinkError, MedusaError
 from medusa.ports import Segments
 from medusa.query.boxes import Source
 from medusa.spark.exchange.delivery import Port, deliver
@@ -290,14 +290,31 @@ class Inlet(Worker):
 class Outlet(Worker):
     """Sends what is published into a source.
 
+    A node counts rows that it refuses like those that it takes: it can't be sent them again. So then
+    nothing more is sent, and what was published stays here, until somebody decides.
+
+    Args:
+        stopped: what the node said when it refused rows, in an earlier life; empty: it never did.
+        note_stopped: keeps that; raises ``StateError``.
+
     Attributes:
         delivered: how many rows were sent, since it was started.
     """
 
-    def __init__(self, nodes: Nodes, stream: str, staging: Staging, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        stream: str,
+        staging: Staging,
+        report: Callable[[str], None],
+        *,
+        stopped: str = "",
+        note_stopped: Callable[[str], None] = lambda said: None,
+    ) -> None:
         super().__init__(f"source {stream!r}", report)
         self.stream = stream
         self._nodes, self._staging = nodes, staging
+        self._stopped, self._note_stopped, self._noted = stopped, note_stopped, bool(stopped)
         self._source: Source | None = None
         self.delivered = 0
 
@@ -307,7 +324,10 @@ class Outlet(Worker):
         Raises:
             Later: it hasn't yet.
             LinkError: the node refuses it.
+            DataError: it has refused rows: no more are taken for it.
         """
+        if self._stopped:
+            raise self._refusal()
         found = self._source
         if found is None:
             if self.refused is not None:
@@ -315,7 +335,32 @@ class Outlet(Worker):
             raise Later(f"{self.stream!r} can't be written yet: {self.why or 'the node is being asked'}")
         return found
 
+    def _refusal(self) -> DataError:
+        return DataError(
+            f"{self.stream!r} has refused rows that were published: {self._stopped}",
+            hint="they and all behind them wait here. `medusa gateway forget --source --drop-waiting` gives "
+            "them up, and begins anew",
+            code="data.refused",
+        )
+
     def work(self) -> None:
+        if not self._stopped:
+            try:
+                self._deliver()
+                return
+            except DataError as error:
+                if error.code != "E_ROWS":
+                    raise
+                self._stopped = error.message
+        if not self._noted:
+            self._note_stopped(self._stopped)
+            self._noted = True
+        if self.why != (why := str(self._refusal())[:1500]):
+            self.why = why
+            self._report(f"source {self.stream!r}: {why}")
+        self.closing.wait()
+
+    def _deliver(self) -> None:
         with self._nodes.writing(self.stream) as (source, port):
             self._source = source
             self.why, self.refused = "", None
