@@ -189,7 +189,7 @@ class World:
                 line, what, most = self.wire, self.wire.cut, WIRE_PIECES
             else:
                 line, what, most = self.line, does[kind], PIECES
-            at, behind = chance.randrange(2, most), chance.random() < 0.5
+            at, behind = line.pieces + chance.randrange(2, most), chance.random() < 0.5
             while at in line.strikes:
                 at += 1
             line.strikes[at] = (behind, self._once(kind, what))
