@@ -12,6 +12,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ import medusa as md
 from medusa.errors import ConfigError
 from medusa.spark import ways
 from medusa.spark.overflow.on_spark import OnSpark
-from medusa.spark.session import check_connect, check_java, missing_for_connect, session
+from medusa.spark.session import check_connect, check_java, missing_for_connect, running, session
 from medusa.spark.ways import WAYS, Way
 from tests.ports import free_ports
 
@@ -139,6 +140,115 @@ def test_what_keeps_state_in_its_driver_refuses_a_session_without_one(tmp_path: 
     with pytest.raises(ConfigError, match="by its driver, and a session of Spark Connect has none here"):
         md.spark.archive("a.out", session, tmp_path / "archive", gateway="tcp://127.0.0.1:1")
     assert list(tmp_path.iterdir()) == []
+
+
+class Context:
+    """Of a Spark that isn't there: what a session tells of it."""
+
+    def __init__(self, master: str, conf: dict[str, str], cores: int) -> None:
+        self.master, self.conf, self.defaultParallelism = master, conf, cores
+        self._jsc: Any = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+
+    def setLogLevel(self, level: str) -> None:
+        """Nothing logs."""
+
+    def getConf(self) -> Any:
+        return SimpleNamespace(contains=self.conf.__contains__)
+
+
+class Pretended:
+    """``SparkSession``, as far as ``md.spark.session`` asks for it."""
+
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.options: dict[str, str] = {}
+        self.made: Any = None
+
+    @property
+    def builder(self) -> Any:
+        self.options = {}
+        return self
+
+    def appName(self, name: str) -> Any:
+        return self
+
+    def master(self, master: str) -> Any:
+        return self.config("spark.master", master)
+
+    def config(self, key: str, value: str) -> Any:
+        self.options[key] = value
+        return self
+
+    def getOrCreate(self) -> Any:
+        if self.made is None:
+            context = Context(self.options["spark.master"], dict(self.options), self.cores)
+            self.made = SimpleNamespace(sparkContext=context, conf=Conf(self.options))
+        else:
+            self.made.conf.update(self.options)
+        return self.made
+
+    def active(self) -> Any:
+        """The one that was made, in whichever thread."""
+        if self.made is None:
+            raise PySparkRuntimeError
+        return self.made
+
+
+class PySparkRuntimeError(Exception):
+    pass
+
+
+class Conf(dict[str, str]):
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    made = Pretended(cores=6)
+    errors = SimpleNamespace(PySparkRuntimeError=PySparkRuntimeError)
+    for name, module in (
+        ("pyspark", SimpleNamespace()),
+        ("pyspark.sql", SimpleNamespace(SparkSession=made)),
+        ("pyspark.errors", errors),
+    ):
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):  # which a session sets
+        monkeypatch.setenv(name, "kept")
+    monkeypatch.setitem(session.__globals__, "check_java", lambda: 17)  # its module has its name
+    return made
+
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[*,3]", "local[4,2]"])
+def test_a_local_session_has_as_many_partitions_as_cores(master: str, pretended: Pretended) -> None:
+    made: Any = session(master)
+    assert made.conf[PARTITIONS] == "6", "as Spark counts them"
+    assert made.conf["spark.driver.host"] == "127.0.0.1"
+
+
+def test_who_says_how_many_partitions_there_are_has_the_last_word(pretended: Pretended) -> None:
+    made: Any = session("local[*]", conf={PARTITIONS: "3"})
+    assert made.conf[PARTITIONS] == "3"
+    made.conf[PARTITIONS] = "9"  # the program's own session
+    assert session("local[2]") is made
+    assert made.conf[PARTITIONS] == "9"
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "local-cluster[2,1,1024]"])
+def test_a_cluster_is_asked_for_partitions_by_nobody(master: str, pretended: Pretended) -> None:
+    made: Any = session(master)
+    assert PARTITIONS not in made.conf, "two would leave most of it idle"
+
+
+def test_a_session_that_has_ended_is_none(pretended: Pretended) -> None:
+    assert running() is None
+    made: Any = session("local")
+    assert running() is made
+    made.sparkContext._jsc = None
+    assert running() is None
 
 
 @pytest.mark.skipif(find_spec("pyspark") is not None, reason="pyspark is installed here")

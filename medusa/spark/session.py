@@ -19,7 +19,7 @@ from medusa.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_MIN", "is_connect", "missing_for_connect", "refuse_connect", "running", "session"]
+__all__ = ["JAVA_MIN", "ended", "is_connect", "missing_for_connect", "refuse_connect", "running", "session"]
 
 JAVA_MIN = 17
 """What pyspark 4 needs."""
@@ -60,7 +60,8 @@ def session(
     shown in UTC.
 
     Args:
-        master: ``local[2]``: two threads of this process, and as many partitions; ``spark://host:port`` a
+        master: ``local[2]``: two threads of this process, and as many partitions, as of ``local[*]`` as there
+            are cores (a session that runs already keeps its partitions); ``spark://host:port`` a
             cluster; ``sc://host:port`` a server of Spark Connect, whose Java, workers and memory are its
             own; None: as ``spark-submit`` or the configuration says.
         name: of the application.
@@ -103,10 +104,13 @@ def session(
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOCAL)
             settings |= {"spark.driver.host": LOCAL, "spark.driver.bindAddress": LOCAL}
-            found = re.fullmatch(r"local\[(\d+)\]", master)
-            settings[PARTITIONS] = found[1] if found else "2"
     made = _configured(builder, settings | dict(conf or {})).getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")
+    context = made.sparkContext
+    context.setLogLevel("ERROR")
+    # Spark has read what local[*] and local[4,2] mean; a program's own session keeps what it has.
+    local = re.fullmatch(r"local(\[.*\])?", context.master)
+    if there is None and local and not context.getConf().contains(PARTITIONS):
+        made.conf.set(PARTITIONS, str(context.defaultParallelism))
     return made
 
 
@@ -122,12 +126,28 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def running() -> SparkSession | None:
-    """The session of this program, where there is one already."""
+    """The session of this program, where there is one already, whichever thread made it."""
     if "pyspark" not in sys.modules:
         return None
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    try:
+        found = SparkSession.active()  # of this thread, or else the one that was made first
+    except PySparkRuntimeError:
+        return None
+    return None if ended(found) else found
+
+
+def ended(spark: SparkSession) -> bool:
+    """Whether it was stopped, or its Java is gone: then nothing will run in it any more."""
+    if is_connect(spark):
+        return bool(getattr(spark, "is_stopped", False))
+    try:
+        java = spark.sparkContext._jsc
+        return java is None or bool(java.sc().isStopped())
+    except Exception:  # nobody answers, whatever py4j calls that
+        return True
 
 
 def refuse_connect(spark: SparkSession, why: str) -> None:

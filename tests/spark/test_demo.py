@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -31,9 +32,7 @@ def test_every_check_is_passed(spark: Any) -> None:
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: Any, tmp_path: Any) -> None:
-    from pyspark.sql import SparkSession
-
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(import_module("medusa.spark.session"), "running", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = CliRunner().invoke(main, COMMAND)
     assert done.exit_code == 1

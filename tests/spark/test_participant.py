@@ -13,6 +13,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError
+from medusa.spark.session import running
 
 KEYS = 100_000
 ROWS = 2_000
@@ -161,6 +162,22 @@ def _started(config: Path) -> subprocess.Popen[str]:
     line = made.stdout.readline()
     assert line.startswith("node spark1 listening on ipc://"), line
     return made
+
+
+def test_the_session_of_the_program_is_used_and_left_as_it_is(spark: Any, tmp_path: Path) -> None:
+    """A node looks for it in its own thread, where no session is active."""
+    found: list[Any] = []
+    looking = threading.Thread(target=lambda: found.append(running()))
+    looking.start()
+    looking.join()
+    assert found == [spark]
+    before = dict(spark.conf.getAll)
+    rules = {"master": "local[7]", "conf": {"spark.sql.codegen.wholeStage": "true"}}
+    config = {"name": "a", "listen": "tcp://127.0.0.1:*", "data": tmp_path / "a", "spark": rules}
+    with md.spark.participant(config) as node:
+        assert node.status()["runs_on"]["cores"] == spark.sparkContext.defaultParallelism
+    assert running() is spark
+    assert dict(spark.conf.getAll) == before
 
 
 def test_without_its_table_it_does_not_begin(spark: Any, tmp_path: Path) -> None:

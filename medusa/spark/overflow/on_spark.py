@@ -21,7 +21,7 @@ from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
 from medusa.spark.overflow.executor import LostError, modules_of
 from medusa.spark.overflow.group import Made, State, Task, run_group
-from medusa.spark.session import refuse_connect
+from medusa.spark.session import ended, refuse_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,7 @@ class OnSpark:
 
     def _lost(self, key: str, what: str, error: Exception) -> LostError:
         self._held.pop(key, None)
-        if _ended(self._spark):
+        if ended(self._spark):
             self.down = "its Spark session has ended"
         return LostError(f"{what}: {error}"[:500])
 
@@ -130,15 +130,6 @@ class OnSpark:
         columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return self._spark.createDataFrame(pa.table(arrays, schema=_SCHEMA))
-
-
-def _ended(spark: SparkSession) -> bool:
-    """Whether it was stopped, or its Java is gone: then nothing will run in it any more."""
-    try:
-        java = spark.sparkContext._jsc
-        return java is None or bool(java.sc().isStopped())
-    except Exception:  # nobody answers, whatever py4j calls that
-        return True
 
 
 class _Held:
