@@ -195,3 +195,18 @@ def test_a_folder_is_one_archive_s_and_one_process_s(tmp_path: Path) -> None:
     with pytest.raises(md.DataError, match="there is something else"), held(tmp_path / "mine"):
         pass
     assert [each.name for each in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_rows_that_are_missing_are_counted(tmp_path: Path) -> None:
+    with held(tmp_path / "a") as path:
+        reader_of(path, "q.out")
+        growing = Growing.opened(path, stream="q.out", schema=SCHEMA, marks=("_late",))
+        assert (growing.manifest.from_row, growing.manifest.missing_rows) == (None, 0)
+        for epoch, first in enumerate((3, 500)):
+            name = f"rows/e{epoch}.parquet"
+            (path / name).write_bytes(b"x")
+            growing.add(epoch, [Part(path=name, rows=10, bytes=1, first=first, last=first + 9)])
+        manifest = growing.complete().manifest
+    assert (manifest.from_row, manifest.missing_rows) == (3, 487)
+    told = manifest.to_json()
+    assert (told["from_row"], told["missing_rows"], told["complete"]) == (3, 487, True)

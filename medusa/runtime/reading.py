@@ -44,6 +44,7 @@ class Subscription(Followed):
     Attributes:
         durable: the name of a named subscription; None: a plain one.
         schema: of the rows, as Arrow.
+        timed: they have times, and the stream boundaries.
         boundary_us: no later row has a time below it.
         lost_rows: rows that the node did not keep until we took them.
     """
@@ -78,6 +79,7 @@ class Subscription(Followed):
         receiver.known = known or durable is not None
         self._codec = TrainCodec(receiver.schema, timed=receiver.timed)
         self.schema: pa.Schema = self._codec.schema
+        self.timed: bool = receiver.timed
 
     def mind_of_stream(self) -> Mind:
         """What stands for it in the mind of the client."""

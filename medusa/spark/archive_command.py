@@ -45,6 +45,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 @click.option(
     "--from", "start", default="oldest", show_default=True, metavar="oldest|now|N", help="where it begins"
 )
+@click.option("--accept-loss", is_flag=True, help="go on where rows of the stream are lost, and count them")
 @click.option(
     "--epoch-rows",
     type=click.IntRange(min=1),

@@ -106,6 +106,13 @@ def told_of(stored: Stored, *, as_json: bool) -> None:
         f"{stored.path}: {told['stream']}, {told['rows']:,} rows in {told['files']:,} files, "
         f"{told['bytes']:,} bytes" + ("" if told["complete"] else "; more may come")
     )
+    begins = stored.manifest.made.get("from_row")
+    if isinstance(begins, int) and begins > 0:
+        click.echo(
+            f"it begins with row {begins:,} of the stream: those before were not asked for, or not kept"
+        )
+    if told["missing_rows"]:
+        click.echo(f"{told['missing_rows']:,} rows within were lost, which --accept-loss took")
 
 
 @prepare.command(

@@ -181,9 +181,12 @@ class Judge:
     def _times(self, rows: pa.Table) -> tuple[Ints, Bools]:
         """The times, and which rows are boundaries alone."""
         count, column = rows.num_rows, rows.column(_TIME)
-        if not self._spec.timed:
-            return np.zeros(count, np.int64), np.zeros(count, np.bool_)
         alone = np.zeros(count, np.bool_)
+        if not self._spec.timed:
+            if {LATE, BOUNDARY} <= set(self._spec.has):  # As a gateway brings them: null, as in no row.
+                alone = _bools(rows.column(f"@{LATE}").is_null())
+                alone &= _bools(rows.column(f"@{BOUNDARY}").is_valid())
+            return np.zeros(count, np.int64), alone
         if column.null_count:
             if BOUNDARY in self._spec.has:
                 alone = _bools(column.is_null()) & _bools(rows.column(f"@{BOUNDARY}").is_valid())

@@ -14,15 +14,16 @@ from medusa.spark.exchange.caller import Endpoint
 from medusa.units import byte_count, duration_us
 from medusa.wire.statement import is_curve_key
 
-__all__ = ["OPTIONS", "SPARKS_OWN", "Options", "options_from"]
+__all__ = ["OPTIONS", "READING", "SPARKS_OWN", "WRITING", "Options", "options_from"]
 
-OPTIONS = (
-    *("endpoint", "stream", "key", "serverKey", "timeout"),
-    *("reader", "startingPosition", "maxRowsPerBatch", "bytesPerPartition", "meta", "boundary"),
-    *("writer", "epoch"),
+READING = (
+    *("reader", "startingPosition", "maxRowsPerBatch", "bytesPerPartition"),
+    *("meta", "boundary", "failOnDataLoss"),
 )
+WRITING = ("writer", "epoch")
+OPTIONS = ("endpoint", "stream", "key", "serverKey", "timeout", *READING, *WRITING)
 
-SPARKS_OWN = ("checkpointlocation", "queryname", "path", "schema", "outputmode", "mode", "format")
+SPARKS_OWN = ("checkpointlocation", "queryname", "schema", "outputmode", "mode", "format")
 """What Spark hands on besides; it means nothing to us."""
 
 BYTES_PER_PARTITION = 16 << 20
@@ -35,13 +36,15 @@ class Options:
     Attributes:
         stream: to read, or the source to write to.
         reader: whose position counts.
-        start: ``oldest``, ``now`` or the number of a row.
+        start: ``oldest``, ``now`` or the number of a row: where a query without a checkpoint begins.
         batch_rows: of a micro-batch; None: all that is there.
         part_bytes: of a task that reads.
         meta: columns ``_seq`` and ``_late``.
         boundary: a column ``_boundary``.
+        fail_on_loss: rows that are gone fail what reads; else they are passed over.
         writer: whose epochs count; empty: told by Spark's query.
         epoch: of a batch write.
+        said: the names of the options that were given.
     """
 
     endpoint: Endpoint
@@ -52,8 +55,25 @@ class Options:
     part_bytes: int = BYTES_PER_PARTITION
     meta: bool = False
     boundary: bool = False
+    fail_on_loss: bool = True
     writer: str = ""
     epoch: int | None = None
+    said: frozenset[str] = frozenset()
+
+    def only(self, names: tuple[str, ...], what: str) -> Options:
+        """These, for reading or writing.
+
+        Raises:
+            ConfigError: one is for the other.
+        """
+        for name in (*READING, *WRITING):
+            if name in self.said and name not in names:
+                raise ConfigError(
+                    f"format('medusa'): option {name!r} means nothing when {what}",
+                    hint="leave it out",
+                    code="spark.option",
+                )
+        return self
 
 
 def options_from(given: Mapping[str, str]) -> Options:
@@ -68,6 +88,12 @@ def options_from(given: Mapping[str, str]) -> Options:
         lower = name.lower()
         if lower in known:
             said[known[lower]] = value
+        elif lower == "path":
+            raise ConfigError(
+                f"format('medusa') has no path, came {value!r:.80}",
+                hint='.option("stream", "netmon.counts"), and load(), save() or start() without one',
+                code="spark.option",
+            )
         elif lower not in SPARKS_OWN and not lower.startswith("spark."):
             raise ConfigError(
                 f"format('medusa') has no option {name!r}",
@@ -112,8 +138,10 @@ def options_from(given: Mapping[str, str]) -> Options:
         part_bytes=max(byte_count(size, what="bytesPerPartition", error=ConfigError), 1),
         meta=_flag(said, "meta"),
         boundary=_flag(said, "boundary"),
+        fail_on_loss=_flag(said, "failOnDataLoss", "true"),
         writer=writer,
         epoch=_count(said, "epoch", least=0),
+        said=frozenset(said),
     )
 
 
@@ -121,8 +149,8 @@ def _wrong(name: str, value: str, hint: str) -> ConfigError:
     return ConfigError(f"option {name!r}: {value[:80]!r} can't be", hint=hint, code="spark.option")
 
 
-def _flag(said: Mapping[str, str], name: str) -> bool:
-    value = said.get(name, "false").lower()
+def _flag(said: Mapping[str, str], name: str, default: str = "false") -> bool:
+    value = said.get(name, default).lower()
     if value not in ("true", "false"):
         raise _wrong(name, value, '"true" or "false"')
     return value == "true"

@@ -1,13 +1,15 @@
 """Reading by Spark's data source: what its readers do, without pyspark, which ``pyspark_medusa`` adds.
 
-An offset is ``{"stream": ..., "row": n, "life": ...}``: rows below n were read, in this life of the reader,
-which ends when the gateway forgets it. Spark keeps it in its checkpoint, and asks for the same rows again
-after whatever failed; the gateway keeps them until a later batch is committed.
+An offset is ``{"stream": ..., "row": n, "life": ..., "promised": us}``: rows below n were read, in this life
+of the reader, which ends when the gateway forgets it; with ``boundary``, what was promised of those from n
+on. Spark keeps it in its checkpoint, and asks for the same rows again after whatever failed; the gateway
+keeps them until a later batch is committed.
 Objects here are copied to workers: they hold no connection.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,16 +18,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from medusa.elements import START_US
 from medusa.errors import DataError, LinkError, RemoteProtocolError
 from medusa.query.boxes import Field, Schema
 from medusa.spark.columns import arrow_out, wire
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.caller import Caller, caller
-from medusa.spark.options import Options
+from medusa.spark.judge import FOREVER_US
+from medusa.spark.options import READING, Options
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages import Data
 
 __all__ = ["BatchReader", "Follower", "RowRange", "StreamReader", "columns_of"]
+
+LOGGER = logging.getLogger("medusa.spark")
 
 SEQ, LATE, BOUNDARY = "_seq", "_late", "_boundary"
 
@@ -34,10 +40,15 @@ Offset = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows that one task reads."""
+    """Rows that one task reads.
+
+    Attributes:
+        promised_us: behind them a row that is a boundary alone; None: none.
+    """
 
     lo: int
     hi: int
+    promised_us: int | None = None
 
 
 def columns_of(options: Options) -> Schema:
@@ -81,7 +92,7 @@ class _Reader:
     """What reading in batch and as a stream have in common."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options = options.only(READING, "reading")
 
     def _gateway(self) -> Caller:
         return caller(self.options.endpoint)
@@ -91,8 +102,41 @@ class _Reader:
         found: r.Range = _is(self._gateway().ask(look)[0], r.Range)
         return found
 
-    def ranges(self, lo: int, hi: int) -> list[RowRange]:
-        """These rows in parts, one for each task."""
+    def _first(self, found: r.Opened) -> int:
+        """The row that ``startingPosition`` says.
+
+        Raises:
+            LinkError: it is gone, or there is none of that number yet.
+        """
+        start = self.options.start
+        if start == "now":
+            return found.earliest if found.fresh else found.latest
+        if start == "oldest":
+            return found.earliest
+        row = int(start)
+        if row > found.latest:
+            raise LinkError(
+                f"startingPosition {row} is beyond the end of {self.options.stream!r}: its next row is "
+                f"{found.latest}",
+                code="E_SEQ",
+            )
+        if row < found.earliest and self.options.fail_on_loss:
+            raise LinkError(
+                f"startingPosition {row}: rows of {self.options.stream!r} below {found.earliest} are not "
+                f"kept for reader {self.options.reader!r}",
+                hint="failOnDataLoss=false begins with the oldest; another reader begins where the node does",
+                code="E_GONE",
+            )
+        return max(row, found.earliest)
+
+    def ranges(self, lo: int, hi: int, earliest: int = 0) -> list[RowRange]:
+        """These rows in parts, one for each task.
+
+        Args:
+            earliest: the first that is there; those before it are passed over where that is accepted.
+        """
+        if not self.options.fail_on_loss:
+            lo = max(lo, earliest)
         if lo >= hi:
             return []
         of = self.options
@@ -106,6 +150,7 @@ class _Reader:
 
         Raises:
             LinkError: the gateway doesn't answer, or has let them go.
+            DataError: some are lost, and that isn't accepted.
         """
         gateway = self._gateway()
         columns = _opened(self.options, gateway).columns
@@ -117,11 +162,24 @@ class _Reader:
             read = r.Read(number=0, stream=self.options.stream, reader=self.options.reader, lo=at, hi=part.hi)
             answer, payload = gateway.ask(read)
             found: r.Rows = _is(answer, r.Rows)
-            if not at < found.next <= part.hi or not at <= found.first:
+            if not at < found.next <= part.hi or not at <= found.first <= found.next:
                 raise RemoteProtocolError(f"rows {found.first} to {found.next} for {at}", code="E_SEQ")
+            if found.first > at and self.options.fail_on_loss:
+                raise self._lost(at, found.first)
             at = found.next
             if payload is not None:
                 yield self._batch(codec, schema, columns, found, payload)
+        if part.promised_us is not None:
+            yield _alone(schema, part.hi, part.promised_us)
+
+    def _lost(self, lo: int, hi: int) -> DataError:
+        return DataError(
+            f"{hi - lo:,} rows of {self.options.stream!r} are lost, from {lo} on: the node no longer had "
+            "them when the gateway asked",
+            hint="the option failOnDataLoss=false goes on without them; a larger retention, or at_limit "
+            "spill or slow, keeps them",
+            code="data.lost",
+        )
 
     def _batch(
         self, codec: TrainCodec, schema: pa.Schema, columns: Schema, found: r.Rows, payload: Any
@@ -139,14 +197,36 @@ class _Reader:
         return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
+def _alone(schema: pa.Schema, row: int, promised_us: int) -> pa.RecordBatch:
+    """A row that is a boundary alone: behind the last row, whose number it has; the rest is null."""
+    made = {SEQ: row - 1, BOUNDARY: promised_us}
+    columns = [pa.array([made.get(field.name)], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 class BatchReader(_Reader):
     """``spark.read``: the rows that the gateway has when the read is planned."""
 
     def parts(self) -> list[RowRange]:
-        """As many tasks as ``bytesPerPartition`` says."""
-        _opened(self.options, self._gateway())
+        """As many tasks as ``bytesPerPartition`` says.
+
+        Raises:
+            LinkError: there are more rows than the gateway keeps at once, and that isn't accepted.
+        """
+        of = self.options
+        opened = _opened(of, self._gateway())
         found = self._range()
-        return self.ranges(found.earliest, found.latest)
+        if found.full and of.fail_on_loss:
+            raise LinkError(
+                f"the gateway is full of rows of {of.stream!r} for reader {of.reader!r}: those from "
+                f"{found.latest} on are not here",
+                hint="read them as a stream (availableNow), or give the gateway a larger spool; "
+                "failOnDataLoss=false reads what is here",
+                code="E_FULL",
+            )
+        if found.why:
+            LOGGER.warning("%r: rows from %d on are not here: %s", of.stream, found.latest, found.why)
+        return self.ranges(min(self._first(opened), found.latest), found.latest, found.earliest)
 
 
 class StreamReader(_Reader):
@@ -154,28 +234,29 @@ class StreamReader(_Reader):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._until: int | None = None
+        self._until: tuple[int, int] | None = None
 
-    def _offset(self, row: int, life: str) -> Offset:
-        return {"stream": self.options.stream, "row": row, **({"life": life} if life else {})}
+    def _offset(self, row: int, promised_us: int, life: str) -> Offset:
+        made: Offset = {"stream": self.options.stream, "row": row}
+        made |= {"life": life} if life else {}
+        return made | ({"promised": promised_us} if promised_us > START_US else {})
 
     def _open(self, *offsets: Mapping[str, Any]) -> r.Opened:
-        """Open the stream; offsets have to be of this life of its reader.
+        """Open the stream; offsets have to be of this life of its reader, unless losses are accepted.
 
         Raises:
             LinkError: a gateway with an empty folder, or a reader that was forgotten, begins anew: its rows
                 may be others.
         """
         found = _opened(self.options, self._gateway())
-        for offset in offsets:
-            life = offset.get("life", "")
-            if life and found.life and life != found.life:
-                raise LinkError(
-                    f"reader {self.options.reader!r} of {self.options.stream!r} was forgotten at the gateway "
-                    "since this checkpoint was made: rows may be missing, or others under the same numbers",
-                    hint="give this query a checkpointLocation of its own",
-                    code="E_ANEW",
-                )
+        if self.options.fail_on_loss and not all(_of_life(offset, found) for offset in offsets):
+            raise LinkError(
+                f"reader {self.options.reader!r} of {self.options.stream!r} was forgotten at the gateway "
+                "since this checkpoint was made: rows may be missing, or others under the same numbers",
+                hint="give this query a checkpointLocation of its own; or failOnDataLoss=false goes on with "
+                "the oldest that is here",
+                code="E_ANEW",
+            )
         return found
 
     def _row(self, offset: Mapping[str, Any]) -> int:
@@ -195,45 +276,84 @@ class StreamReader(_Reader):
             )
         return row
 
+    def _promised(self, found: r.Range) -> int:
+        return min(found.promised_us, FOREVER_US) if self.options.boundary else int(START_US)
+
     def first_offset(self) -> Offset:
-        """Where a query without a checkpoint begins: the oldest row that the gateway has."""
+        """Where a query without a checkpoint begins: by ``startingPosition``, of what the gateway has."""
         found = self._open()
-        return self._offset(found.earliest, found.life)
+        return self._offset(self._first(found), int(START_US), found.life)
 
     def next_offset(self, start: Mapping[str, Any], rows: int | None) -> Offset:
         """Where the next micro-batch ends.
 
         Args:
             rows: at most so many; None: all there are.
+
+        Raises:
+            LinkError: rows behind ``start`` are lost (``E_ANEW``, ``E_SEQ``).
         """
         row = self._row(start)
-        found = self._open(start)
-        latest = self._range(done=row).latest
-        if self._until is not None:
-            latest = min(latest, self._until)
-        end = latest if rows is None else min(latest, row + rows)
-        return self._offset(max(end, row), found.life)
+        opened = self._open(start)  # A gateway with an empty folder begins it anew.
+        if not _of_life(start, opened):
+            row = opened.earliest
+        found = self._range(done=row)
+        if row > found.latest and self.options.fail_on_loss:
+            raise LinkError(
+                f"the checkpoint is at row {row} of {self.options.stream!r}, whose next is {found.latest}",
+                hint="the gateway's folder is older than Spark's checkpoint, or of another stream",
+                code="E_SEQ",
+            )
+        latest, promised_us = self._until or (found.latest, self._promised(found))
+        end = max(latest if rows is None else min(latest, row + rows), row)
+        before_us = _promise_of(start)
+        # What was promised of the rows from ``latest`` on says nothing of those before.
+        promised_us = max(promised_us, before_us) if end == latest else before_us
+        return self._offset(end, promised_us, opened.life)
 
     def last_offset(self) -> Offset:
         """The newest row that the gateway has."""
-        found = self._open()
-        return self._offset(found.latest, found.life)
+        opened, found = self._open(), self._range()
+        return self._offset(found.latest, self._promised(found), opened.life)
 
     def stop_at_latest(self) -> None:
         """From now on no row is read that isn't there now."""
         _opened(self.options, self._gateway())
-        self._until = self._range().latest
+        found = self._range()
+        self._until = found.latest, self._promised(found)
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[RowRange]:
         """The rows of a micro-batch, planned or replayed."""
-        self._open(start, end)
-        return self.ranges(self._row(start), self._row(end))
+        lo, hi = self._row(start), self._row(end)
+        opened = self._open(start, end)
+        if not _of_life(end, opened):
+            return []  # Nobody has them any more, which is accepted.
+        if not _of_life(start, opened):
+            lo = opened.earliest
+        found = self.ranges(lo, hi, opened.earliest)
+        promised_us = _promise_of(end)
+        if self.options.boundary and promised_us > _promise_of(start):
+            found.append(RowRange(hi, hi, promised_us))
+        return found
 
     def committed(self, end: Mapping[str, Any]) -> None:
         """Spark needs no row below any more; the gateway keeps one batch longer."""
-        of = self.options
-        commit = r.Commit(number=0, stream=of.stream, reader=of.reader, row=self._row(end))
-        self._gateway().ask(commit)
+        of, row = self.options, self._row(end)
+        if _of_life(end, self._open(end)):
+            self._gateway().ask(r.Commit(number=0, stream=of.stream, reader=of.reader, row=row))
+
+
+def _of_life(offset: Mapping[str, Any], opened: r.Opened) -> bool:
+    """Whether an offset is of this life of the reader, as far as both say."""
+    life = offset.get("life", "")
+    return not life or not opened.life or life == opened.life
+
+
+def _promise_of(offset: Mapping[str, Any]) -> int:
+    found = offset.get("promised", int(START_US))
+    if type(found) is not int:
+        raise DataError(f"offset {dict(offset)!r:.200} isn't of format('medusa')", code="spark.offset")
+    return found
 
 
 class Follower(_Reader):

@@ -22,7 +22,7 @@ from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal, t
 from medusa.spark.columns import arrow_in, wire
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.caller import Caller, caller
-from medusa.spark.options import Options
+from medusa.spark.options import WRITING, Options
 from medusa.wire.codec import TrainCodec
 
 __all__ = ["Staged", "StreamWriter", "TableWriter", "check_columns", "columns_to"]
@@ -111,7 +111,7 @@ class _Writer:
     """What writing in batch and as a stream have in common."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options = options.only(WRITING, "writing")
 
     def _gateway(self) -> Caller:
         return caller(self.options.endpoint)

@@ -133,7 +133,8 @@ class Inlet:
     """Takes from the node whatever there is whenever somebody asks."""
 
     why = life = ""
-    ended = False
+    begins = "oldest"
+    ended = timed = False
     over = None
 
     def __init__(self, world: World, nbytes: int) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.errors import DataError, LinkError
+from medusa.elements import END_US, START_US, Train
+from medusa.errors import ConfigError, DataError, LinkError
 from medusa.runtime.publishing import described
 from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.gateway import Gateway
+from medusa.spark.exchange.spool import Spool
+from medusa.spark.judge import FOREVER_US
 from medusa.spark.options import options_from
-from medusa.spark.reading import StreamReader
+from medusa.spark.reading import BatchReader, RowRange, StreamReader
 from medusa.spark.writing import StreamWriter, TableWriter
+from tests.engine.segments import Disk
 from tests.gateway.fake_spark import SOURCE
 from tests.system.nodes import until
 
@@ -229,3 +234,192 @@ def test_what_a_node_refuses_stays_here(tmp_path):
         assert task(2)
         gateway.flush(WAIT)
         assert nodes.node.written == [1, 2, 3]
+
+
+class Stream:
+    """A node with one stream: what it gives, in order: trains by (first row, values), and promises."""
+
+    schema = pa.schema([("v", pa.int64())])
+    timed = True
+
+    def __init__(self, *gives) -> None:
+        self.gives = list(gives)
+        self.acked = 0
+
+    @contextlib.contextmanager
+    def reading(self, stream, reader, start):
+        self.left = [
+            each for each in self.gives if not isinstance(each, tuple) or self._end(each) > self.acked
+        ]
+        self.boundary_us = int(START_US)
+        firsts = [each[0] for each in self.left if isinstance(each, tuple)]
+        self.next_row = max(firsts[0], self.acked) if firsts else self.acked
+        yield self
+
+    @staticmethod
+    def _end(train):
+        return train[0] + len(train[1])
+
+    def next(self, timeout):
+        while self.boundary_us < END_US and self.left:
+            given = self.left.pop(0)
+            if isinstance(given, tuple):
+                self.next_row = self._end(given)
+                batch = pa.record_batch({"v": pa.array(given[1], pa.int64())})
+                return Train(batch=batch, first_seq=given[0])
+            self.boundary_us = given
+        if self.boundary_us >= END_US:
+            return None
+        threading.Event().wait(0.005)
+        raise LinkError("nothing comes", code="link.timeout")
+
+    def give(self, *gives):
+        self.gives += gives
+        self.left += gives
+
+    def ack(self, seq):
+        self.acked = max(self.acked, seq)
+
+    def close(self):
+        pass
+
+
+def with_stream(tmp_path, stream, **more):
+    folder, listen = f"{tmp_path}/g", "tcp://127.0.0.1:*"
+    return Gateway(stream, "spark", folder, listen=listen, report=lambda line: None, **more)
+
+
+def test_a_gap_fails_what_reads_unless_that_is_accepted(tmp_path):
+    stream = Stream((0, [0, 1, 2]), (10, [10, 11]))
+    with with_stream(tmp_path, stream) as gateway:
+        reader = reader_of(gateway)
+        start = reader.first_offset()
+        gateway.wait("q.out", 12)
+        end = reader.next_offset(start, None)
+        with pytest.raises(DataError, match=r"7 rows of 'q.out' are lost, from 3 on") as caught:
+            values_of(reader, start, end)
+        assert caught.value.code == "data.lost"
+        with pytest.raises(DataError, match="5 rows"):
+            list(BatchReader(reader.options).rows(RowRange(5, 12)))
+        takes = reader_of(gateway, failOnDataLoss="false")
+        assert values_of(takes, start, end) == [0, 1, 2, 10, 11]
+        reader.committed({**end, "row": 3})
+    with with_stream(tmp_path, stream) as gateway:
+        assert gateway.status()["readers"][0]["missing_rows"] == 7
+        assert values_of(reader_of(gateway, failOnDataLoss="false"), start, end) == [0, 1, 2, 10, 11]
+
+
+def test_rows_before_the_first_that_is_kept_are_missed(tmp_path):
+    with with_stream(tmp_path, Stream((20, [20, 21]))) as gateway:
+        reader = reader_of(gateway)
+        first = reader.first_offset()
+        assert first["row"] == 20
+        gateway.wait("q.out", 22)
+        end = reader.next_offset(first, None)
+        before = {**first, "row": 5}
+        with pytest.raises(LinkError, match="those below 20 were let go") as caught:
+            values_of(reader, before, end)
+        assert (caught.value.code, "failOnDataLoss=false" in caught.value.hint) == ("E_GONE", True)
+        assert values_of(reader_of(gateway, failOnDataLoss="false"), before, end) == [20, 21]
+        with pytest.raises(LinkError, match="is at row 30 .* whose next is 22"):
+            reader.next_offset({**first, "row": 30}, None)
+
+
+def alone(reader, start, end):
+    """Rows and, behind them, boundaries alone."""
+    found = [
+        row for part in reader.parts(start, end) for batch in reader.rows(part) for row in batch.to_pylist()
+    ]
+    return [
+        row["v"] if row["v"] is not None else (row["_seq"], row["_late"], row["_boundary"]) for row in found
+    ]
+
+
+def test_promises_and_the_end_come_as_rows_that_are_boundaries_alone(tmp_path):
+    stream = Stream(5, (0, [0, 1, 2]), 50)
+    with with_stream(tmp_path, stream) as gateway:
+        given = {"meta": "true", "boundary": "true"}
+        reader, bare = reader_of(gateway, **given), reader_of(gateway)
+        start = reader.first_offset()
+
+        def promised(us):
+            until(lambda: reader.last_offset().get("promised", 0) >= us, what="the promise")
+
+        promised(50)
+        first = reader.next_offset(start, 2)
+        second = reader.next_offset(first, None)
+        assert (first["row"], "promised" in first, second["row"], second["promised"]) == (2, False, 3, 50)
+        assert alone(reader, start, first) == [0, 1]
+        assert alone(reader, first, second) == [2, (2, None, 50)]
+        assert alone(reader, first, second) == [2, (2, None, 50)], "replayed it is the same"
+        assert reader.next_offset(second, None) == second
+        stops = reader_of(gateway, **given)
+        stops.stop_at_latest()
+        stream.give(60, (3, [3]), int(END_US))
+        promised(FOREVER_US)
+        assert stops.next_offset(second, None) == second, "what it stops at is what was there"
+        third = reader.next_offset(second, None)
+        assert alone(reader, second, third) == [3, (3, None, FOREVER_US)]
+        assert reader.next_offset(third, None) == third
+        end = bare.next_offset(start, None)
+        assert "promised" not in end
+        assert values_of(bare, start, end) == [0, 1, 2, 3]
+        assert [part.promised_us for part in BatchReader(reader.options).parts()] == [None]
+
+
+def test_a_promise_counts_once_the_rows_before_it_are_shown():
+    spool = Spool(Disk(), Stream.schema, bytes_max=1 << 20)
+    spool.promise(7)
+    assert spool.promised_us == 7
+    spool.append(Train(batch=pa.record_batch({"v": [1]}), first_seq=0), 7)
+    spool.promise(9)
+    assert spool.promised_us == 7
+    spool.sync()
+    assert spool.promised_us == 9
+
+
+def test_a_starting_position_counts_for_a_reader_that_is_known_too(tmp_path):
+    with with_stream(tmp_path, Stream((5, [5, 6, 7, 8]))) as gateway:
+        assert reader_of(gateway, startingPosition="now").first_offset()["row"] == 5, "as the node says"
+        gateway.wait("q.out", 9)
+        reader = reader_of(gateway)
+        reader.next_offset({"stream": "q.out", "row": 7}, None)
+        for said, row in (("oldest", 5), ("now", 9), ("6", 6), ("9", 9)):
+            assert reader_of(gateway, startingPosition=said).first_offset()["row"] == row
+        with pytest.raises(LinkError, match="startingPosition 10 is beyond the end of 'q.out'.* is 9"):
+            reader_of(gateway, startingPosition="10").first_offset()
+        with pytest.raises(LinkError, match="startingPosition 4: rows of 'q.out' below 5 are not kept"):
+            reader_of(gateway, startingPosition="4").first_offset()
+        given = {"startingPosition": "4", "failOnDataLoss": "false"}
+        assert reader_of(gateway, **given).first_offset()["row"] == 5
+        batch = BatchReader(reader_of(gateway, startingPosition="7").options)
+        assert [
+            row for part in batch.parts() for each in batch.rows(part) for row in each["v"].to_pylist()
+        ] == [7, 8]
+
+
+def test_a_batch_that_would_be_a_part_of_the_stream_fails(tmp_path, caplog):
+    stream = Stream(*((n * 100, list(range(n * 100, n * 100 + 100))) for n in range(20)))
+    with with_stream(tmp_path, stream, spool_bytes=4000) as gateway:
+        reader = reader_of(gateway)
+        reader.first_offset()
+        until(lambda: gateway.status()["readers"][0]["full"], what="it is full")
+        with pytest.raises(
+            LinkError, match="the gateway is full of rows of 'q.out' .* are not here"
+        ) as caught:
+            BatchReader(reader.options).parts()
+        assert caught.value.code == "E_FULL"
+        assert BatchReader(reader_of(gateway, failOnDataLoss="false").options).parts()
+        assert "are not here: it is full of rows that nobody has read" in caplog.text
+
+
+def test_options_for_the_other_side_and_paths_are_refused(tmp_path):
+    given = {"endpoint": "tcp://127.0.0.1:1", "stream": "q.out"}
+    for name, value in (("writer", "w"), ("epoch", "1")):
+        with pytest.raises(ConfigError, match=f"option '{name}' means nothing when reading"):
+            StreamReader(options_from({**given, name: value}))
+    for name, value in (("reader", "r"), ("failOnDataLoss", "false"), ("meta", "true")):
+        with pytest.raises(ConfigError, match=f"option '{name}' means nothing when writing"):
+            StreamWriter(options_from({**given, name: value}))
+    with pytest.raises(ConfigError, match="has no path, came 'q.out'"):
+        options_from({**given, "path": "q.out"})

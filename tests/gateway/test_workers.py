@@ -39,6 +39,7 @@ class Node:
     """A named subscription: it begins with the train that has the first row not acknowledged."""
 
     schema = SCHEMA
+    timed = False
     boundary_us = int(START_US)
 
     def __init__(self, disk: Disk, fails_at: int | None) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from medusa.elements import START_US
 from medusa.engine.boxes.source import RowChecks
 from medusa.errors import FullError, MedusaError, StateError
 from medusa.ports import Buffer
@@ -50,6 +51,14 @@ class Inlet(Protocol):
     @property
     def over(self) -> MedusaError | None:
         """Why nothing comes behind what is here, ever; None while something may."""
+
+    @property
+    def timed(self) -> bool:
+        """The stream has times, so that there are promises of them."""
+
+    @property
+    def begins(self) -> str:
+        """Where the reader began, as ``Open`` said it."""
 
     @property
     def life(self) -> str:
@@ -140,6 +149,7 @@ class Desk:
                 columns=_columns(spool.schema),
                 earliest=spool.earliest,
                 latest=spool.durable_seq,
+                fresh=spool.read_seq == spool.earliest and request.start == inlet.begins,
                 life=inlet.life,
             )
 
@@ -156,7 +166,9 @@ class Desk:
                 earliest=spool.earliest,
                 latest=spool.durable_seq,
                 why=inlet.why,
+                full=spool.full,
                 ended=inlet.ended,
+                promised_us=spool.promised_us if inlet.timed else int(START_US),
             )
 
     def _cut(self, request: r.Cut) -> r.Answer:

@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from medusa.elements import START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -100,12 +101,14 @@ class Open(Base, frozen=True, tag="open"):
 
 class Opened(Base, frozen=True, tag="opened"):
     """Attributes:
+    fresh: nothing was read yet, and what it began with is the ``start`` asked for.
     life: what tells this reader from one of its name before it was forgotten; empty: it is older than such.
     """
 
     columns: Columns
     earliest: Count
     latest: Count
+    fresh: bool = False
     life: Annotated[str, Meta(max_length=64)] = ""
 
 
@@ -126,13 +129,18 @@ class Range(Base, frozen=True, tag="range"):
 
     Attributes:
         why: what keeps new rows away, where something does.
+        full: no more is taken until some of these are read.
         ended: the stream is over: no row comes behind ``latest``.
+        promised_us: no row from ``latest`` on has a time below it, but those that are late; of a stream
+            without times nothing is promised.
     """
 
     earliest: Count
     latest: Count
     why: Text = ""
+    full: bool = False
     ended: bool = False
+    promised_us: StreamTime = int(START_US)
 
 
 class Cut(Base, frozen=True, tag="cut"):

@@ -83,6 +83,8 @@ class Spool:
     Attributes:
         next_seq: number of the row that comes next.
         durable_seq: rows below are synced, and shown.
+        missing_rows: between rows that came since it was opened, or were here then.
+        promised_us: no row behind those shown has a time below it, but those that are late.
 
     Raises:
         StateError: what is there is damaged, or of other columns.
@@ -101,6 +103,8 @@ class Spool:
         self._read_to = 0
         self._broken = False
         self.next_seq = self.durable_seq = 0
+        self.missing_rows = 0
+        self.promised_us = self._promising_us = int(START_US)
         self._open()
 
     # --- opening ----------------------------------------------------------------------------------
@@ -115,6 +119,8 @@ class Spool:
             last = self._segments[-1]
             self._port.cut(last.first, last.rows_bytes, HEAD_BYTES + ENTRY_BYTES * len(last.entries))
             self.next_seq = self.durable_seq = last.end
+            held = sum(entry.rows for segment in self._segments for entry in segment.entries)
+            self.missing_rows = last.end - self._segments[0].first - held
             self._read_to = self._segments[0].first
 
     def _segment(self, first: int, *, last: bool) -> _Segment | None:
@@ -200,9 +206,16 @@ class Spool:
             boundary_us: what the stream had promised before them.
         """
         assert train.first_seq >= self.next_seq, "rows come in order"
+        self.missing_rows += train.first_seq - self.next_seq
         self._waiting.append((train, boundary_us))
         self.waiting_bytes += int(train.batch.nbytes) + 8 * len(train)
         self.next_seq = train.first_seq + len(train)
+
+    def promise(self, time_us: int) -> None:
+        """No row behind those that were taken so far has a time below it, but those that are late."""
+        self._promising_us = max(self._promising_us, time_us)
+        if not self._waiting:
+            self.promised_us = self._promising_us
 
     def sync(self) -> None:
         """Make all rows durable.
@@ -222,6 +235,7 @@ class Spool:
         self._port.sync()
         self._broken = False
         self.durable_seq = self.next_seq
+        self.promised_us = self._promising_us
 
     def _record(self, group: list[tuple[Train, int]]) -> None:
         packed = [pack(train, self._full_schema) for train, _ in group]
@@ -308,7 +322,8 @@ class Spool:
         if lo < hi and lo < self.earliest:
             raise LinkError(
                 f"rows from {lo} on were asked for, and those below {self.earliest} were let go",
-                hint="another query commits under the same reader: give each its own option `reader`",
+                hint="another query commits under the same reader (give each its own option `reader`), or "
+                "the node kept them no longer; the option failOnDataLoss=false goes on without them",
                 code="E_GONE",
             )
 

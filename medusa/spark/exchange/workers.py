@@ -47,6 +47,7 @@ class Reading(Protocol):
     """A named subscription: ``medusa.runtime.reading.Subscription``."""
 
     schema: pa.Schema
+    timed: bool
     boundary_us: int
 
     @property
@@ -170,8 +171,7 @@ class Inlet(Worker):
         self._sync_every_s = sync_every_s
         self.lock = threading.RLock()
         self._spool: Spool | None = None
-        self.missing_rows = 0
-        self.ended = False
+        self.ended = self.timed = False
         self.over: LinkError | None = None
         """Why nothing comes behind what is here, ever; None while something may."""
         self.asked_s = time.monotonic()
@@ -181,6 +181,11 @@ class Inlet(Worker):
     def known(self) -> bool:
         """The node has told the columns."""
         return self._spool is not None
+
+    @property
+    def missing_rows(self) -> int:
+        """That the node no longer had, between rows that are here or came since it was started."""
+        return 0 if self._spool is None else self._spool.missing_rows
 
     def spool(self) -> Spool:
         """What is on disk; for one who holds the lock.
@@ -226,7 +231,7 @@ class Inlet(Worker):
                 # From disk: what an attempt before hadn't synced comes again.
                 spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
                 spool.begin(reading.next_row)
-            self.why, self.refused, self.ended = "", None, False
+            self.why, self.refused, self.ended, self.timed = "", None, False, reading.timed
             self._take(reading, spool)
 
     def _take(self, reading: Reading, spool: Spool) -> None:
@@ -245,6 +250,9 @@ class Inlet(Worker):
             train, ended = self._next(reading, left_s)
             if train is not None:
                 self._append(reading, spool, train)
+            with self.lock:
+                spool.promise(reading.boundary_us)
+            if train is not None:
                 due_s = due_s or time.monotonic() + self._sync_every_s
             if due_s is not None and (
                 ended or time.monotonic() >= due_s or spool.waiting_bytes >= RECORD_BYTES
@@ -275,7 +283,6 @@ class Inlet(Worker):
                 late = None if train.late is None else train.late.slice(skip)
                 train = Train(batch=train.batch.slice(skip), first_seq=spool.next_seq, late=late)
             elif skip < 0:
-                self.missing_rows -= skip
                 self._report(f"{self._thread.name}: the node no longer has {-skip:,} rows")
             spool.append(train, reading.boundary_us)
 

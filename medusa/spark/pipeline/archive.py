@@ -60,6 +60,7 @@ def archive(
     period: Duration | None = None,
     start: str = "oldest",
     epoch_rows: int = EPOCH_ROWS,
+    accept_loss: bool = False,
     key: str | Path | None = None,
     server_key: str | None = None,
     stop: threading.Event | None = None,
@@ -84,6 +85,7 @@ def archive(
             stream's. The query goes into the archive.
         period: cut the files of an epoch by ranges of time of this length. None: not at all.
         start: where a new archive begins: ``oldest``, ``now`` or the number of a row.
+        accept_loss: go on where rows of the stream are lost: ``missing_rows`` of the manifest counts them.
         epoch_rows: the most rows of an epoch. Too small: many files; too large: an epoch that fails is long.
         key, server_key: for a gateway with keys: the secret key's file, and its public key.
         progress: called with what is done, the rows that are in the archive, and those there are.
@@ -93,7 +95,7 @@ def archive(
 
     Raises:
         DataError: the folder is taken, or was begun with something else; nothing was changed. Or a row's time
-            is null.
+            is null, or rows of the stream are lost.
         ConfigError, LinkError: an option can't be, the gateway doesn't answer, there is no such stream; the
             session is of Spark Connect.
     """
@@ -104,6 +106,7 @@ def archive(
         "meta": "true",
         "startingPosition": start,
         "maxRowsPerBatch": str(epoch_rows),
+        "failOnDataLoss": "false" if accept_loss else "true",
     }
     options |= {} if key is None else {"key": str(key)}
     options |= {} if server_key is None else {"serverKey": server_key}
@@ -143,6 +146,7 @@ def archive(
             unit=spec.unit,
             period_us=period_us,
             marks=(LATE_MARK,),
+            made={"from_row": follower.state()[0]},
             query=query,
         )
         job = _Job(spark, growing, spec, options, follower, progress)

@@ -126,6 +126,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return max((part.to_us for part in self.files if part.to_us is not None), default=None)
 
     @property
+    def from_row(self) -> int | None:
+        """Of a stream's archive: the number of the row that it begins with; None: there is none."""
+        return min((part.first for part in self.files if part.first is not None), default=None)
+
+    @property
+    def missing_rows(self) -> int:
+        """Of a stream's archive: rows between its first and its last that nobody had any more."""
+        last = max((part.last for part in self.files if part.last is not None), default=None)
+        if self.epoch is None or last is None or self.from_row is None:
+            return 0
+        return last + 1 - self.from_row - self.rows
+
+    @property
     def columns(self) -> pa.Schema:
         """The columns of the files."""
         return pa.schema([(field.name, to_arrow(field.type)) for field in self.schema] + self.meta)
@@ -141,7 +154,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What a command tells of it: all but the files."""
         told: dict[str, Any] = msgspec.to_builtins(self)
         told["files"] = len(self.files)
-        told |= {"from_us": self.from_us, "to_us": self.to_us}
+        told |= {"from_us": self.from_us, "to_us": self.to_us, "from_row": self.from_row}
+        told["missing_rows"] = self.missing_rows
         told["bytes"] = sum(part.bytes for part in self.files)
         return told
 
