@@ -233,9 +233,9 @@ class _Gateway(click.Group):
 
     @property
     def commands(self) -> MutableMapping[str, click.Command]:
-        from medusa.spark.gateway_command import forget, run, status
+        from medusa.spark.gateway_command import finish, forget, run, status
 
-        return {"run": run, "status": status, "forget": forget}
+        return {"run": run, "status": status, "forget": forget, "finish": finish}
 
     @commands.setter
     def commands(self, value: object) -> None:

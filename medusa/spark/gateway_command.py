@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from medusa.spark.exchange import requests as r
     from medusa.spark.exchange.caller import Caller
 
-__all__ = ["forget", "run", "status"]
+__all__ = ["finish", "forget", "run", "status"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -197,6 +197,21 @@ def forget(
     told = {"stream": stream, "source": True} if source else {"stream": stream, "reader": name}
     what = f"source {stream}" if source else f"reader {name} of {stream}"
     click.echo(json.dumps(told) if as_json else f"{what} is forgotten")
+
+
+@click.command(epilog=_example("medusa gateway finish netmon.rows --gateway tcp://127.0.0.1:7777"))
+@click.argument("stream")
+@_asking
+def finish(stream: str, endpoint: str, timeout: str, as_json: bool, **keys: Any) -> None:
+    """End the source STREAM, once all that Spark has published into it is at its node.
+
+    No more rows come into it from here; its windows close when all others who publish there have ended too.
+    """
+    from medusa.spark.exchange import requests as r
+
+    with _called(endpoint, timeout, **keys) as gateway:
+        gateway.ask(r.Finish(number=0, stream=stream))
+    click.echo(json.dumps({"stream": stream}) if as_json else f"source {stream} is finished")
 
 
 def _unknown(listed: r.Listed, stream: str, reader: str | None) -> LinkError:

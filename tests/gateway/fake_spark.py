@@ -128,6 +128,9 @@ class Node:
     def check(self) -> None:
         pass
 
+    def finish(self) -> None:
+        pass
+
 
 class Inlet:
     """Takes from the node whatever there is whenever somebody asks."""
@@ -209,6 +212,9 @@ class World:
         return False
 
     def dropped(self, stream: str, *, waiting: bool) -> bool:
+        return False
+
+    def finished(self, stream: str) -> bool:
         return False
 
     def lines(self) -> tuple[()]:

@@ -193,3 +193,35 @@ def test_an_attempt_of_a_dead_driver_does_not_keep_the_next_one_out():
     assert again.nbytes == 900
     with pytest.raises(LinkError, match="isn't here"):
         again.seal("q.in", r.Whole(token=dead, chunks=1, rows=1))
+
+
+def test_a_source_that_is_finished_closes_its_windows(tmp_path):
+    q = md.Query("w")
+    rows = q.source("rows", {"ts": "int64"}, time="ts", unit="us", slack="1s")
+    q.sink("out", rows.window("10us").aggregate(n=md.count()))
+    address, ended = f"ipc://{tmp_path}/a", "it takes no more rows from here"
+    settings = {"name": "a", "listen": address, "data": f"{tmp_path}/a.data"}
+
+    def task(gateway, epoch):
+        writer = StreamWriter(options(gateway, "w.rows"))
+        batch = pa.record_batch({"ts": [1, 2, 30]})
+        return writer.publish([writer.task([batch], query="id", epoch=epoch, partition=0)], epoch)
+
+    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
+        fed.deploy(q)
+        with md.spark.gateway(address, tmp_path / "g") as gateway:
+            assert task(gateway, 0)
+            code, text, _ = said(gateway, "finish", "w.rows")
+            assert (code, text) == (0, "source w.rows is finished\n")
+            gateway.finish("w.rows")
+            with fed.subscribe("w.out", from_="oldest", timeout=WAIT) as trains:
+                assert trains.table()["n"].to_pylist() == [2, 1]
+            with pytest.raises(LinkError, match=ended):
+                task(gateway, 1)
+            code, _, error = said(gateway, "finish", "w.rowss")
+            assert (code, "w.rowss" in error) == (1, True)
+        with md.spark.gateway(address, tmp_path / "g") as gateway:
+            gateway.finish("w.rows")
+            with pytest.raises(LinkError, match=ended):
+                task(gateway, 1)
+            assert gateway.status()["sources"]["w.rows"] == {"published": 3, "waiting": 0, "why": ""}

@@ -177,6 +177,9 @@ class Taker:
         if refused:
             raise DataError(f"rows {refused} were not taken", code="E_ROWS")
 
+    def finish(self):
+        pass
+
     def flush(self, timeout):
         self.check()
 

@@ -39,6 +39,9 @@ class Port:
     def check(self) -> None:
         pass
 
+    def finish(self) -> None:
+        pass
+
     def publish(self, data: pa.RecordBatch) -> None:
         self.sent += data["v"].to_pylist()
 

@@ -124,6 +124,9 @@ class Stuck(Port):
     def check(self) -> None:
         pass
 
+    def finish(self) -> None:
+        pass
+
     def flush(self, timeout: str) -> None:
         raise LinkError("its disk is full", code="link.timeout")
 

@@ -47,6 +47,9 @@ class Port(Protocol):
             LinkError: it refused all of it.
         """
 
+    def finish(self) -> None:
+        """No more rows come under this name; durable once ``flush`` has returned."""
+
     def flush(self, timeout: str) -> None:
         """Wait until the node holds all of them durably.
 

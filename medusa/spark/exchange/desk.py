@@ -92,6 +92,9 @@ class Outlets(Protocol):
     def wake(self, stream: str) -> None:
         """Something was published."""
 
+    def finished(self, stream: str) -> bool:
+        """Returns: whether it was finished now. Raises: Later: it is being done; LinkError; DataError."""
+
     def dropped(self, stream: str, *, waiting: bool) -> bool:
         """Returns: whether there was such a source. Raises: Later: it is being done; LinkError."""
 
@@ -118,6 +121,7 @@ class Desk:
             r.Publish: self._publish,
             r.Abort: self._abort,
             r.Drop: self._drop,
+            r.Finish: self._finish,
         }
 
     def answer(self, request: r.Request, payload: Buffer | None) -> tuple[r.Answer, Buffer | None]:
@@ -268,6 +272,9 @@ class Desk:
         with self._staging.lock:
             said = self._staging.abort(request.writer, request.epoch, request.tokens)
         return r.Done(number=request.number, fresh=not said, text=said)
+
+    def _finish(self, request: r.Finish) -> r.Answer:
+        return r.Done(number=request.number, fresh=self._outlets.finished(request.stream))
 
     def _drop(self, request: r.Drop) -> r.Answer:
         fresh = self._outlets.dropped(request.stream, waiting=request.waiting)

@@ -28,7 +28,7 @@ from medusa.runtime.journal import FolderJournal
 from medusa.runtime.keys import CurveKey, read_curve_key, read_public
 from medusa.runtime.link_events import Arrival, Refused
 from medusa.runtime.zeromq import Transport
-from medusa.spark.exchange.desk import Desk
+from medusa.spark.exchange.desk import Desk, Later
 from medusa.spark.exchange.held import Inlets, Outlets
 from medusa.spark.exchange.nodes import FederationNodes
 from medusa.spark.exchange.requests import decode_request, encode
@@ -201,9 +201,9 @@ class Gateway:
 
         Returns:
             ``readers``: of each stream and reader ``earliest``, ``latest`` (row numbers), ``bytes``,
-            ``full``, ``missing_rows``, ``why`` (what keeps rows away, empty: nothing); ``sources``: of each
-            source that is written to ``published``, ``waiting`` (rows) and ``why``; ``staged_bytes`` (that
-            no node has taken), of them ``unpublished_bytes`` (of no epoch yet).
+            ``full``, ``missing_rows``, ``ended``, ``why`` (what keeps rows away, empty: nothing);
+            ``sources``: of each source that is written to ``published``, ``waiting`` (rows) and ``why``;
+            ``staged_bytes`` (that no node has taken), of them ``unpublished_bytes`` (of no epoch yet).
         """
         return {
             "address": self.address,
@@ -261,6 +261,24 @@ class Gateway:
         """
         if not self._inlets.forget(stream, reader):
             raise LinkError(f"nobody reads {stream!r} as {reader!r}", code="E_READER")
+
+    def finish(self, stream: str, timeout: Duration = "30s") -> None:
+        """End a source that was written to: no more rows come into it from here, so that its windows close
+        when all others who publish there have ended it too. Safe to call again.
+
+        Raises:
+            LinkError: not in time: what is published isn't at its node; or there is no such source.
+            DataError: the node has refused rows of it.
+        """
+        end_s = time.monotonic() + duration_us(timeout, what="finish: timeout", error=LinkError) / 1e6
+        while True:
+            try:
+                self._outlets.finished(stream)
+                return
+            except Later as why:
+                if time.monotonic() > end_s:
+                    raise LinkError(why.message, code="link.timeout") from None
+            time.sleep(0.02)
 
     def forget_source(self, stream: str, *, waiting: bool = False) -> None:
         """Forget a source that was written to: its rows are numbered from 0 again, here and at its node.

@@ -135,6 +135,19 @@ class Outlets:
     def wake(self, stream: str) -> None:
         self._outlet(stream).wake()
 
+    def finished(self, stream: str) -> bool:
+        """End a source once all that was published is at its node: no more rows come from here.
+
+        Returns:
+            whether that is new.
+
+        Raises:
+            Later: it is being done; LinkError, DataError: as ``source``.
+        """
+        if stream not in self._made:
+            self.source(stream)
+        return self._outlet(stream).finish()
+
     def forget(self, stream: str, *, waiting: bool = False) -> bool:
         """Forget a source: its rows are numbered from 0 again, here and at its node.
 
@@ -350,7 +363,7 @@ class Inlets:
             line: dict[str, Any] = {"stream": each.stream, "reader": each.reader, "why": each.why}
             if each.known:
                 line |= {"earliest": each.earliest, "latest": each.latest, "bytes": each.nbytes}
-                line |= {"full": each.full, "missing_rows": each.missing}
+                line |= {"full": each.full, "missing_rows": each.missing, "ended": each.ended}
             found.append(line)
         return found
 

@@ -36,6 +36,7 @@ __all__ = [
     "EpochLine",
     "LINES_MAX",
     "Failed",
+    "Finish",
     "Forget",
     "Listed",
     "Listing",
@@ -328,6 +329,12 @@ class Drop(Base, frozen=True, tag="drop"):
     waiting: bool = False
 
 
+class Finish(Base, frozen=True, tag="finish"):
+    """End a source that is written to, once all that was published is at its node."""
+
+    stream: Name
+
+
 class Seal(Base, frozen=True, tag="seal"):
     """All chunks of an attempt are there: say so once they are."""
 
@@ -385,7 +392,20 @@ class Failed(Base, frozen=True, tag="failed"):
 
 
 Request = (
-    Open | Look | Cut | Read | Commit | Forget | Listing | Describe | Stage | Seal | Publish | Abort | Drop
+    Open
+    | Look
+    | Cut
+    | Read
+    | Commit
+    | Forget
+    | Listing
+    | Describe
+    | Stage
+    | Seal
+    | Publish
+    | Abort
+    | Drop
+    | Finish
 )
 Answer = Opened | Range | Cuts | Rows | Listed | Described | Done | Failed
 

@@ -37,6 +37,7 @@ AGAIN_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Rests between attempts."""
 
 LOOK_EVERY_S = 0.2
+FINISH = "10s"
 HOLDS_S = 30.0
 """A node that takes rows and holds no more of them durably for so long is called anew."""
 
@@ -324,6 +325,27 @@ class Outlet(Worker):
         self._stopped, self._note_stopped, self._noted = stopped, note_stopped, bool(stopped)
         self._source: Source | None = None
         self.delivered = 0
+        self._finishing = False
+        self.finished = False
+        """The node knows durably that no more rows come from here."""
+
+    def finish(self) -> bool:
+        """End the source once all that was published is at its node.
+
+        Returns:
+            whether that is new; where it is done already, it isn't.
+
+        Raises:
+            Later: it is being done: ask again.
+            LinkError, DataError: as ``source``.
+        """
+        if self.finished:
+            return False
+        if not self._finishing:
+            self.source()
+            self._finishing = True
+            self.wake()
+        raise Later(f"{self.stream!r} is being finished: {self.why or 'rows are on their way'}")
 
     def source(self) -> Source:
         """As the node describes it.
@@ -335,6 +357,12 @@ class Outlet(Worker):
         """
         if self._stopped:
             raise self._refusal()
+        if self.finished:
+            raise LinkError(
+                f"{self.stream!r} was finished: it takes no more rows from here",
+                hint="once it is deployed anew, `medusa gateway forget --source` begins anew",
+                code="E_FINISHED",
+            )
         found = self._source
         if found is None:
             if self.refused is not None:
@@ -355,10 +383,17 @@ class Outlet(Worker):
             try:
                 self._deliver()
                 return
+            except LinkError as error:
+                if error.code != "E_FINISHED":
+                    raise
+                self.finished = True
             except DataError as error:
                 if error.code != "E_ROWS":
                     raise
                 self._stopped = error.message
+        if self.finished:
+            self._rest_finished()
+            return
         if not self._noted:
             self._note_stopped(self._stopped)
             self._noted = True
@@ -366,6 +401,16 @@ class Outlet(Worker):
             self.why = why
             self._report(f"source {self.stream!r}: {why}")
         self.closing.wait()
+
+    def _waiting_rows(self) -> int:
+        with self._staging.lock:
+            return sum(each.published.rows for each in self._staging.books.queue(self.stream))
+
+    def _rest_finished(self) -> None:
+        while not self.closing.is_set():
+            late = self._waiting_rows()
+            self.why = f"it was finished before {late:,} rows were published" if late else ""
+            self.rest(LOOK_EVERY_S * 5)
 
     def _deliver(self) -> None:
         with self._nodes.writing(self.stream) as (source, port):
@@ -379,6 +424,11 @@ class Outlet(Worker):
                     held, moved_s = port.durable_row, time.monotonic()
                 elif time.monotonic() - moved_s > HOLDS_S:
                     port.flush("1s")  # It says what is wrong.
+                if self._finishing and held == port.next_row and not self._waiting_rows():
+                    port.finish()
+                    port.flush(FINISH)
+                    self.finished = True
+                    raise LinkError("it was finished", code="E_FINISHED")
                 if held == port.next_row:
                     self.rest(LOOK_EVERY_S * 5)
                 if time.monotonic() - collected_s > COLLECT_EVERY_S:
