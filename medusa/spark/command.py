@@ -177,6 +177,8 @@ def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | 
 @click.option("--until", metavar="TIME", help="only windows that ended by then: of a stream that still runs")
 @click.option("--floats", type=float, default=0.0, show_default=True, help="tolerance; 0: bit for bit")
 @click.option("--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="of each sink")
+@click.option("--any-order", is_flag=True, help="don't compare the order of numbered answers")
+@click.option("--stats", type=_FILE, help="Parquet of run.stats(), of a run that may have shed rows")
 @spark_options
 @_JSON
 def validate(
@@ -186,6 +188,8 @@ def validate(
     until: str | None,
     floats: float,
     examples: int,
+    any_order: bool,
+    stats: Path | None,
     master: str | None,
     memory: str,
     quiet: bool,
@@ -193,20 +197,24 @@ def validate(
 ) -> None:
     """Compute a query again over an archive, and compare with what the stream answered, row by row.
 
-    QUERY is a file as q.to_json() writes it. Exit code 1: something differs, or couldn't be compared.
+    QUERY is a file as q.to_json() writes it. Answers that are an archive are numbered: then their order is
+    compared too. Exit code 1: something differs, or couldn't be compared.
     """
     from medusa.spark.pipeline.validate import validate
 
     asked = read_query(query)
+    rows, given = _places("--archive", archives), _places("--answers", answers)
     with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         report = validate(
             asked,
             spark,
-            archive=_places("--archive", archives),
-            answers=_places("--answers", answers),
+            archive=rows,
+            answers=given,
             until=until,
             floats=floats,
             examples=examples,
+            any_order=any_order,
+            stats=stats,
             progress=tell,
         )
     click.echo(json.dumps(report.to_json()) if as_json else str(report))
@@ -263,11 +271,12 @@ def history(
 
     asked = read_query(query)
     by = {name or text: text for name, text in map(split_named, keys)}
+    rows = _places("--archive", archives)
     with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         stored = history(
             asked,
             spark,
-            archive=_places("--archive", archives),
+            archive=rows,
             out=out,
             by=by,
             period=None if period == "all" else period,
@@ -386,8 +395,15 @@ def _places(option: str, texts: Sequence[str]) -> Any:
             )
         if name in found:
             raise DataError(f"{option}: {name!r} stands twice", code="data.source")
+        if not Path(value).exists():  # Said before Spark is started.
+            raise DataError(
+                f"{option}: {value}: there is no such folder or file", hint=_NAMED, code="data.archive"
+            )
         found[name] = value
     return found[""] if "" in found else _paths(found)
+
+
+_NAMED = "a folder that medusa pipeline wrote, or a Parquet file; NAME=PLACE says of which source or sink"
 
 
 def _paths(found: Mapping[str, str]) -> dict[str, Path]:

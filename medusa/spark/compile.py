@@ -39,6 +39,7 @@ from medusa.query.split import find_split, split
 from medusa.spark import columns
 from medusa.spark.columns import BOUND, LATE, PART, TAG, TIME
 from medusa.spark.flow import Hidden, Stream, judged
+from medusa.spark.numbering import counted
 from medusa.spark.source import SEQ, Archive
 from medusa.spark.step import Lane, Release, Step, run
 from medusa.spark.ways import Way, way_of
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["Compiler"]
-
-PARTITION_BITS = 33
-"""``monotonically_increasing_id`` has the number of the partition above so many bits."""
 
 
 class Compiler:
@@ -120,24 +118,11 @@ class Compiler:
                 df = df.select(*columns.values(stream.shape.schema))
                 if numbered:
                     _check_numbers(box.id, names, known=stream.orders > 0)
-                    df, names = self._counted(df), [*names, SEQ]
+                    df, kept = counted(df)
+                    self.kept.append(kept)
+                    names = [*names, SEQ]
                 made[box.id] = df.toDF(*names)
         return made
-
-    def _counted(self, df: DataFrame) -> DataFrame:
-        """Sorted rows with their numbers from 0: those in a partition, and what stands before it."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
-        names = df.columns
-        df = df.withColumn("m", F.monotonically_increasing_id()).persist()
-        self.kept.append(df)
-        rows = df.groupBy(F.shiftright("m", PARTITION_BITS).alias("k")).agg(F.count("*").alias("n"))
-        before = Window.orderBy("k").rowsBetween(Window.unboundedPreceding, -1)
-        offsets = rows.select("k", F.coalesce(F.sum("n").over(before), F.lit(0)).alias("n"))
-        df = df.withColumn("k", F.shiftright("m", PARTITION_BITS)).join(F.broadcast(offsets), "k")
-        number = F.col("m") - F.shiftleft(F.col("k"), PARTITION_BITS) + F.col("n")
-        return df.select(*names, number)
 
     # What is made of a box
 

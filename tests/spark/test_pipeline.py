@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -274,6 +275,39 @@ def test_planted_differences_are_found(
     assert words == [*pairs, *["extra"] * found[2], *["missing"] * found[1]]
     assert list(sink.within) == (["s"] if floats else [])
     assert ("key 99" in str(report)) == ("extra" in changes)
+
+
+def test_numbered_answers_have_to_be_in_the_order_of_the_batch(
+    spark: Any, prepared: tuple[Path, pa.Table]
+) -> None:
+    archive, answer = prepared
+    numbers = np.arange(answer.num_rows) * 3 + 7
+    told = answer.append_column("_seq", pa.array(numbers)).take(
+        np.random.default_rng(1).permutation(len(numbers))
+    )
+
+    def report(table: pa.Table, **options: Any) -> Any:
+        given = {"per_k": in_spark(spark, table)}
+        return md.spark.validate(cars(), spark, archive=archive, answers=given, **options)
+
+    same = report(told)
+    assert (same.equal, same.sinks[0].order) == (True, "same")
+    assert "all equal, in the same order" in str(same)
+    swapped = numbers.copy()
+    swapped[[4, 5]] = swapped[[5, 4]]
+    other = answer.append_column("_seq", pa.array(swapped))
+    wrong = report(other)
+    (sink,) = wrong.sinks
+    assert (wrong.equal, sink.order, sink.moved, sink.missing, sink.extra) == (False, "differs", 2, 0, 0)
+    assert [each["what"] for each in sink.examples] == ["expected as row 4", "answered as row 4"]
+    rows = answer.to_pylist()
+    assert [(each["key"], each["c"]) for each in sink.examples] == [
+        (rows[at]["key"], rows[at]["c"]) for at in (4, 5)
+    ]
+    assert "2 stand elsewhere" in str(wrong)
+    assert report(other, any_order=True).equal
+    assert report(other, floats=1e-9).equal
+    assert report(other, until=rows[3]["window_end"]).sinks[0].expected >= 4
 
 
 def test_of_a_stream_that_still_runs_the_windows_that_have_ended_are_compared(

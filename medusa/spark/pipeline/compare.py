@@ -1,12 +1,14 @@
 """Two DataFrames of a sink, row by row: which rows only one of them has.
 
-Rows have no order here: each is counted, so a row given twice is one too many. Floats are compared by their
-bits, as Spark's own comparison takes 0.0 and -0.0 for one.
+Rows have no order at first: each is counted, so a row given twice is one too many. ``placed`` then looks
+whether equal rows stand in the same order. Floats are compared by their bits, as Spark's own comparison takes
+0.0 and -0.0 for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +21,14 @@ from medusa.query.boxes import Field, Schema
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import is_float
 from medusa.spark import columns
-from medusa.spark.pipeline.report import SinkReport
-from medusa.spark.source import META
+from medusa.spark.numbering import counted
+from medusa.spark.pipeline.report import DIFFERS, SAME, SinkReport
+from medusa.spark.source import META, SEQ
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["compared"]
+__all__ = ["compared", "placed"]
 
 
 def compared(
@@ -50,7 +53,46 @@ def compared(
     return _Comparison(sink, schema, key, floats).run(expected, _fitting(sink, schema, came), examples)
 
 
-def _fitting(sink: str, schema: Schema, came: DataFrame) -> DataFrame:
+def placed(report: SinkReport, schema: Schema, expected: DataFrame, came: DataFrame) -> SinkReport:
+    """The report of a sink whose rows are all equal, with what its order is.
+
+    Args:
+        expected, came: numbered by ``_seq``; gaps don't matter.
+    """
+    from pyspark.sql import functions as F
+
+    units = _units(schema)
+    kept, sides = [], []
+    for letter, df in (("e", expected), ("a", came)):
+        rows = bits(_fitting(report.sink, schema, df, SEQ), schema, SEQ).orderBy(SEQ).drop(SEQ)
+        rows, held = counted(rows)
+        kept.append(held)
+        sides.append(rows.select("n", *(F.col(name).alias(f"{letter}_{name}") for name in rows.columns[:-1])))
+    try:
+        both = sides[0].join(sides[1], "n")
+        same = F.lit(True)
+        for unit in units:
+            same = same & F.col(f"e_{unit}").eqNullSafe(F.col(f"a_{unit}"))
+        row = both.agg(F.count_if(~same), F.min(F.when(~same, F.col("n")))).head()
+        assert row is not None
+        moved, first = int(row[0]), row[1]
+        if not moved:
+            return replace(report, order=SAME)
+        at = both.where(F.col("n") == first).head()
+        assert at is not None
+        words = (("expected", "e"), ("answered", "a"))
+        examples = tuple(
+            {"what": f"{what} as row {first}"}
+            | {field.name: at[f"{letter}_c{place}"] for place, field in enumerate(schema)}
+            for what, letter in words
+        )
+        return replace(report, order=DIFFERS, moved=moved, examples=examples)
+    finally:
+        for each in kept:
+            each.unpersist()
+
+
+def _fitting(sink: str, schema: Schema, came: DataFrame, *more: str) -> DataFrame:
     names = [field.name for field in schema]
     others = [name for name in came.columns if name not in META]
     for name in names:
@@ -73,7 +115,28 @@ def _fitting(sink: str, schema: Schema, came: DataFrame) -> DataFrame:
                 code="data.type",
             )
     placed = came.toDF(*(f"i{place}" for place in range(len(came.columns))))
-    return placed.select(*(f"i{came.columns.index(name)}" for name in names)).toDF(*names)
+    found = {name: placed[f"i{came.columns.index(name)}"] for name in (*names, *more)}
+    return placed.select(
+        *(column.cast("long") if name in more else column for name, column in found.items())
+    ).toDF(*found)
+
+
+def _units(schema: Schema) -> list[str]:
+    """Of each column what tells its values apart: itself, or the bits of a float."""
+    return [f"b{place}" if is_float(field.type) else f"c{place}" for place, field in enumerate(schema)]
+
+
+def bits(df: DataFrame, schema: Schema, *more: str) -> DataFrame:
+    """Columns by place, those whole numbers that stand behind them, and beside those of floats their bits."""
+    df = df.toDF(*columns.values(schema), *more)
+    floating = [place for place, field in enumerate(schema) if is_float(field.type)]
+    if not floating:
+        return df
+    from pyspark.sql import types
+
+    fields = [(f"c{place}", columns.spark_type(field.type)) for place, field in enumerate(schema)]
+    fields += [(name, types.LongType()) for name in (*more, *(f"b{place}" for place in floating))]
+    return df.mapInArrow(partial(_with_bits, floating), columns.struct(fields))
 
 
 class _Comparison:
@@ -83,14 +146,13 @@ class _Comparison:
         self._key = key
         self._floats = floats
         self._floating = [place for place, field in enumerate(schema) if is_float(field.type)]
-        # Of each column what tells its values apart: itself, or the bits of a float.
-        self._units = [f"b{p}" if is_float(field.type) else f"c{p}" for p, field in enumerate(schema)]
+        self._units = _units(schema)
 
     def run(self, expected: DataFrame, came: DataFrame, examples: int) -> SinkReport:
         from pyspark.sql import functions as F
 
         sides = [
-            self._bits(df).withColumn("e", F.lit(e)).withColumn("a", F.lit(a))
+            bits(df, self._schema).withColumn("e", F.lit(e)).withColumn("a", F.lit(a))
             for df, e, a in ((expected, 1, 0), (came, 0, 1))
         ]
         values = [F.first(f"c{place}").alias(f"c{place}") for place in self._floating]
@@ -109,17 +171,6 @@ class _Comparison:
 
         row = df.agg(*(F.coalesce(F.sum(each), F.lit(0)) for each in what)).head()
         return [int(each) for each in row or ()]
-
-    def _bits(self, df: DataFrame) -> DataFrame:
-        """Columns by place, and beside those of floats their bits."""
-        df = df.toDF(*columns.values(self._schema))
-        if not self._floating:
-            return df
-        from pyspark.sql import types
-
-        fields = [(f"c{place}", columns.spark_type(field.type)) for place, field in enumerate(self._schema)]
-        fields += [(f"b{place}", types.LongType()) for place in self._floating]
-        return df.mapInArrow(partial(_with_bits, self._floating), columns.struct(fields))
 
     def _differing(self, rows: DataFrame, e: int, a: int, examples: int) -> SinkReport:
         from pyspark.sql import functions as F

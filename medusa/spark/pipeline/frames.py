@@ -17,7 +17,7 @@ from medusa.spark.pipeline.folder import MANIFEST, Stored, open_folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Given", "Inputs", "file_url", "frame", "inputs_of"]
+__all__ = ["Given", "Inputs", "archives_in", "file_url", "frame", "inputs_of"]
 
 Given: TypeAlias = "str | Path | Stored | DataFrame | pa.Table"
 Inputs: TypeAlias = "Given | Mapping[str, Given]"
@@ -62,6 +62,21 @@ def inputs_of(given: Inputs, names: list[str], spark: SparkSession, *, what: str
                 f"the query has no {what} {name!r:.80}", hint=did_you_mean(name, names), code="data.source"
             )
     return {name: _frame(each, spark) for name, each in found.items()}
+
+
+def archives_in(given: Inputs, names: list[str], what: str) -> dict[str, Stored]:
+    """Those of the same that are archives, by name.
+
+    Raises:
+        DataError: as ``inputs_of``.
+    """
+    found = {}
+    for name, each in _named(given, names, what).items():
+        if isinstance(each, str | Path) and (Path(each) / MANIFEST).exists():
+            each = open_folder(each)
+        if isinstance(each, Stored):
+            found[name] = each
+    return found
 
 
 def _named(given: Inputs, names: list[str], what: str) -> Mapping[str, Any]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Report", "SinkReport"]
+__all__ = ["DIFFERS", "SAME", "Report", "SinkReport"]
+
+SAME, DIFFERS = "same", "differs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,8 @@ class SinkReport:
         missing: other rows that the stream should have given.
         extra: other rows that it gave and should not have.
         near: pairs that are equal but for floats, within the tolerance.
+        moved: where all rows are equal, how many stand at another place of the stream; from ``order``.
+        order: ``same``, ``differs``, or why the order of the rows wasn't compared.
         key: the columns by which rows are paired; empty: none are known.
         exactly: columns compared bit for bit (a NaN equals a NaN).
         within: columns compared within the tolerance.
@@ -38,16 +42,24 @@ class SinkReport:
     exactly: Mapping[str, str]
     within: Mapping[str, str]
     examples: tuple[Mapping[str, Any], ...] = ()
+    moved: int = 0
+    order: str = ""
 
     @property
     def equal(self) -> bool:
-        return not (self.different or self.missing or self.extra)
+        return not (self.different or self.missing or self.extra or self.moved)
 
     def lines(self) -> list[str]:
         """For a terminal."""
         if self.equal:
             near = f", {self.near:,} of them but for floats within the tolerance" if self.near else ""
-            made = [f"{self.sink}: {self.expected:,} rows, all equal{near}"]
+            placed = ", in the same order" if self.order == SAME else ""
+            made = [f"{self.sink}: {self.expected:,} rows, all equal{near}{placed}"]
+        elif self.moved:
+            made = [
+                f"{self.sink}: {self.expected:,} rows, the same, but {self.moved:,} stand elsewhere in the "
+                "stream. Where partials were combined (a box split by partial) that is right: --any-order"
+            ]
         else:
             made = [
                 f"{self.sink}: {self.expected:,} rows expected, {self.answered:,} answered: "
@@ -74,6 +86,8 @@ class Report:
         floats: the tolerance; 0: floats are compared bit for bit.
         late, shed: rows of the archive that are marked so, by source; None: it doesn't say.
         left_out: sinks of the query for which no answers were given.
+        doubts: why differences may come of what the archive lacks, and not of the stream's answers.
+        may_shed: a run may shed rows of this query (``qos=``), and nobody said whether it did.
     """
 
     query: str
@@ -82,18 +96,21 @@ class Report:
     shed: Mapping[str, int | None]
     sinks: tuple[SinkReport, ...]
     left_out: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    may_shed: bool = False
 
     @property
     def equal(self) -> bool:
         """Whether the stream answered what the batch does."""
         return all(sink.equal for sink in self.sinks)
 
+    @property
+    def judged(self) -> bool:
+        """Whether ``equal`` says something of the stream: it is true, or nothing is known to be lacking."""
+        return self.equal or not self.doubts
+
     def __str__(self) -> str:
-        made = [
-            f"query {self.query}: the stream's answers "
-            + ("equal" if self.equal else "differ from")
-            + " the batch's"
-        ]
+        made = [f"query {self.query}: {self._verdict()}", *self.doubts]
         for source in self.late:
             late, shed = self.late[source], self.shed[source]
             judged = (
@@ -104,11 +121,22 @@ class Report:
             made += sink.lines()
         if self.left_out:
             made.append(f"not compared, as there were no answers of them: {', '.join(self.left_out)}")
+        if self.may_shed and not self.equal:
+            made.append(
+                "sinks have qos=, so a run with queue= may have shed rows: stats=run.stats() (--stats) tells"
+            )
         return "\n".join(made)
+
+    def _verdict(self) -> str:
+        if self.equal:
+            return "the stream's answers equal the batch's"
+        if self.doubts:
+            return "whether the stream's answers are right can't be told; they differ from the batch's"
+        return "the stream's answers differ from the batch's"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; those of examples that JSON doesn't have are texts."""
-        made = asdict(self) | {"equal": self.equal}
+        made = asdict(self) | {"equal": self.equal, "judged": self.judged}
         for told, sink in zip(made["sinks"], self.sinks, strict=True):
             told["equal"] = sink.equal
             told["examples"] = [

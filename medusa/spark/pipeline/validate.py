@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from medusa.engine.arguments import boundary_time_us
@@ -11,12 +12,13 @@ from medusa.query.boxes import Field, Schema, Sink
 from medusa.query.graph import check_graph
 from medusa.query.types import TIMESTAMP
 from medusa.spark.batches import batch
-from medusa.spark.pipeline.compare import compared
-from medusa.spark.pipeline.frames import Inputs, inputs_of
+from medusa.spark.pipeline.compare import compared, placed
+from medusa.spark.pipeline.doubts import gaps, shed_by, unmarked, why_unordered
+from medusa.spark.pipeline.frames import Inputs, archives_in, inputs_of
 from medusa.spark.pipeline.keys import key_of
 from medusa.spark.pipeline.report import Report
 from medusa.spark.pipeline.watch import Tell, watched
-from medusa.spark.source import META
+from medusa.spark.source import META, SEQ
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,13 +39,16 @@ def validate(
     until: Any = None,
     floats: float = 0.0,
     examples: int = 5,
+    any_order: bool = False,
+    stats: Any = None,
     shards: int | None = None,
     modules: Sequence[str] = (),
     progress: Tell | None = None,
 ) -> Report:
     """Compute a query over an archive with Spark, and compare with what the stream answered, row by row.
 
-    Rows that the archive logs as late or shed take no part, as they took none in the stream.
+    Rows that the archive logs as late or shed take no part, as they took none in the stream. Where answers
+    are numbered (``_seq``, as in an archive of a stream) and all are equal, their order is compared too.
 
     Args:
         archive: of each source: a folder, a Parquet file, a DataFrame, a ``pyarrow.Table``; or one folder
@@ -54,6 +59,9 @@ def validate(
         floats: 0: bit for bit. Where partials of a group were combined (a box split by partial, counts of
             several nodes) floats may differ in their last bits: then 1e-9, relative to values above 1.
         examples: how many pairs of differing rows the report shows of each sink.
+        any_order: don't compare the order: where partials were combined, rows of a window leave by key.
+        stats: of an embedded run that may have shed: ``run.stats()``, or a Parquet file of it. Rows that were
+            shed and that no archive marks are told (``report.doubts``).
         shards, modules: as of ``md.spark.batch``.
         progress: called with a stage, tasks done, and tasks.
 
@@ -65,44 +73,79 @@ def validate(
         raise DataError(f"floats is from 0 to {TOLERANCE_MAX}, got {floats!r:.40}", code="data.argument")
     if type(examples) is not int or not 0 <= examples <= 1000:
         raise DataError(f"examples is from 0 to 1000, got {examples!r:.40}", code="data.argument")
+    shed = None if stats is None else shed_by(stats)
     rows = inputs_of(archive, list(query.sources), spark, what="source")
     given = inputs_of(answers, list(query.sinks), spark, what="sink")
     if not given:
         raise DataError("there are no answers to compare", code="data.archive")
+    doubts = [
+        *gaps("source", archives_in(archive, list(query.sources), "source")),
+        *gaps("sink", archives_in(answers, list(query.sinks), "sink")),
+    ]
     checked = check_graph(query.graph)
     until_us = None if until is None else boundary_time_us(until, query.name, "until=", kind="query")
     if until_us is not None:
         for sink in given:
             _refuse_without_windows(sink, checked.shapes[checked.boxes[sink].inputs[0]].schema)
-    computed = batch(query, spark, rows, ordered=False, shards=shards, modules=modules, extra="ignore")
+    sinks = [box for box in query.graph.boxes if isinstance(box, Sink)]
+    schemas = {box.id: checked.shapes[box.inputs[0]].schema for box in sinks}
+    unordered = {
+        sink: "it was left out"
+        if any_order
+        else why_unordered(
+            query.graph,
+            sink,
+            schemas[sink],
+            has={name: SEQ in df.columns for name, df in rows.items()},
+            numbered=SEQ in df.columns,
+            floats=floats,
+        )
+        for sink, df in given.items()
+    }
+    numbered = "" in unordered.values() and not any(
+        field.name == SEQ for schema in schemas.values() for field in schema
+    )
+    computed = batch(
+        query, spark, rows, ordered=False, numbered=numbered, shards=shards, modules=modules, extra="ignore"
+    )
     found = []
     try:
-        for box in query.graph.boxes:
-            if isinstance(box, Sink) and box.id in given:
-                schema = checked.shapes[box.inputs[0]].schema
-                with watched(spark, f"comparing {box.id}", progress):
-                    found.append(
-                        compared(
-                            box.id,
-                            schema,
-                            _ended(computed[box.id], until_us),
-                            _ended(given[box.id], until_us),
-                            key=key_of(query.graph, box.id),
-                            floats=floats,
-                            examples=examples,
-                        )
-                    )
+        for sink, schema in schemas.items():
+            if sink not in given:
+                continue
+            expected, came = _ended(computed[sink], until_us), _ended(given[sink], until_us)
+            with watched(spark, f"comparing {sink}", progress):
+                report = compared(
+                    sink,
+                    schema,
+                    expected.drop(SEQ) if numbered else expected,
+                    came,
+                    key=key_of(query.graph, sink),
+                    floats=floats,
+                    examples=examples,
+                )
+            if unordered[sink] or not report.equal:
+                why = unordered[sink] or "the rows differ"
+                found.append(replace(report, order=why))
+                continue
+            with watched(spark, f"comparing the order of {sink}", progress):
+                found.append(placed(report, schema, expected, came))
         with watched(spark, "counting what is logged", progress):
             logged = {name: _logged(df) for name, df in rows.items()}
     finally:
         computed.unpersist()
+    marked = {name: shed for name, (_, shed) in logged.items()}
+    if shed is not None:
+        doubts += unmarked(query.graph, shed, marked)
     return Report(
         query=query.name,
         floats=floats,
         late={name: late for name, (late, _) in logged.items()},
-        shed={name: shed for name, (_, shed) in logged.items()},
+        shed=marked,
         sinks=tuple(found),
         left_out=tuple(sink for sink in query.sinks if sink not in given),
+        doubts=tuple(doubts),
+        may_shed=shed is None and any(box.qos is not None for box in sinks),
     )
 
 
