@@ -8,14 +8,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import medusa as md
 from medusa.errors import ConfigError
+from medusa.spark.overflow.on_spark import OnSpark
 from medusa.spark.session import running
+from tests.overflow.many_keys import KINDS, there_and_back
+from tests.spark.placed import Reading, node_of
 
-KEYS = 100_000
+KEYS = 101_000
 ROWS = 2_000
 DEADLINE_S = 300
 
@@ -43,45 +47,25 @@ def table(begin: int, rows: int) -> pa.Table:
     )
 
 
-class Reading:
-    """Takes all of a stream."""
-
-    def __init__(self, fed: md.Federation, stream: str) -> None:
-        self._fed, self._stream = fed, stream
-        self._batches: list[pa.RecordBatch] = []
-        self._failed: list[BaseException] = []
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        try:
-            self._batches += [train.batch for train in self._fed.subscribe(self._stream, from_="oldest")]
-        except BaseException as error:
-            self._failed.append(error)
-
-    def all(self) -> pa.Table:
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive()
-        assert not self._failed
-        return pa.Table.from_batches(self._batches)
+def held(part: pa.Table) -> set[int]:
+    """Keys of the rows that are neither late nor too fast."""
+    times, fast = part["ts"].to_numpy(), part["v"].to_numpy() >= 0.999
+    late = np.append(False, times[1:] < np.maximum.accumulate(times)[:-1] - 500)
+    return set(part["k"].to_numpy()[~late & ~fast].tolist())
 
 
 def test_a_window_of_100_000_keys_goes_to_spark_and_comes_back_with_every_row(
     spark: Any, tmp_path: Path
 ) -> None:
-    def config(name: str, peer: str, **more: Any) -> dict[str, Any]:
-        return {
-            "name": name,
-            "listen": f"ipc://{tmp_path}/{name}.sock",
-            "data": tmp_path / name,
-            "peers": {peer: f"ipc://{tmp_path}/{peer}.sock"},
-            "limits": {"checkpoint_every": "2s"},
-            **more,
-        }
-
     parts = [table(0, KEYS)] + [table(KEYS + number * ROWS, ROWS) for number in range(60)]
-    far = md.spark.participant(config("spark1", "a", spark={"shards": 2}), spark)
-    with md.node(config("a", "spark1")) as near, far, near.connect("60s") as fed, far.connect("60s") as other:
+    assert len(held(parts[0])) > 100_000
+    far = md.spark.participant(node_of(tmp_path, "spark1", "a", spark={"shards": 2}), spark)
+    with (
+        md.node(node_of(tmp_path, "a", "spark1")) as near,
+        far,
+        near.connect("60s") as fed,
+        far.connect("60s") as other,
+    ):
         answers: list[dict[str, Any]] = []
         fed.deploy(query(), at={"a": ["rows"]})
         kept, late = Reading(other, "q.kept"), Reading(fed, "q.late")
@@ -107,8 +91,19 @@ def test_a_window_of_100_000_keys_goes_to_spark_and_comes_back_with_every_row(
     for sink, rows in got.items():
         assert rows.num_rows == want[sink].num_rows
         assert rows.equals(want[sink].cast(rows.schema))
-    assert len(set(got["kept"]["k"].to_pylist())) > KEYS * 0.99
+    assert set(got["kept"]["k"].to_pylist()) == held(pa.concat_tables(parts))
     assert got["late"].num_rows > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_key_is_there_and_back_again(spark: Any, kind: str) -> None:
+    there_and_back(kind, OnSpark(spark), keys=10_000 if kind == "process" else 100_000)
+
+
+@pytest.mark.full
+@pytest.mark.issue(7)
+def test_every_key_of_a_class_of_users(spark: Any) -> None:
+    there_and_back("process", OnSpark(spark))
 
 
 @pytest.mark.full
@@ -121,12 +116,7 @@ def test_its_process_is_killed_and_goes_on_from_its_checkpoint(tmp_path: Path) -
         f'[peers]\na = "ipc://{tmp_path}/a.sock"\n[limits]\ncheckpoint_every = "500ms"\n'
         '[spark]\nmaster = "local[2]"\nconf = {"spark.sql.codegen.wholeStage" = "false"}\n'
     )
-    near = {
-        "name": "a",
-        "listen": f"ipc://{tmp_path}/a.sock",
-        "data": tmp_path / "a",
-        "peers": {"spark1": f"ipc://{tmp_path}/spark1.sock"},
-    }
+    near = node_of(tmp_path, "a", "spark1")
     parts = [table(number * ROWS, ROWS) for number in range(60)]
     process = _started(config)
     try:

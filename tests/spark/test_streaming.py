@@ -1,11 +1,10 @@
 """md.spark.stream in Spark: answers as of md.collect, over micro-batches, failures and restarts.
 
-tests/test_spark_steps.py has every kind of box, without Spark.
+tests/test_spark_steps.py has every kind of box, without Spark; test_equal.py the queries of the demos.
 """
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,13 @@ import pytest
 
 import medusa as md
 from medusa.spark.packed import place
-from medusa.workloads import netmon
 from tests.spark import functions
 from tests.spark.cases import SCHEMA, rows
 from tests.spark.live import Feed, Written, ended
-from tests.spark.same import delayed, plain
+from tests.spark.same import plain
 from tests.system.nodes import until
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MODULES = [functions.__name__]
 
 
 def feeds(spark: Any, folder: Path, pieces: dict[str, list[pa.Table]]) -> dict[str, Feed]:
@@ -90,43 +88,22 @@ def test_shards_through_a_failure_and_a_restart(spark: Any, tmp_path: Path) -> N
     q.sink("windows", cars.window("10s").group_by("k", "g").aggregate(c=md.count(), s=md.sum("v")))
     q.sink("pairs", cars.join(more, on="k", within="4s", how="left", where="left.n > right.n"))
     q.sink("late", cars.late)
+    q.sink("most", functions.most(cars))
     tables = {"cars": rows(0, 2_000), "more": rows(1, 2_000)}
     expected = md.collect(q, **tables)
     first, second, *others = ended(tables["cars"], [600, 1_300])
     made = feeds(spark, tmp_path, {"cars": [first, second], "more": ended(tables["more"], [800])})
     written = Written(spark, tmp_path / "checkpoint")
     with pytest.raises(Exception, match="the sink failed"):
-        written.run(md.spark.stream(q, spark, frames(made), shards=2), fails=1)
+        written.run(md.spark.stream(q, spark, frames(made), shards=2, modules=MODULES), fails=1)
     assert list(written.batches) == [0]
     made["cars"].put(*others)
-    answers = md.spark.stream(q, spark, frames(made), shards=2)
+    answers = md.spark.stream(q, spark, frames(made), shards=2, modules=MODULES)
     written.run(answers)
     same(written.parts(answers), expected)
+    assert min(expected["most"]["most"].to_pylist()) < 0, "timers ran"
     held = max(each.stateOperators[1].numRowsTotal for each in written.progress if each.stateOperators)
     assert held > 2, "each of the two groups has an index, and chunks"
-
-
-def test_network_monitoring(spark: Any, tmp_path: Path) -> None:
-    trace = delayed(netmon.load_trace().drop_columns(["file_row"]).slice(0, 20_000), "ts_us", 5_000_000)
-    query = netmon.query()
-    made = feeds(spark, tmp_path, {"flows": ended(trace, [7_000, 7_001])})
-    answers = md.spark.stream(query, spark, frames(made), shards=1)
-    written = Written(spark, tmp_path / "checkpoint")
-    written.run(answers)
-    same(written.parts(answers), md.collect(query, flows=trace))
-
-
-def test_the_tolls_of_figure_1(spark: Any, tmp_path: Path) -> None:
-    example = runpy.run_path(str(EXAMPLES / "figure1.py"))
-    tolls = example["query"]()
-    tables = [pa.table(example["sightings"]()), pa.table(example["tow_trucks"]())]
-    given = dict(zip(tolls.sources, tables, strict=True))
-    expected = md.collect(tolls, **given)
-    made = feeds(spark, tmp_path, {name: ended(t, [t.num_rows // 3]) for name, t in given.items()})
-    answers = md.spark.stream(tolls, spark, frames(made), shards=1)
-    written = Written(spark, tmp_path / "checkpoint")
-    written.run(answers)
-    same(written.parts(answers), expected)
 
 
 def test_a_sink_of_its_own_and_rows_where_they_are(spark: Any, tmp_path: Path) -> None:
@@ -137,7 +114,7 @@ def test_a_sink_of_its_own_and_rows_where_they_are(spark: Any, tmp_path: Path) -
     table = rows(3, 200)
     expected = md.collect(q, cars=table)
     made = feeds(spark, tmp_path / "in", {"cars": ended(table, [90])})
-    answers = md.spark.stream(q, spark, frames(made), shards=1, modules=[functions.__name__])
+    answers = md.spark.stream(q, spark, frames(made), shards=1, modules=MODULES)
     for sink, frame in answers.items():
         writer = frame.writeStream.format("parquet").option("path", str(tmp_path / sink))
         query = writer.option("checkpointLocation", str(tmp_path / f"{sink}-checkpoint"))
