@@ -437,6 +437,22 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"partition": "k"}, "'cars' has partition="), ({"slack": "1s", "idle": "9s"}, "'cars' has idle=")],
+)
+def test_no_window_of_spark_s_own_behind_a_source_that_judges_otherwise(
+    options: dict[str, Any], said: str
+) -> None:
+    q = md.Query("q")
+    cars = q.source("cars", SCHEMA, time="ts", **options)
+    q.sink("rows", cars.filter("n > 0"))
+    check_native(q.graph)
+    q.sink("out", cars.filter("n > 0").window("1s").aggregate(c=md.count(), name="w"))
+    with pytest.raises(md.QueryError, match=f"aggregate 'w' has no native plan in Spark: source {said}"):
+        check_native(q.graph)
+
+
 @pytest.mark.parametrize(("build", "message"), REFUSED)
 def test_what_spark_has_no_plan_for(build: Any, message: str) -> None:
     q = md.Query("q")

@@ -6,6 +6,7 @@ Boxes on single rows run as elsewhere; between them stands at most one window, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
@@ -40,6 +41,7 @@ def check_native(graph: Graph) -> None:
         if isinstance(box, Aggregate):
             if windows[box.id] and not why:
                 why = "it comes behind another window, and Spark would judge its rows late a second time"
+            why = why or _judged_otherwise(box, graph)
             windows[box.id] = 1
         if any(arc.port in ("late", "dead") for arc in box.inputs):
             why = f"it reads .{box.inputs[0].port}, and Spark doesn't tell which rows it left out"
@@ -60,6 +62,17 @@ def _why_not(box: Box) -> str:
     if ways.WAYS[kind_of(box)] in (ways.Way.SOURCE, ways.Way.ROWS, ways.Way.PASS, ways.Way.SINK):
         return ""
     return "only boxes on single rows, and tumbling and sliding windows, have one"
+
+
+def _judged_otherwise(window: Aggregate, graph: Graph) -> str:
+    """Spark has one watermark for all rows, which only rows move."""
+    over = ways.above(graph, {window.id})
+    for box in graph.boxes:
+        if isinstance(box, Source) and box.id in over:
+            option = "partition=" if box.partition is not None else "idle=" if box.idle_us is not None else ""
+            if option:
+                return f"source {box.id!r} has {option}, and Spark's watermark knows none"
+    return ""
 
 
 def native(graph: Graph, archives: Mapping[str, Archive], sink: str, *, options: Any) -> DataFrame:
@@ -127,9 +140,11 @@ def _grouped(
     keys = [F.col(f"x{place}").alias(f"k{place}") for place in range(len(window.keys))]
     place, made = len(keys), []
     for number, call in enumerate(window.aggregates):
-        argument = F.lit(1) if call.arg is None else F.col(f"x{place}")
-        place += call.arg is not None
-        made.append(_function(call)(argument).alias(f"a{number}"))
+        argument, type = F.lit(1), "int"
+        if call.arg is not None:
+            argument, type = F.col(f"x{place}"), df.schema[f"x{place}"].dataType.simpleString()
+            place += 1
+        made.append(_function(call, type)(argument).alias(f"a{number}"))
     df = df.groupBy(F.window(time, size, advance).alias("w"), *keys).agg(*made)
     schema = checked.shapes[Input(window.id)].schema
     plain = [F.col("w.start"), F.col("w.end"), *(F.col(f"k{place}") for place in range(len(keys)))]
@@ -142,14 +157,24 @@ def _grouped(
     return df.select(*shown, *hidden, F.lit(0).cast("long").alias(BOUND))
 
 
-def _function(call: AggregateCall) -> Callable[[Column], Column]:
+def _function(call: AggregateCall, type: str) -> Callable[[Column], Column]:
+    """An aggregate of Spark's for an argument of a type of Spark's."""
     from pyspark.sql import functions as F
 
     known: dict[str, Callable[[Column], Column]] = {
         "count": F.count,
-        "sum": F.sum,
+        "sum": F.sum if type != "boolean" else lambda column: F.sum(column.cast("int")),
         "min": F.min,
         "max": F.max,
-        "avg": F.avg,
+        "avg": F.avg if type in ("float", "double") else partial(_mean, type),
     }
     return known[call.function]
+
+
+def _mean(type: str, column: Column) -> Column:
+    """From the exact sum: Spark's own mean of decimals is rounded to four digits more, and that of integers
+    adds floats."""
+    from pyspark.sql import functions as F
+
+    exact = "int" if type == "boolean" else type if type.startswith("decimal") else "decimal(20, 0)"
+    return F.sum(column.cast(exact)).cast("double") / F.nullif(F.count(column), F.lit(0))
