@@ -171,7 +171,7 @@ def test_what_was_staged_before_a_restart_counts(tmp_path):
     assert after.nbytes == before.nbytes == 900
     assert after.unpublished_bytes == 900
     with pytest.raises(FullError):
-        after.stage("q.in", token_of("w", 0, 1, "1" * 16), 0, 1, memoryview(bytes(200)))
+        after.stage("q.in", token_of("v", 0, 1, "1" * 16), 0, 1, memoryview(bytes(200)))
     after.publish("q.in", "w", "o", 0, (r.Whole(token=token, chunks=1, rows=1),))
     assert (after.nbytes, after.unpublished_bytes) == (900, 0)
     after.delivered("q.in", 1)

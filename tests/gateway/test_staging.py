@@ -10,6 +10,7 @@ import pytest
 from medusa.elements import Train
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.query.boxes import Field
+from medusa.spark.exchange import staging as staging_module
 from medusa.spark.exchange.delivery import deliver
 from medusa.spark.exchange.requests import Whole, token_of
 from medusa.spark.exchange.staging import Staging
@@ -57,11 +58,15 @@ def opened(disk: DyingDisk, *, bytes_max: int = 1 << 20, age_s: float = 100.0, n
     return Staging(disk, Logs(disk), bytes_max=bytes_max, now_s=now, age_s=age_s)
 
 
-def stage(staging: Staging, token: str, *chunks: list[int]) -> Whole:
+def stage_chunks(staging: Staging, token: str, *chunks: list[int]) -> None:
     for number, values in enumerate(chunks):
         batch = pa.record_batch({"v": pa.array(values, pa.int64())})
         [(payload, rows, _)] = CODEC.encode(Train(batch=batch))
         staging.stage("q.in", token, number, rows, memoryview(payload))
+
+
+def stage(staging: Staging, token: str, *chunks: list[int]) -> Whole:
+    stage_chunks(staging, token, *chunks)
     whole = Whole(token=token, chunks=len(chunks), rows=sum(map(len, chunks)))
     staging.seal("q.in", whole)
     return whole
@@ -214,6 +219,141 @@ def test_a_node_that_lost_rows_or_has_others_is_told() -> None:
     with pytest.raises(DataError, match="has 3 rows of this gateway") as ahead:
         send(staging, [1, 2, 3])
     assert ahead.value.code == "data.ahead"
+
+
+def published(disk: DyingDisk, epochs: int = 3) -> Staging:
+    staging = opened(disk)
+    for epoch in range(epochs):
+        whole = stage(staging, token_of("w", epoch, 0, FIELDS[epoch]), [epoch])
+        staging.publish("q.in", "w", "o", epoch, (whole,))
+    return staging
+
+
+def test_a_journal_of_any_size_is_read_again() -> None:
+    disk = DyingDisk()
+    large = "o" * (65 << 20)
+    opened(disk).publish("q.in", "w", large, 4, ())
+    for _ in range(2):
+        known = opened(disk).books.writer("w")
+        assert known is not None
+        assert (known.epoch, known.origin == large) == (4, True)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_damaged_journal_is_refused_and_left_as_it_is(again: bool) -> None:
+    whole = DyingDisk()
+    published(whole)
+    if again:
+        opened(whole)
+    number, data = max(whole.logs), bytes(whole.logs[max(whole.logs)])
+    [length] = [int.from_bytes(data[:4], "little") + 8] if again else [first_record_of_many(data)]
+    for at in range(length):
+        disk = DyingDisk()
+        disk.groups, disk.logs = dict(whole.groups), {number: bytearray(data)}
+        disk.logs[number][at] ^= 1
+        with pytest.raises(StateError, match=f"disk:/{number} .* can't be told") as caught:
+            opened(disk)
+        assert caught.value.code == "state.corrupt"
+        assert disk.groups == whole.groups, "nothing that was published is removed"
+        assert list(disk.logs) == [number]
+    lost = DyingDisk()
+    lost.groups = dict(whole.groups)
+    with pytest.raises(StateError, match="rows lie beside it"):
+        opened(lost)
+
+
+def first_record_of_many(data: bytes) -> int:
+    """How long all are but the last, which may have been torn."""
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 8 + int.from_bytes(data[ends[-1] :][:4], "little"))
+    return ends[-2]
+
+
+def test_a_journal_that_is_long_is_not_written_anew_with_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging_module, "JOURNAL_BYTES", 1000)
+    disk = DyingDisk()
+    begun, log = [0], disk.append
+    monkeypatch.setattr(disk, "append", lambda number, data: (begun.append(number), log(number, data)))
+    published(disk, 60)
+    assert len(disk.logs[max(disk.logs)]) > 2000, "the queue alone is larger than that"
+    assert len(set(begun)) < 10
+
+
+def test_an_attempt_is_sealed_with_the_rows_that_were_staged_and_no_others() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk)
+    token = token_of("w", 0, 0, FIELDS[0])
+    stage_chunks(staging, token, [1, 2, 3, 4, 5], [6])
+    for again in (False, True):  # The gateway may be started anew between the two.
+        staging = opened(disk) if again else staging
+        for stream, chunks, rows in (("q.in", 2, 3), ("q.in", 2, 7), ("q.in", 1, 5), ("q.other", 2, 6)):
+            with pytest.raises(LinkError, match="has 2 chunks of 6 rows for 'q.in'") as caught:
+                staging.seal(stream, Whole(token=token, chunks=chunks, rows=rows))
+            assert caught.value.code == "E_STAGE"
+    whole = Whole(token=token, chunks=2, rows=6)
+    staging.seal("q.in", whole)
+    with pytest.raises(LinkError, match="is sealed, and has no chunk 2"):
+        stage_chunks(staging, token, [1, 2, 3, 4, 5], [6], [7])
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    later = stage(staging, token_of("w", 1, 0, FIELDS[1]), [8, 9])
+    staging.publish("q.in", "w", "o", 1, (later,))
+    send(staging, node)
+    assert node == [1, 2, 3, 4, 5, 6, 8, 9]
+
+
+RUNS = ("a" * 8, "b" * 8)
+"""Two runs of a driver."""
+
+
+def test_a_full_gateway_never_gives_up_a_whole_attempt_for_its_twin() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk, bytes_max=1000)
+    values = list(range(40))
+    whole = stage(staging, token_of("w", 0, 0, RUNS[0] + "1" * 8), values, values)
+    twin = token_of("w", 0, 0, RUNS[0] + "2" * 8)
+    with pytest.raises(FullError):
+        stage(staging, twin, values)
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    send(staging, node)
+    assert node == values * 2
+
+
+def test_a_full_gateway_gives_up_what_an_earlier_run_left_and_never_what_a_later_one_has() -> None:
+    disk, node = DyingDisk(), []
+    staging = opened(disk, bytes_max=1000)
+    values = list(range(40))
+    for task in range(2):
+        stage(staging, token_of("w", 0, task, RUNS[0] + f"{task:08x}"), values)
+    # The driver died; the next one has other tasks.
+    whole = stage(staging, token_of("w", 0, 5, RUNS[1] + "1" * 8), values, values)
+    for task in (5, 0):  # Of the first one a task runs on.
+        with pytest.raises(FullError):
+            stage(staging, token_of("w", 0, task, RUNS[0] + "9" * 8), values)
+    staging.publish("q.in", "w", "o", 0, (whole,))
+    send(staging, node)
+    assert node == values * 2
+
+
+def test_of_two_attempts_that_are_not_whole_the_later_one_goes_on() -> None:
+    staging = opened(DyingDisk(), bytes_max=1000)
+    values = list(range(40))
+    first, second = (token_of("w", 0, 0, RUNS[0] + digit * 8) for digit in "12")
+    stage_chunks(staging, first, values)
+    stage(staging, second, values, values)
+    with pytest.raises(LinkError, match=r"chunk 0 of .* isn't here") as caught:
+        staging.stage("q.in", first, 1, 1, b"rows")
+    assert caught.value.code == "E_STAGE", "it is told at once, not when it has staged all"
+
+
+def test_an_epoch_that_never_fits_is_told_what_to_do() -> None:
+    staging = opened(DyingDisk(), bytes_max=1000)
+    values = list(range(40))
+    stage(staging, token_of("w", 0, 0, RUNS[0] + "1" * 8), values)
+    with pytest.raises(LinkError, match=r"the epoch takes .* may hold 1000 B in all") as caught:
+        stage(staging, token_of("w", 0, 1, RUNS[0] + "2" * 8), values, values)
+    assert caught.value.code == "E_LIMIT"
+    assert "maxRowsPerBatch" in caught.value.hint
 
 
 class Fault(Exception):

@@ -6,6 +6,7 @@ a ``Balance``, which says all that earlier journals said.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,9 +20,8 @@ from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.spark.exchange.requests import Whole
 
-__all__ = ["Balance", "Books", "Delivered", "Dropped", "Published", "Queued", "pack", "unpack"]
+__all__ = ["Balance", "Books", "Delivered", "Dropped", "Published", "Queued", "is_damaged", "pack", "unpack"]
 
-RECORD_BYTES_MAX = 64 << 20
 ONCE_MAX = 10_000
 """Writers of one epoch that are remembered: who asks again after so many others isn't known."""
 
@@ -87,6 +87,9 @@ class Balance(Record, frozen=True, tag="balance"):
 
 Line = Balance | Published | Delivered | Dropped
 _encoder = msgspec.msgpack.Encoder()
+_BEGINNING = re.compile(rb"[\x90-\x9f][\xa0-\xbf](?:balance|published|delivered|dropped)")
+"""Of what a record holds: an array with its tag."""
+
 _decoder: msgspec.msgpack.Decoder[Line] = msgspec.msgpack.Decoder(Line)
 
 
@@ -101,19 +104,35 @@ def unpack(data: Buffer) -> tuple[list[Line], int]:
     view = memoryview(data).cast("B")
     lines: list[Line] = []
     at = 0
-    while len(view) - at >= 8:
-        length = int.from_bytes(view[at : at + 4], "little")
-        content = view[at + 8 : at + 8 + length]
-        if length > RECORD_BYTES_MAX or len(content) < length:
-            break
-        if crc32c(content) != int.from_bytes(view[at + 4 : at + 8], "little"):
-            break
+    while (content := _record(view, at)) is not None:
         try:
             lines.append(_decoder.decode(content))
         except msgspec.MsgspecError as error:
             raise StateError(f"a record of another version: {error}", code="state.version") from None
-        at += 8 + length
+        at += 8 + len(content)
     return lines, at
+
+
+def _record(view: memoryview, at: int) -> memoryview | None:
+    """The content of a record that is whole; however large, since a balance is as large as what it says."""
+    if at < 0 or len(view) - at < 8:
+        return None
+    length = int.from_bytes(view[at : at + 4], "little")
+    content = view[at + 8 : at + 8 + length]
+    if len(content) < length or crc32c(content) != int.from_bytes(view[at + 4 : at + 8], "little"):
+        return None
+    return content if length else None
+
+
+def is_damaged(data: Buffer, end: int) -> bool:
+    """Whether there are whole records behind where ``unpack`` found their end.
+
+    A write that was cut off leaves none: after it a journal isn't gone on with.
+    """
+    view = memoryview(data).cast("B")
+    return any(
+        _record(view, end + each.start() - 8) is not None for each in _BEGINNING.finditer(view[end:], 9)
+    )
 
 
 @dataclass(slots=True)

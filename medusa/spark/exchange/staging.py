@@ -14,20 +14,32 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from medusa.engine.checkpoint import seal, unseal
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
-from medusa.spark.exchange.books import Books, Delivered, Dropped, Line, Published, Queued, pack, unpack
+from medusa.spark.exchange.attempts import Attempts
+from medusa.spark.exchange.books import (
+    Balance,
+    Books,
+    Delivered,
+    Dropped,
+    Line,
+    Published,
+    Queued,
+    is_damaged,
+    pack,
+    unpack,
+)
 from medusa.spark.exchange.requests import Whole, mark_of
 from medusa.units import size_text
 
 __all__ = ["Staging"]
 
 JOURNAL_BYTES = 1 << 20
-"""From here on a new journal is begun."""
+"""From here on a new journal is begun, once it is twice what it began with."""
 
 GROUPS_MAX = 1 << 20
 """Chunks and notes on disk, however small: more than the tasks of an epoch need."""
@@ -68,31 +80,55 @@ class Staging:
     ) -> None:
         self._store, self._journal = store, journal
         self._bytes_max, self._now_s, self._age_s = bytes_max, now_s, age_s
-        self._groups: dict[str, dict[str, int]] = {}
-        """Token -> group -> bytes of rows."""
-        self._bytes = self._count = 0
-        self._since_s: dict[str, float] = {}
+        self._attempts = Attempts()
         self._broken = False
         self.lock = threading.RLock()
         self.books = Books()
-        self._number = self._length = 0
+        self._number = self._length = self._began = 0
         self._open()
 
     def _open(self) -> None:
         for name in self._store.names():
             if found := _GROUP.fullmatch(name):
-                self._note(found[1], name, self._store.size(name, ROWS))
+                self._attempts.see(found[1], before=True)
+                self._attempts.note(found[1], name, self._store.size(name, ROWS), self._now_s())
         numbers = self._journal.numbers()
-        for number in reversed(numbers):
-            lines, _ = unpack(self._journal.read(number))
-            if lines:  # Else it was just being begun, and the one before still counts.
-                for line in lines:
-                    self.books.add(line)
-                break
+        self._read(numbers)
+        self._attempts.publish(self.books.tokens())
         self._number = numbers[-1] if numbers else 0
         self._turn()
         for each in self.books.writers():
-            self._let_go(self._before(each.writer, each.epoch))
+            self._let_go(self._attempts.before(mark_of(each.writer), each.epoch))
+
+    def _read(self, numbers: list[int]) -> None:
+        """Take up what the last journal says that was begun.
+
+        What is torn at its end, or was just being begun, nobody was told of. All else that can't be read
+        is refused: opened as empty it would number rows again that the nodes have.
+        """
+        longest, last = 0, 0
+        for number in reversed(numbers):
+            data = self._journal.read(number)
+            lines, end = unpack(data)
+            if is_damaged(data, end):
+                raise self._damaged(number, f"is damaged at byte {end}")
+            if lines:
+                for line in lines:
+                    self.books.add(line)
+                return
+            longest, last = max(longest, memoryview(data).nbytes), last or number
+        if longest > len(pack(Balance())):
+            raise self._damaged(last, "is damaged at its beginning")
+        if self._attempts.count:
+            raise self._damaged(last, "says nothing, though rows lie beside it")
+
+    def _damaged(self, number: int, what: str) -> StateError:
+        return StateError(
+            f"{self._journal.where(number)} {what}: which epochs are published can't be told",
+            hint="bring it back from a copy of the folder; or give the gateway another name and folder, and "
+            "its queries new checkpoints: epochs that no node has are in these files alone",
+            code="state.corrupt",
+        )
 
     def _turn(self) -> None:
         """Begin a journal with all that is known; then the earlier ones may go."""
@@ -100,14 +136,16 @@ class Staging:
         self._journal.remove(number)
         self._journal.append(number, data)
         self._journal.sync(number)
-        self._number, self._length, self._broken = number, len(data), False
+        self._number, self._length, self._began = number, len(data), len(data)
         for each in self._journal.numbers():
             if each < number:
                 self._journal.remove(each)
+        # Only now: a journal that goes on is the only one, so an earlier one is never taken for it.
+        self._broken = False
 
     def _write(self, line: Line) -> None:
         """One record, durably."""
-        if self._broken or self._length >= JOURNAL_BYTES:
+        if self._broken or self._length >= max(JOURNAL_BYTES, 2 * self._began):
             # After a write that failed nobody knows what the journal holds: a new one says what counts.
             self._turn()
         data = pack(line)
@@ -122,13 +160,12 @@ class Staging:
     @property
     def nbytes(self) -> int:
         """Of rows that are staged or on their way."""
-        return self._bytes
+        return self._attempts.nbytes
 
     @property
     def unpublished_bytes(self) -> int:
         """Of these, of attempts that no epoch has named yet."""
-        needed = set(self.books.tokens())
-        return sum(sum(groups.values()) for token, groups in self._groups.items() if token not in needed)
+        return sum(each.nbytes for each in self._attempts.unpublished())
 
     @property
     def bytes_max(self) -> int:
@@ -143,39 +180,58 @@ class Staging:
 
         Raises:
             FullError: there is no room until rows are delivered.
+            LinkError: chunks before it aren't here, or it was sealed without it (``E_STAGE``); or its epoch
+                is larger than all that may be here (``E_LIMIT``).
             StateError: it couldn't be written.
         """
         name = f"{token}-{chunk:06d}"
-        if name in self._groups.get(token, ()):
+        groups = self._attempts.groups(token)
+        if name in groups:
             return False
+        if f"{token}-whole" in groups:
+            raise LinkError(f"{token} is sealed, and has no chunk {chunk}", code="E_STAGE")
+        if chunk and f"{token}-{chunk - 1:06d}" not in groups:
+            raise self._not_here(token, chunk - 1)
         nbytes = memoryview(payload).nbytes
         self._make_room(nbytes, token)
         self._store.write(name, seal({ROWS: payload}, {"stream": stream, "rows": rows}))
-        self._note(token, name, nbytes)
+        self._attempts.see(token)
+        self._attempts.note(token, name, nbytes, self._now_s(), (stream, rows))
         return True
 
+    def _not_here(self, token: str, chunk: int) -> LinkError:
+        return LinkError(
+            f"chunk {chunk} of {token} isn't here: it was collected, or the folder is another",
+            hint="run the task again",
+            code="E_STAGE",
+        )
+
     def _make_room(self, nbytes: int, token: str) -> None:
-        for make in (self.collect, lambda: self._let_go(self._rivals(token)), None):
-            if self._bytes + nbytes <= self._bytes_max and self._count < GROUPS_MAX:
+        attempts = self._attempts
+        finds: tuple[Callable[[], list[str]], ...] = (
+            lambda: attempts.aged(self._now_s() - self._age_s),
+            lambda: attempts.earlier_runs(token, of_task=True),
+            lambda: attempts.earlier_runs(token, of_task=False),
+            lambda: attempts.unfinished_twins(token),
+            lambda: [],
+        )
+        for find in finds:
+            if attempts.nbytes + nbytes <= self._bytes_max and attempts.count < GROUPS_MAX:
                 return
-            if make is not None:
-                make()
+            self._let_go(find())
+        if (needs := attempts.needs(token, nbytes)) > self._bytes_max:
+            raise LinkError(
+                f"the epoch takes {size_text(needs)} and more, and the gateway may hold "
+                f"{size_text(self._bytes_max)} in all",
+                hint="let a micro-batch have fewer rows (maxRowsPerBatch, maxFilesPerTrigger), write a table "
+                "in parts, or give the gateway a larger `stage`",
+                code="E_LIMIT",
+            )
         raise FullError(
-            f"the gateway holds {size_text(self._bytes)} that no node has taken yet",
+            f"the gateway holds {size_text(attempts.nbytes)} that no node has taken yet",
             hint="it goes on once the nodes take more; `stage` says how much it may hold, and "
             "`medusa gateway status` shows what keeps it",
         )
-
-    def _rivals(self, token: str) -> list[str]:
-        """Other attempts of the same task: mostly of a driver that died, whose work this one does again."""
-        task = token.rpartition("-")[0] + "-"
-        return [each for each in self._groups if each.startswith(task) and each != token]
-
-    def _note(self, token: str, name: str, nbytes: int) -> None:
-        self._groups.setdefault(token, {})[name] = nbytes
-        self._bytes += nbytes
-        self._count += 1
-        self._since_s.setdefault(token, self._now_s())
 
     def seal(self, stream: str, whole: Whole) -> bool:
         """An attempt is complete.
@@ -184,17 +240,24 @@ class Staging:
             whether that is new.
 
         Raises:
-            LinkError: a chunk isn't here (``E_STAGE``).
+            LinkError: a chunk isn't here, or it isn't what was staged (``E_STAGE``).
             StateError: it couldn't be noted.
         """
         name = f"{whole.token}-whole"
-        groups = self._groups.get(whole.token, {})
+        groups = self._attempts.groups(whole.token)
         if name in groups:
             self._check_whole(stream, whole)
             return False
         if missing := [n for n in range(whole.chunks) if f"{whole.token}-{n:06d}" not in groups]:
+            raise self._not_here(whole.token, missing[0])
+        # Rows are numbered by what it says of itself: it has to be what is sent to the node.
+        staged = [self._facts(whole.token, chunk) for chunk in range(len(groups))]
+        rows = sum(each for _, each in staged)
+        if (len(staged), rows) != (whole.chunks, whole.rows) or any(name != stream for name, _ in staged):
             raise LinkError(
-                f"chunk {missing[0]} of {whole.token} isn't here: it was collected, or the folder is another",
+                f"{whole.token} has {len(staged)} chunks of {rows:,} rows for "
+                f"{' and '.join(sorted({repr(name) for name, _ in staged}))}, and was to be sealed as "
+                f"{whole.chunks} of {whole.rows:,} for {stream!r}",
                 hint="run the task again",
                 code="E_STAGE",
             )
@@ -202,12 +265,28 @@ class Staging:
             self._make_room(0, whole.token)
         facts = {"stream": stream, "chunks": whole.chunks, "rows": whole.rows}
         self._store.write(name, seal({"whole": json.dumps(facts).encode()}, {}))
-        self._note(whole.token, name, 0)
+        self._attempts.see(whole.token)
+        self._attempts.note(whole.token, name, 0, self._now_s())
         return True
+
+    def _facts(self, token: str, chunk: int) -> tuple[str, int]:
+        """Stream and rows of a chunk."""
+        name = f"{token}-{chunk:06d}"
+        attempt = self._attempts.get(token)
+        if attempt is not None and (known := attempt.facts.get(name)) is not None:
+            return known
+        facts, _ = unseal(self._store.read(name), self._store.where(name))
+        return str(facts.get("stream")), self._rows_in(facts, name)
+
+    def _rows_in(self, facts: Mapping[str, Any], name: str) -> int:
+        rows = facts.get("rows")
+        if type(rows) is not int:
+            raise StateError(f"{self._store.where(name)}: is no chunk", code="state.corrupt")
+        return rows
 
     def _check_whole(self, stream: str, whole: Whole) -> None:
         name = f"{whole.token}-whole"
-        if name not in self._groups.get(whole.token, ()):
+        if name not in self._attempts.groups(whole.token):
             raise LinkError(
                 f"{whole.token} isn't staged: it was aborted or collected, or this is another gateway",
                 hint="run the epoch again",
@@ -249,7 +328,9 @@ class Staging:
                     code="E_WRITER",
                 )
             if epoch <= known.epoch:
-                self._let_go([*(each.token for each in wholes), *self._before(writer, epoch)])
+                self._let_go(
+                    [*(each.token for each in wholes), *self._attempts.before(mark_of(writer), epoch)]
+                )
                 return f"epoch {epoch} of {writer!r} was published before (the last one is {known.epoch})"
         marks = {f"{mark_of(writer)}-{epoch}-", f"{mark_of(writer)}-x-"}
         for each in wholes:
@@ -261,14 +342,10 @@ class Staging:
         line = Published(stream=stream, writer=writer, origin=origin, epoch=epoch, wholes=wholes, once=once)
         self._write(line)
         self.books.add(line)
-        self._let_go(self._before(writer, epoch))
+        if line.rows:
+            self._attempts.publish(each.token for each in wholes)
+        self._let_go(self._attempts.before(mark_of(writer), epoch))
         return ""
-
-    def _before(self, writer: str, epoch: int) -> list[str]:
-        """Attempts of this writer that can't be published any more."""
-        found = [_GROUP.fullmatch(f"{token}-whole") for token in self._groups]
-        mine = [each for each in found if each is not None and each[2] == mark_of(writer)]
-        return [each[1] for each in mine if each[3] != "x" and int(each[3]) <= epoch]
 
     def abort(self, writer: str, epoch: int, tokens: Iterable[str]) -> str:
         """Forget attempts of an epoch; one that is published stays.
@@ -291,19 +368,22 @@ class Staging:
 
     def _let_go(self, tokens: Iterable[str]) -> None:
         """Remove what was staged under these, as far as nothing published needs it."""
-        needed = set(self.books.tokens())
-        for token in [each for each in tokens if each in self._groups and each not in needed]:
+        for token in tokens:
+            attempt = self._attempts.get(token)
+            if attempt is None or attempt.published:
+                continue
             if self._broken:
                 # A record that failed may be on disk all the same, and name this: take it back.
                 self._turn()
-            groups = self._groups.get(token, {})
             # The note first: an attempt with missing chunks must not look whole.
-            for name in sorted(groups, reverse=True):
+            for name in sorted(attempt.groups, reverse=True):
                 self._store.delete(name)
-                self._bytes -= groups.pop(name)
-                self._count -= 1
-            self._groups.pop(token, None)
-            self._since_s.pop(token, None)
+                self._attempts.removed(token, name)
+
+    def _delivered(self, gone: list[Whole]) -> None:
+        tokens = [each.token for each in gone]
+        self._attempts.release(tokens)
+        self._let_go(tokens)
 
     def collect(self) -> None:
         """Forget what was staged long ago and never published.
@@ -311,8 +391,7 @@ class Staging:
         Raises:
             StateError: files couldn't be removed.
         """
-        now_s = self._now_s()
-        self._let_go([token for token, since_s in self._since_s.items() if now_s - since_s > self._age_s])
+        self._let_go(self._attempts.aged(self._now_s() - self._age_s))
 
     def drop(self, stream: str, end: int) -> None:
         """Forget a source, with all that was published into it and isn't at its node.
@@ -330,7 +409,7 @@ class Staging:
         if stream in self.books.streams():
             line = Dropped(stream=stream)
             self._write(line)
-            self._let_go([each.token for each in self.books.add(line)])
+            self._delivered(self.books.add(line))
 
     # --- delivery ---------------------------------------------------------------------------------
 
@@ -340,8 +419,8 @@ class Staging:
             for chunk in range(whole.chunks):
                 name = f"{whole.token}-{chunk:06d}"
                 facts, files = unseal(self._store.read(name), self._store.where(name))
-                rows = facts.get("rows")
-                if type(rows) is not int or ROWS not in files:
+                rows = self._rows_in(facts, name)
+                if ROWS not in files:
                     raise StateError(f"{self._store.where(name)}: is no chunk", code="state.corrupt")
                 yield rows, lambda files=files: files[ROWS], self._store.where(name)  # type: ignore[misc]
 
@@ -364,5 +443,4 @@ class Staging:
             return
         line = Delivered(stream=stream, row=row)
         self._write(line)
-        gone = self.books.add(line)
-        self._let_go([each.token for each in gone])
+        self._delivered(self.books.add(line))
