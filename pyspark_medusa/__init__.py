@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DefaultSource"]
 
+QUERY, GROUP = "sql.streaming.queryId", "spark.jobGroup.id"
+"""What Spark tells the tasks of a query, also of what a function of ``foreachBatch`` writes."""
+
 
 class DefaultSource(DataSource):
     """``format("medusa")``. Options: docs/spark.md."""
@@ -167,7 +170,10 @@ class _Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = _context()
-        return _Message(self._does.task(iterator, partition=task.partitionId() if task else 0))
+        if task is None:
+            return _Message(self._does.task(iterator, partition=0))
+        query, group = (task.getLocalProperty(name) or "" for name in (QUERY, GROUP))
+        return _Message(self._does.task(iterator, partition=task.partitionId(), query=query, group=group))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._does.publish(_staged(messages))
@@ -186,7 +192,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         task = _context()
         query = epoch = None
         if task is not None:
-            query = task.getLocalProperty("sql.streaming.queryId")
+            query = task.getLocalProperty(QUERY)
             epoch = task.getLocalProperty("streaming.sql.batchId")
         return _Message(
             self._does.task(

@@ -7,9 +7,12 @@ connection.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +24,17 @@ from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal, to_arrow
 from medusa.spark.columns import arrow_in, wire
 from medusa.spark.exchange import requests as r
+from medusa.spark.exchange.attempts import RUN_DIGITS
 from medusa.spark.exchange.caller import Caller, caller
 from medusa.spark.options import WRITING, Options
 from medusa.wire.codec import TrainCodec
 
 __all__ = ["Staged", "StreamWriter", "TableWriter", "check_columns", "columns_to"]
+
+LOGGER = logging.getLogger("medusa.spark")
+
+RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""What Spark calls a run of a query. Another name of a job group is the user's, perhaps always the same."""
 
 WIDENS = {
     "int16": ("int8",),
@@ -41,6 +50,7 @@ class Staged:
 
     Attributes:
         writer, origin: as the task knew them.
+        run: of the query whose function writes a table; empty: there is none.
     """
 
     token: str
@@ -48,6 +58,7 @@ class Staged:
     rows: int
     writer: str
     origin: str
+    run: str = ""
 
 
 def columns_to(options: Options) -> Schema:
@@ -112,6 +123,8 @@ class _Writer:
 
     def __init__(self, options: Options) -> None:
         self.options = options.only(WRITING, "writing")
+        # Tasks get a copy: so the gateway knows which attempts are of one run of the driver.
+        self._run = secrets.token_hex(RUN_DIGITS // 2)
 
     def _gateway(self) -> Caller:
         return caller(self.options.endpoint)
@@ -134,21 +147,33 @@ class _Writer:
         gateway, stream = self._gateway(), self.options.stream
         columns = columns_to(self.options)
         # No two attempts are called alike, whatever ran here before: what is left of one is never another's.
-        token = r.token_of(writer, epoch, partition, secrets.token_hex(8))
+        token = r.token_of(writer, epoch, partition, self._run + secrets.token_hex(8 - RUN_DIGITS // 2))
         codec = TrainCodec(columns, timed=False)
         chunks = total = 0
-        for batch in _gathered(_cast(batch, columns, stream) for batch in batches):
-            for payload, rows in _pieces(codec, batch, stream):
-                staged = r.Stage(number=0, stream=stream, token=token, chunk=chunks, rows=rows)
-                gateway.ask(staged, memoryview(payload))
-                chunks += 1
-                total += rows
-        gateway.ask(r.Seal(number=0, stream=stream, whole=r.Whole(token=token, chunks=chunks, rows=total)))
+        try:
+            for batch in _gathered(_cast(batch, columns, stream) for batch in batches):
+                for payload, rows in _pieces(codec, batch, stream):
+                    staged = r.Stage(number=0, stream=stream, token=token, chunk=chunks, rows=rows)
+                    gateway.ask(staged, memoryview(payload))
+                    chunks += 1
+                    total += rows
+            whole = r.Whole(token=token, chunks=chunks, rows=total)
+            gateway.ask(r.Seal(number=0, stream=stream, whole=whole))
+        except Exception as error:
+            self._take_back(writer, token, chunks, error)
+            raise
         return Staged(token, chunks, total, writer, origin)
 
+    def _take_back(self, writer: str, token: str, chunks: int, error: Exception) -> None:
+        """Nobody will ask for what a failed attempt has staged: it needn't wait there for its age."""
+        if not chunks or getattr(error, "code", "") == "link.timeout":
+            return  # Nothing is there, or nobody: the gateway forgets it by itself later.
+        with contextlib.suppress(Exception):
+            self._gateway().ask(r.Abort(number=0, writer=writer, epoch=0, tokens=(token,)))
+
     def _publish(
-        self, messages: Sequence[Staged], *, writer: str, origin: str, epoch: int, once: bool
-    ) -> bool:
+        self, messages: Sequence[Staged], *, writer: str, origin: str, epoch: int, once: bool, run: str = ""
+    ) -> r.Done:
         wholes = tuple(r.Whole(token=each.token, chunks=each.chunks, rows=each.rows) for each in messages)
         answer, _ = self._gateway().ask(
             r.Publish(
@@ -159,9 +184,12 @@ class _Writer:
                 epoch=epoch,
                 wholes=wholes,
                 once=once,
+                run=run,
             )
         )
-        return isinstance(answer, r.Done) and answer.fresh
+        if not isinstance(answer, r.Done):
+            raise RemoteProtocolError(f"{type(answer).__name__} is no answer to that", code="E_FRAME")
+        return answer
 
     def _abort(self, messages: Sequence[Staged], *, writer: str, epoch: int) -> None:
         tokens = tuple(each.token for each in messages)
@@ -203,7 +231,8 @@ class StreamWriter(_Writer):
         said = [each for each in messages if each is not None]
         if not said:
             return False  # A batch without tasks has no rows.
-        return self._publish(said, writer=said[0].writer, origin=said[0].origin, epoch=epoch, once=False)
+        first = said[0]
+        return self._publish(said, writer=first.writer, origin=first.origin, epoch=epoch, once=False).fresh
 
     def give_up(self, messages: Sequence[Staged | None], epoch: int) -> None:
         """What the driver does when something failed; Spark says so also of an epoch that is published."""
@@ -215,7 +244,8 @@ class StreamWriter(_Writer):
 class TableWriter(_Writer):
     """``df.write``: one epoch. Made in the driver; its copies in the tasks have the same writer.
 
-    With the options ``writer`` and ``epoch`` writing again is no harm, as in ``foreachBatch``.
+    With the options ``writer`` and ``epoch`` writing again is no harm, as in ``foreachBatch``: then the
+    epochs are held to the query whose function it is. A second write of its batch is refused.
     """
 
     def __init__(self, options: Options) -> None:
@@ -224,14 +254,35 @@ class TableWriter(_Writer):
         self.writer = options.writer or f"job/{secrets.token_hex(16)}"
         self.epoch = options.epoch or 0
 
-    def task(self, batches: Iterable[pa.RecordBatch], *, partition: int) -> Staged:
-        """What a task does."""
-        return self.stage(batches, writer=self.writer, origin="", epoch=self.epoch, partition=partition)
+    def task(
+        self, batches: Iterable[pa.RecordBatch], *, partition: int, query: str = "", group: str = ""
+    ) -> Staged:
+        """What a task does.
+
+        Args:
+            query: the id of Spark's query, where this is written by a function of one.
+            group: of Spark's jobs: a query's own is the id of this run of it.
+        """
+        staged = self.stage(batches, writer=self.writer, origin=query, epoch=self.epoch, partition=partition)
+        return replace(staged, run=group if query and RUN.fullmatch(group) else "")
 
     def publish(self, messages: Sequence[Staged | None]) -> bool:
-        """What the driver does when all tasks are done; False: it was published before."""
+        """What the driver does when all tasks are done.
+
+        Returns:
+            False: it was published before; the log says so.
+
+        Raises:
+            LinkError: what was published under this writer and epoch is another write (``E_WRITER``).
+        """
         said = [each for each in messages if each is not None]
-        return self._publish(said, writer=self.writer, origin="", epoch=self.epoch, once=self.once)
+        origin, run = (said[0].origin, said[0].run) if said else ("", "")
+        done = self._publish(
+            said, writer=self.writer, origin=origin, epoch=self.epoch, once=self.once, run=run
+        )
+        if not done.fresh:
+            LOGGER.warning("%r: these rows are not added: %s", self.options.stream, done.text)
+        return done.fresh
 
     def give_up(self, messages: Sequence[Staged | None]) -> None:
         """What the driver does when something failed."""

@@ -40,8 +40,8 @@ ARROW = pa.schema([("v", pa.int64())])
 SOURCE = Source(id="q.in", schema=SCHEMA, time=None, unit=None, slack_us=None, timed=False)
 
 
-class DriverDiedError(Exception):
-    """``kill -9`` of the driver."""
+class DriverDiedError(BaseException):
+    """``kill -9`` of the driver: nobody does anything more."""
 
 
 class QueryFailedError(Exception):

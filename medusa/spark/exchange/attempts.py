@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Attempt", "Attempts"]
+__all__ = ["RUN_DIGITS", "Attempt", "Attempts"]
 
 RUN_DIGITS = 8
 RUNS_MAX = 1000

@@ -6,6 +6,7 @@ a ``Balance``, which says all that earlier journals said.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -16,11 +17,22 @@ import msgspec
 from msgspec import Meta
 
 from medusa.engine.checkpoint import crc32c
-from medusa.errors import StateError
+from medusa.errors import LinkError, StateError
 from medusa.ports import Buffer
 from medusa.spark.exchange.requests import Whole
 
-__all__ = ["Balance", "Books", "Delivered", "Dropped", "Published", "Queued", "is_damaged", "pack", "unpack"]
+__all__ = [
+    "Balance",
+    "Books",
+    "Delivered",
+    "Dropped",
+    "Published",
+    "Queued",
+    "check_again",
+    "is_damaged",
+    "pack",
+    "unpack",
+]
 
 ONCE_MAX = 10_000
 """Writers of one epoch that are remembered: who asks again after so many others isn't known."""
@@ -41,6 +53,7 @@ class Published(Record, frozen=True, tag="published"):
     epoch: _Row
     wholes: tuple[Whole, ...]
     once: bool = False
+    run: str = ""
 
     @property
     def rows(self) -> int:
@@ -61,11 +74,20 @@ class Dropped(Record, frozen=True, tag="dropped"):
 
 
 class WriterLine(Record, frozen=True):
+    """Attributes:
+    rows: of the epoch; -1: it isn't known.
+    run: that published it.
+    digest: of its attempts.
+    """
+
     writer: str
     stream: str
     origin: str
     epoch: _Row
     once: bool
+    rows: int = -1
+    run: str = ""
+    digest: str = ""
 
 
 class StreamLine(Record, frozen=True):
@@ -135,6 +157,40 @@ def is_damaged(data: Buffer, end: int) -> bool:
     )
 
 
+def _digest(wholes: tuple[Whole, ...]) -> str:
+    """What tells these attempts from others."""
+    return hashlib.sha256(" ".join(each.token for each in wholes).encode()).hexdigest()[:16]
+
+
+def check_again(known: WriterLine, origin: str, epoch: int, wholes: tuple[Whole, ...], run: str) -> None:
+    """Refuse an epoch that was published, where this can't be the same write again.
+
+    A query that is started again runs its last epoch again: whatever its rows are now, those count that were
+    published. Two writes in one run are two; and of those that only their user numbers, who may err, more is
+    looked at.
+
+    Raises:
+        LinkError: ``E_WRITER``.
+    """
+    rows = sum(each.rows for each in wholes)
+    numbered = bool(known.origin and origin)
+    why = ""
+    if epoch == known.epoch and known.digest not in ("", _digest(wholes)):
+        if run and run == known.run:
+            why = "by an earlier write of the same batch"
+        elif not numbered and known.rows != rows:
+            why = f"with {known.rows:,} rows, and these are {rows:,}"
+    elif epoch < known.epoch and not numbered:
+        why = f"or not, before epoch {known.epoch}: only the last one is remembered"
+    if why:
+        raise LinkError(
+            f"epoch {epoch} of {known.writer!r} was published {why}",
+            hint="each write of a batch needs an option `writer` of its own, and epochs that grow; what "
+            "counts from 0 again needs another `writer`",
+            code="E_WRITER",
+        )
+
+
 @dataclass(slots=True)
 class Queued:
     """An epoch that the node doesn't hold yet.
@@ -188,6 +244,9 @@ class Books:
                     origin=line.origin,
                     epoch=line.epoch,
                     once=line.once,
+                    rows=line.rows,
+                    run=line.run,
+                    digest=_digest(line.wholes),
                 )
                 self._forget()
                 return []

@@ -264,6 +264,7 @@ class Desk:
                 request.epoch,
                 request.wholes,
                 once=request.once,
+                run=request.run,
             )
         self._outlets.wake(request.stream)
         return r.Done(number=request.number, fresh=not said, text=said)

@@ -348,6 +348,7 @@ class Publish(Base, frozen=True, tag="publish"):
     Attributes:
         origin: what the epochs of the writer are counted by: one checkpoint, or one job.
         once: this writer has no other epoch and won't come again.
+        run: one run of a query; a second write of it under this epoch isn't the first one again. Empty: none.
     """
 
     stream: Name
@@ -356,6 +357,7 @@ class Publish(Base, frozen=True, tag="publish"):
     epoch: Count
     wholes: Annotated[tuple[Whole, ...], Meta(max_length=TOKENS_MAX)]
     once: bool = False
+    run: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Abort(Base, frozen=True, tag="abort"):

@@ -29,6 +29,7 @@ from medusa.spark.exchange.books import (
     Line,
     Published,
     Queued,
+    check_again,
     is_damaged,
     pack,
     unpack,
@@ -308,6 +309,7 @@ class Staging:
         wholes: tuple[Whole, ...],
         *,
         once: bool = False,
+        run: str = "",
     ) -> str:
         """The rows of these attempts are rows of the stream from now on, in this order, all or none.
 
@@ -315,12 +317,13 @@ class Staging:
             empty; or, where this epoch was published before, what to say of that: nothing was changed.
 
         Raises:
-            LinkError: an attempt isn't staged (``E_STAGE``), or the writer is another's (``E_WRITER``).
+            LinkError: an attempt isn't staged (``E_STAGE``); the writer is another's, or this epoch of it
+                another write (``E_WRITER``).
             StateError: it couldn't be decided: ask again.
         """
         known = self.books.writer(writer)
         if known is not None:
-            if (known.stream, known.origin) != (stream, origin):
+            if known.stream != stream or (origin and known.origin and known.origin != origin):
                 what = "stream" if known.stream != stream else "checkpoint"
                 raise LinkError(
                     f"writer {writer!r} has published epoch {known.epoch} of another {what}",
@@ -328,6 +331,7 @@ class Staging:
                     code="E_WRITER",
                 )
             if epoch <= known.epoch:
+                check_again(known, origin, epoch, wholes, run)
                 self._let_go(
                     [*(each.token for each in wholes), *self._attempts.before(mark_of(writer), epoch)]
                 )
@@ -339,7 +343,15 @@ class Staging:
             self._check_whole(stream, each)
         if len({each.token for each in wholes}) < len(wholes):
             raise LinkError(f"epoch {epoch} of {writer!r} names an attempt twice", code="E_STAGE")
-        line = Published(stream=stream, writer=writer, origin=origin, epoch=epoch, wholes=wholes, once=once)
+        line = Published(
+            stream=stream,
+            writer=writer,
+            origin=origin or ("" if known is None else known.origin),
+            epoch=epoch,
+            wholes=wholes,
+            once=once,
+            run=run,
+        )
         self._write(line)
         self.books.add(line)
         if line.rows:
