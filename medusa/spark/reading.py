@@ -58,7 +58,9 @@ def columns_of(options: Options) -> Schema:
         LinkError: the gateway doesn't answer, or there is no such stream.
         DataError: the stream has a column of that name.
     """
-    return _shown(_opened(options, caller(options.endpoint)).columns, options)
+    found, _ = caller(options.endpoint).ask(r.Shape(number=0, stream=options.stream))
+    described: r.Described = _is(found, r.Described)
+    return _shown(described.columns, options)
 
 
 def _shown(columns: Schema, options: Options) -> Schema:
@@ -75,8 +77,9 @@ def _shown(columns: Schema, options: Options) -> Schema:
     return (*columns, *(Field(name, type) for name, type in more))
 
 
-def _opened(options: Options, gateway: Caller) -> r.Opened:
-    asked = r.Open(number=0, stream=options.stream, reader=options.reader, start=options.start)
+def _opened(options: Options, gateway: Caller, *, batch: bool = False) -> r.Opened:
+    of = options
+    asked = r.Open(number=0, stream=of.stream, reader=of.reader, start=of.start, batch=batch)
     answer, _ = gateway.ask(asked)
     found: r.Opened = _is(answer, r.Opened)
     return found
@@ -90,6 +93,8 @@ def _is(answer: r.Answer, kind: type[Any]) -> Any:
 
 class _Reader:
     """What reading in batch and as a stream have in common."""
+
+    batch = False
 
     def __init__(self, options: Options) -> None:
         self.options = options.only(READING, "reading")
@@ -153,7 +158,7 @@ class _Reader:
             DataError: some are lost, and that isn't accepted.
         """
         gateway = self._gateway()
-        columns = _opened(self.options, gateway).columns
+        columns = _opened(self.options, gateway, batch=self.batch).columns
         codec = TrainCodec(columns, timed=False)
         shown = _shown(columns, self.options)
         schema = pa.schema([(field.name, wire(field.type)) for field in shown])
@@ -207,6 +212,8 @@ def _alone(schema: pa.Schema, row: int, promised_us: int) -> pa.RecordBatch:
 class BatchReader(_Reader):
     """``spark.read``: the rows that the gateway has when the read is planned."""
 
+    batch = True
+
     def parts(self) -> list[RowRange]:
         """As many tasks as ``bytesPerPartition`` says.
 
@@ -214,7 +221,7 @@ class BatchReader(_Reader):
             LinkError: there are more rows than the gateway keeps at once, and that isn't accepted.
         """
         of = self.options
-        opened = _opened(of, self._gateway())
+        opened = _opened(of, self._gateway(), batch=True)
         found = self._range()
         if found.full and of.fail_on_loss:
             raise LinkError(

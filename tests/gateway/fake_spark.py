@@ -201,7 +201,10 @@ class World:
         self._inlet = Inlet(self, self._bytes)
         return Desk(self.staging, self, self)
 
-    def open(self, stream: str, reader: str, start: str) -> Inlet:
+    def columns(self, stream: str) -> tuple[Field, ...]:
+        return SCHEMA
+
+    def open(self, stream: str, reader: str, start: str, *, batch: bool) -> Inlet:
         self._inlet.wake()
         return self._inlet
 

@@ -11,16 +11,17 @@ from click.testing import CliRunner
 
 import medusa as md
 from medusa.cli import main
-from medusa.errors import FullError, LinkError
+from medusa.errors import ConfigError, FullError, LinkError
 from medusa.runtime.files import FolderStore
 from medusa.spark.exchange import caller as calling
+from medusa.spark.exchange import gateway as gateways
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.nodes import FederationNodes
 from medusa.spark.exchange.requests import token_of
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.options import options_from
-from medusa.spark.reading import BatchReader, columns_of
+from medusa.spark.reading import BatchReader, StreamReader, columns_of
 from medusa.spark.writing import StreamWriter
 from tests.gateway.dying_disk import DyingDisk, Logs
 from tests.system.nodes import until
@@ -148,7 +149,7 @@ def test_it_closes_while_it_waits_for_a_node(tmp_path):
     with md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", report=str) as gateway:
         for reader in ("a", "b"):
             with pytest.raises(LinkError, match="can't be read yet"):
-                columns_of(options(gateway, reader=reader, timeout="1s"))
+                StreamReader(options(gateway, reader=reader, timeout="1s")).first_offset()
     nodes = FederationNodes(f"ipc://{tmp_path}/nobody", "spark", timeout="600s")
     gateway = Gateway(nodes, "spark", f"{tmp_path}/g", listen="tcp://127.0.0.1:*", report=str)
     assert len(gateway.status()["readers"]) == 2
@@ -225,3 +226,32 @@ def test_a_source_that_is_finished_closes_its_windows(tmp_path):
             with pytest.raises(LinkError, match=ended):
                 task(gateway, 1)
             assert gateway.status()["sources"]["w.rows"] == {"published": 3, "waiting": 0, "why": ""}
+
+
+def names_at(fed):
+    [fragment] = fed.status()["fragments"]
+    return [one["name"] for output in fragment["outputs"] for one in output["named"]]
+
+
+def test_who_only_looks_leaves_nothing_and_a_batch_read_little(node, tmp_path, monkeypatch):
+    fed, address = node
+    monkeypatch.setattr(gateways, "EXPIRE_EVERY_S", 0.0)
+    with md.spark.gateway(address, tmp_path / "g") as gateway:
+        assert [field.name for field in columns_of(options(gateway))] == ["v"]
+        assert not gateway.status()["readers"]
+        assert not names_at(fed)
+        assert write(gateway, 0, [1, 2])
+        gateway.wait("q.out", 2, "once", WAIT)
+        assert BatchReader(options(gateway, reader="once")).parts()
+        with pytest.raises(LinkError, match=r"q\.outt"):
+            gateway.wait("q.outt", 2, "once", WAIT)
+        BatchReader(options(gateway, reader="both")).parts()
+        StreamReader(options(gateway, reader="both")).first_offset()
+        assert columns_of(options(gateway)), "of one that is being read"
+    with md.spark.gateway(address, tmp_path / "g", keep_readers="1ms") as gateway:
+        until(lambda: [each["reader"] for each in gateway.status()["readers"]] == ["both"], what="one")
+        until(lambda: names_at(fed) == ["both"], what="nothing at the node")
+        BatchReader(options(gateway, reader="both")).parts()
+        gateway.forget("q.out", "both")
+    with pytest.raises(ConfigError, match="keep_readers"):
+        md.spark.gateway(address, tmp_path / "g", keep_readers="soon")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -14,9 +17,10 @@ from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange import held, staging
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.caller import Caller, Endpoint
+from medusa.spark.exchange.desk import Later
 from medusa.spark.exchange.requests import encode, token_of
 from medusa.spark.options import options_from
-from medusa.spark.reading import columns_of
+from medusa.spark.reading import StreamReader, columns_of
 from medusa.spark.writing import StreamWriter
 from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import DyingDisk
@@ -107,14 +111,35 @@ def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
     monkeypatch.setattr(held, "READERS_MAX", 1)
     monkeypatch.setattr(held, "SOURCES_MAX", 1)
     with md.spark.gateway(node[1], tmp_path / "g") as gateway:
-        columns_of(options(gateway))
+        StreamReader(options(gateway)).first_offset()
         with pytest.raises(LinkError, match="has 1 readers") as caught:
-            columns_of(options(gateway, reader="b"))
+            StreamReader(options(gateway, reader="b")).first_offset()
         assert caught.value.code == "E_LIMIT"
         write(gateway, 0, [1])
         writer = StreamWriter(options(gateway, "p.rows"))
         with pytest.raises(LinkError, match="writes to 1 sources"):
             writer.task([], query="id", epoch=0, partition=0)
+
+
+def test_ever_more_names_to_look_up_take_so_many_threads(monkeypatch):
+    monkeypatch.setattr(held, "ASIDES_MAX", 2)
+    asides, go = held.Asides(), threading.Event()
+
+    def ask(key):
+        return asides.done(key, "it", lambda: go.wait(60) and key)
+
+    for key in "ab":
+        with pytest.raises(Later, match="is being done"):
+            ask(key)
+    with pytest.raises(Later, match="2 questions to nodes are waiting"):
+        ask("c")
+    go.set()
+    asides.join()
+    with contextlib.suppress(Later):
+        assert ask("c") == "c", "nobody came for the others"
+        return
+    asides.join()
+    assert ask("c") == "c"
 
 
 def test_without_keys_it_is_for_this_machine_alone(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import medusa as md
 from medusa.elements import END_US, START_US, Train
 from medusa.errors import ConfigError, DataError, LinkError
+from medusa.query.boxes import Field
 from medusa.runtime.publishing import described
 from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.gateway import Gateway
@@ -258,6 +259,9 @@ class Stream:
         firsts = [each[0] for each in self.left if isinstance(each, tuple)]
         self.next_row = max(firsts[0], self.acked) if firsts else self.acked
         yield self
+
+    def columns(self, stream):
+        return (Field("v", "int64"),)
 
     @staticmethod
     def _end(train):

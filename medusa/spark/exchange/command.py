@@ -23,7 +23,7 @@ __all__ = ["opened", "run_gateway"]
 
 FIELDS = ("name", "node", "listen", "data", "keys", "clients", "limits")
 KEYS = ("client", "node", "gateway")
-LIMITS = ("spool", "stage", "keep_staged")
+LIMITS = ("spool", "stage", "keep_staged", "keep_readers")
 
 
 def run_gateway(config: Path, *, as_json: bool = False) -> None:
@@ -75,7 +75,7 @@ def opened(config: Path) -> Gateway:
             check_address(given[field], bind=field == "listen", keyed=keyed)
     for field, value in limits.items():
         with _about(file, "limits", field):
-            if field == "keep_staged":
+            if field.startswith("keep_"):
                 duration_us(value, what="", minimum_us=1, error=ConfigError)
             else:
                 byte_count(value, what="", error=ConfigError)

@@ -22,7 +22,7 @@ from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages import Data
 
-__all__ = ["Desk", "Inlets", "Later", "Outlets"]
+__all__ = ["Desk", "Inlets", "Later", "Outlets", "columns_of"]
 
 
 class Later(MedusaError):
@@ -71,7 +71,10 @@ class Inlet(Protocol):
 class Inlets(Protocol):
     """All that is being read."""
 
-    def open(self, stream: str, reader: str, start: str) -> Inlet: ...
+    def open(self, stream: str, reader: str, start: str, *, batch: bool) -> Inlet: ...
+
+    def columns(self, stream: str) -> Schema:
+        """Raises: Later: the node is being asked; LinkError: there is no such stream."""
 
     def get(self, stream: str, reader: str) -> Inlet:
         """Raises: LinkError: it was never opened."""
@@ -110,6 +113,7 @@ class Desk:
         self._spool_bytes = spool_bytes
         self._answers: dict[type, Callable[..., r.Answer | tuple[r.Answer, Buffer]]] = {
             r.Open: self._open,
+            r.Shape: self._shape,
             r.Look: self._look,
             r.Cut: self._cut,
             r.Read: self._read,
@@ -145,17 +149,20 @@ class Desk:
     # --- reading ----------------------------------------------------------------------------------
 
     def _open(self, request: r.Open) -> r.Answer:
-        inlet = self._inlets.open(request.stream, request.reader, request.start)
+        inlet = self._inlets.open(request.stream, request.reader, request.start, batch=request.batch)
         with inlet.lock:
             spool = inlet.spool()
             return r.Opened(
                 number=request.number,
-                columns=_columns(spool.schema),
+                columns=columns_of(spool.schema),
                 earliest=spool.earliest,
                 latest=spool.durable_seq,
                 fresh=spool.read_seq == spool.earliest and request.start == inlet.begins,
                 life=inlet.life,
             )
+
+    def _shape(self, request: r.Shape) -> r.Answer:
+        return r.Described(number=request.number, columns=self._inlets.columns(request.stream))
 
     def _look(self, request: r.Look) -> r.Answer:
         inlet = self._inlets.get(request.stream, request.reader)
@@ -194,7 +201,7 @@ class Desk:
                 next=piece.next,
                 boundary_us=piece.boundary_us,
             )
-        codec = TrainCodec(_columns(spool.schema), timed=False)
+        codec = TrainCodec(columns_of(spool.schema), timed=False)
         # What is too large for an answer goes with the next one.
         payload, rows, late = next(iter(codec.encode(piece.train, bytes_aim=r.CHUNK_BYTES_MAX)))
         first = piece.train.first_seq
@@ -287,5 +294,6 @@ def _checks(source: Source) -> RowChecks:
     return RowChecks(source)
 
 
-def _columns(schema: pa.Schema) -> Schema:
+def columns_of(schema: pa.Schema) -> Schema:
+    """Names and types."""
     return tuple(Field(field.name, from_arrow(field.type)) for field in schema)

@@ -29,7 +29,7 @@ from medusa.runtime.keys import CurveKey, read_curve_key, read_public
 from medusa.runtime.link_events import Arrival, Refused
 from medusa.runtime.zeromq import Transport
 from medusa.spark.exchange.desk import Desk, Later
-from medusa.spark.exchange.held import Inlets, Outlets
+from medusa.spark.exchange.held import KEEP_S, Inlets, Outlets
 from medusa.spark.exchange.nodes import FederationNodes
 from medusa.spark.exchange.requests import decode_request, encode
 from medusa.spark.exchange.staging import Staging
@@ -41,6 +41,7 @@ __all__ = ["Gateway", "gateway"]
 
 LOGGER = logging.getLogger("medusa.gateway")
 WAIT_MS = 200
+EXPIRE_EVERY_S = 1.0
 
 PARTING_S = 0.5
 """For so long those who are with a node may say what they have; who waits for one is cut short."""
@@ -59,6 +60,7 @@ def gateway(
     spool: str | int = "1 GiB",
     stage: str | int = "1 GiB",
     keep_staged: Duration = "1d",
+    keep_readers: Duration = "1h",
     report: Callable[[str], None] | None = None,
 ) -> Gateway:
     """A gateway between Spark and a node, in threads of this program, until it is closed.
@@ -78,6 +80,8 @@ def gateway(
         spool: how much may wait of each stream that nobody reads; then the node keeps it.
         stage: how much may be written that no node has taken yet.
         keep_staged: what was written so long ago and never published is forgotten.
+        keep_readers: a reader that only batch reads have used is forgotten, here and at the node, when nobody
+            has asked for it for so long.
         report: called with a line where something goes wrong; None: the logger ``medusa.gateway`` is told.
 
     Raises:
@@ -106,6 +110,7 @@ def gateway(
         spool_bytes=byte_count(spool, what="spool", error=ConfigError),
         stage_bytes=byte_count(stage, what="stage", error=ConfigError),
         age_s=duration_us(keep_staged, what="keep_staged", minimum_us=1, error=ConfigError) / 1e6,
+        keep_s=duration_us(keep_readers, what="keep_readers", minimum_us=1, error=ConfigError) / 1e6,
         report=report or LOGGER.warning,
     )
 
@@ -136,6 +141,7 @@ class Gateway:
         spool_bytes: int = 1 << 30,
         stage_bytes: int = 1 << 30,
         age_s: float = 86_400.0,
+        keep_s: float = KEEP_S,
         report: Callable[[str], None] = LOGGER.warning,
     ) -> None:
         self.name = name
@@ -155,7 +161,7 @@ class Gateway:
             self._held.callback(notes.close)
             self._outlets = Outlets(nodes, self._staging, notes, report)
             self._held.callback(self._outlets.close)
-            self._inlets = Inlets(nodes, data, spool_bytes, report)
+            self._inlets = Inlets(nodes, data, spool_bytes, report, keep_s)
             self._held.callback(self._inlets.close)
             self._desk = Desk(self._staging, self._inlets, self._outlets, spool_bytes)
             if key is None:
@@ -173,7 +179,11 @@ class Gateway:
 
     def _run(self) -> None:
         try:
+            looked_s = time.monotonic()
             while not self._closing.is_set():
+                if time.monotonic() - looked_s > EXPIRE_EVERY_S:
+                    looked_s = time.monotonic()
+                    self._inlets.expire()
                 for event in self._transport.wait(WAIT_MS):
                     if isinstance(event, Arrival):
                         self._asked(event)
@@ -233,14 +243,15 @@ class Gateway:
             time.sleep(0.02)
 
     def wait(self, stream: str, row: int, reader: str = "spark", timeout: Duration = "30s") -> None:
-        """Wait until the rows of a stream below this number are here, so that Spark reads them.
+        """Wait until the rows of a stream below this number are here, so that Spark reads them. A reader that
+        isn't known begins with the oldest that the node keeps.
 
         Raises:
-            LinkError: not in time; says what keeps them. Nobody reads the stream under this name.
+            LinkError: not in time; says what keeps them. There is no such stream.
         """
         end_s = time.monotonic() + duration_us(timeout, what="wait: timeout", error=LinkError) / 1e6
-        inlet = self._inlets.get(stream, reader)
         while True:
+            inlet = self._inlets.open(stream, reader, "oldest", batch=True)
             with inlet.lock:
                 there = inlet.spool().durable_seq if inlet.known else 0
             if there >= row:

@@ -3,6 +3,7 @@ are forgotten."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -17,19 +18,21 @@ import msgspec
 from medusa.engine.checkpoint import seal, unseal
 from medusa.errors import LinkError, MedusaError
 from medusa.ports import Store
-from medusa.query.boxes import Source
+from medusa.query.boxes import Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.files import FolderStore, told
 from medusa.runtime.history import FolderSegments, make_folder
-from medusa.spark.exchange.desk import Later
+from medusa.spark.exchange.desk import Later, columns_of
 from medusa.spark.exchange.requests import ReaderLine, SourceLine
 from medusa.spark.exchange.staging import Staging
-from medusa.spark.exchange.workers import Inlet, Nodes, Outlet
+from medusa.spark.exchange.workers import FOR_GOOD, Inlet, Nodes, Outlet
 from medusa.wire import limits
 
 __all__ = ["READERS_MAX", "SOURCES_MAX", "Inlets", "Outlets"]
 
 READERS_MAX = 100
+ASIDES_MAX = 50
+KEEP_S = 3600.0
 SAID = "said"
 SOURCES_MAX = 100
 """Each has a thread and a connection. Too large: one who asks for names that aren't there takes them all."""
@@ -39,19 +42,20 @@ class Asides:
     """What takes a node's answer, done in threads of their own for one who may not wait."""
 
     def __init__(self) -> None:
-        self._running: dict[Hashable, tuple[threading.Thread, list[bool | MedusaError]]] = {}
+        self._running: dict[Hashable, tuple[threading.Thread, list[Any]]] = {}
         self._lock = threading.Lock()
 
-    def done(self, key: Hashable, what: str, work: Callable[[], bool]) -> bool:
+    def done(self, key: Hashable, what: str, work: Callable[[], Any]) -> Any:
         """What ``work`` returned; it is begun where it isn't being done.
 
         Raises:
-            Later: it is being done: ask again.
+            Later: it is being done, or too much else is: ask again.
             MedusaError: what it raised.
         """
         with self._lock:
             if key not in self._running:
-                found: list[bool | MedusaError] = []
+                self._make_room()
+                found: list[Any] = []
                 thread = threading.Thread(target=_do, args=(work, found), name=what, daemon=True)
                 self._running[key] = thread, found
                 thread.start()
@@ -65,13 +69,21 @@ class Asides:
             raise found[0]
         return found[0]
 
+    def _make_room(self) -> None:
+        if len(self._running) < ASIDES_MAX:
+            return
+        for key in [key for key, (_, found) in self._running.items() if found]:
+            del self._running[key]  # Nobody came for the answer.
+        if len(self._running) >= ASIDES_MAX:
+            raise Later(f"{ASIDES_MAX} questions to nodes are waiting")
+
     def join(self) -> None:
         """Wait for all of them."""
         for thread, _ in list(self._running.values()):
             thread.join()
 
 
-def _do(work: Callable[[], bool], found: list[bool | MedusaError]) -> None:
+def _do(work: Callable[[], Any], found: list[Any]) -> None:
     try:
         found.append(work())
     except MedusaError as error:
@@ -192,7 +204,8 @@ class Outlets:
     def dropped(self, stream: str, *, waiting: bool) -> bool:
         """``forget``, for one who may not wait. Raises: Later; and as that."""
         what = f"forgetting source {stream!r}"
-        return self._asides.done((stream, waiting), what, lambda: self.forget(stream, waiting=waiting))
+        done: bool = self._asides.done((stream, waiting), what, lambda: self.forget(stream, waiting=waiting))
+        return done
 
     def lines(self) -> tuple[SourceLine, ...]:
         """All there are, and what waits for them."""
@@ -228,8 +241,17 @@ class Outlets:
 class Inlets:
     """All that is being read. Any thread may call."""
 
-    def __init__(self, nodes: Nodes, data: str, spool_bytes: int, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        data: str,
+        spool_bytes: int,
+        report: Callable[[str], None],
+        keep_s: float = KEEP_S,
+    ) -> None:
         self._nodes, self._data, self._bytes, self._report = nodes, data, spool_bytes, report
+        self._keep_s = keep_s
+        self._expiring: set[tuple[str, str]] = set()
         self._made: dict[tuple[str, str], Inlet] = {}
         self._ports: dict[str, FolderSegments] = {}
         self._store = FolderStore(f"{data}/readers")
@@ -243,11 +265,12 @@ class Inlets:
             _, files = unseal(self._store.read(name), self._store.where(name))
             if "reader" in files:
                 said = json.loads(bytes(files["reader"]))
-                self._make(said["stream"], said["reader"], said["start"], said.get("life", ""))
+                batch = said.get("batch", False) and _note(name, "s") not in self._store.names()
+                self._make(said["stream"], said["reader"], said["start"], said.get("life", ""), batch)
 
-    def _make(self, stream: str, reader: str, start: str, life: str) -> Inlet:
+    def _make(self, stream: str, reader: str, start: str, life: str, batch: bool) -> Inlet:
         name = _folder_of(stream, reader)
-        begun = _begun(name)
+        begun = _note(name, "b")
         made = Inlet(
             self._nodes,
             stream,
@@ -257,6 +280,7 @@ class Inlets:
             bytes_max=self._bytes,
             report=self._report,
             life=life,
+            batch=batch,
             begun=begun in self._store.names(),
             note_begun=lambda: self._store.write(begun, seal({}, {})),
         )
@@ -273,11 +297,49 @@ class Inlets:
             made.sweep()  # Else rows of a segment that was being begun would be in its way.
         return made
 
-    def open(self, stream: str, reader: str, start: str) -> Inlet:
+    def columns(self, stream: str) -> Schema:
+        """Of a stream, whether or not anybody reads it.
+
+        Raises:
+            Later: its node is being asked, or doesn't answer.
+            LinkError: it refuses.
+        """
+        for (name, _), each in list(self._made.items()):
+            if name == stream and each.known:
+                with each.lock:
+                    return columns_of(each.spool().schema)
+        try:
+            asked = self._asides.done(stream, f"asking for {stream!r}", lambda: self._nodes.columns(stream))
+        except LinkError as error:
+            if error.code in FOR_GOOD:
+                raise
+            raise Later(f"{stream!r} can't be read yet: {error.message}") from None
+        found: Schema = asked
+        return found
+
+    def expire(self) -> None:
+        """Forget readers that only batch reads have used, and nobody has asked for for long."""
+        end_s = time.monotonic() - self._keep_s
+        for key, each in list(self._made.items()):
+            if each.batch and each.asked_s < end_s:
+                self._expiring.add(key)
+        for key in list(self._expiring):
+            try:
+                self._asides.done(("expire", *key), f"forgetting {key}", functools.partial(self.forget, *key))
+            except Later:
+                continue
+            except MedusaError as error:
+                self._report(f"reader {key[1]!r} of {key[0]!r}: {error}")
+            self._expiring.discard(key)
+
+    def open(self, stream: str, reader: str, start: str, *, batch: bool = False) -> Inlet:
         with self._lock:
             found = self._made.get((stream, reader))
             if found is not None and (found.refused is None or found.known):
                 found.asked_s = time.monotonic()
+                if found.batch and not batch:
+                    self._store.write(_note(_folder_of(stream, reader), "s"), seal({}, {}))
+                    found.batch = False
                 return found
             if found is not None:
                 # A wrong name, most likely: nothing stays of it.
@@ -291,9 +353,9 @@ class Inlets:
                     code="E_LIMIT",
                 )
             life = os.urandom(8).hex()
-            said = json.dumps({"stream": stream, "reader": reader, "start": start, "life": life}).encode()
-            self._store.write(_folder_of(stream, reader), seal({"reader": said}, {}))
-            return self._make(stream, reader, start, life)
+            said = {"stream": stream, "reader": reader, "start": start, "life": life, "batch": batch}
+            self._store.write(_folder_of(stream, reader), seal({"reader": json.dumps(said).encode()}, {}))
+            return self._make(stream, reader, start, life, batch)
 
     def _drop(self, inlet: Inlet) -> None:
         inlet.closing.set()  # It ends by itself: nobody waits for it here.
@@ -301,8 +363,8 @@ class Inlets:
         self._delete(_folder_of(inlet.stream, inlet.reader))
 
     def _delete(self, name: str) -> None:
-        self._store.delete(_begun(name))
-        self._store.delete(name)
+        for each in (_note(name, "b"), _note(name, "s"), name):
+            self._store.delete(each)
 
     def get(self, stream: str, reader: str) -> Inlet:
         found = self._made.get((stream, reader))
@@ -350,7 +412,8 @@ class Inlets:
     def forgotten(self, stream: str, reader: str) -> bool:
         """``forget``, for one who may not wait. Raises: Later; and as that."""
         what = f"forgetting {stream!r} of {reader!r}"
-        return self._asides.done((stream, reader), what, lambda: self.forget(stream, reader))
+        done: bool = self._asides.done((stream, reader), what, lambda: self.forget(stream, reader))
+        return done
 
     def lines(self) -> tuple[ReaderLine, ...]:
         """All there are, and how far each is."""
@@ -412,6 +475,6 @@ def _folder_of(stream: str, reader: str) -> str:
     return f"r{hashlib.sha256(json.dumps([stream, reader]).encode()).hexdigest()[:16]}-{plain}"
 
 
-def _begun(folder: str) -> str:
-    """The note that the node has known a reader."""
-    return f"b{folder[1:]}"
+def _note(folder: str, kind: str) -> str:
+    """A note on a reader: ``b``: the node has known it; ``s``: a stream has used it."""
+    return f"{kind}{folder[1:]}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from medusa.errors import ConfigError, LinkError
 from medusa.mind.settings import check_address
-from medusa.query.boxes import Source
+from medusa.query.boxes import Schema, Source
 from medusa.runtime.client import Federation, dial
 from medusa.runtime.client_keys import KeyGiven, client_keys
 from medusa.runtime.client_loop import ClientLoop
@@ -91,6 +91,10 @@ class FederationNodes:
             from_: str | int = "oldest" if start is None else int(start) if start.isdigit() else start
             with fed.subscribe(stream, from_=from_, durable=reader, known=start is None) as trains:
                 yield trains
+
+    def columns(self, stream: str) -> Schema:
+        with self._connected() as fed:
+            return fed.stream(stream).columns
 
     @contextlib.contextmanager
     def writing(self, stream: str) -> Iterator[tuple[Source, Port]]:

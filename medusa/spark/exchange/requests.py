@@ -50,6 +50,7 @@ __all__ = [
     "Request",
     "Rows",
     "Seal",
+    "Shape",
     "SourceLine",
     "Stage",
     "Whole",
@@ -93,11 +94,20 @@ class Open(Base, frozen=True, tag="open"):
 
     Attributes:
         start: ``oldest``, ``now`` or the number of a row: where a new name begins.
+        batch: for one read that comes to no checkpoint: a name that is used for nothing else is forgotten
+            when nobody has asked for it for long.
     """
 
     stream: Name
     reader: Reader
     start: Annotated[str, Meta(pattern=r"\A(oldest|now|\d{1,18})\Z")]
+    batch: bool = False
+
+
+class Shape(Base, frozen=True, tag="shape"):
+    """Which columns does a stream have? Nothing is kept for who asks; the answer is ``Described``."""
+
+    stream: Name
 
 
 class Opened(Base, frozen=True, tag="opened"):
@@ -408,6 +418,7 @@ Request = (
     | Abort
     | Drop
     | Finish
+    | Shape
 )
 Answer = Opened | Range | Cuts | Rows | Listed | Described | Done | Failed
 

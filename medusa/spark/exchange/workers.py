@@ -18,7 +18,7 @@ import pyarrow as pa
 from medusa.elements import Train
 from medusa.errors import DataError, LinkError, MedusaError
 from medusa.ports import Segments
-from medusa.query.boxes import Source
+from medusa.query.boxes import Schema, Source
 from medusa.spark.exchange.delivery import Port, deliver
 from medusa.spark.exchange.desk import Later
 from medusa.spark.exchange.spool import RECORD_BYTES, Spool, schema_of
@@ -65,6 +65,9 @@ class Nodes(Protocol):
     def reading(self, stream: str, reader: str, start: str | None) -> AbstractContextManager[Reading]:
         """Read a stream under a name, from ``start`` on; None: only go on, where the name is known
         (else ``E_NAME``)."""
+
+    def columns(self, stream: str) -> Schema:
+        """Of a stream; nothing is read."""
 
     def writing(self, stream: str) -> AbstractContextManager[tuple[Source, Port]]:
         """The source that rows are written to, and what takes them."""
@@ -145,6 +148,7 @@ class Inlet(Worker):
         port: makes what the rows lie in.
         start: where it begins, as ``Open`` says it.
         life: what tells this reader from others of its name, before and after; empty: nothing does.
+        batch: only batch reads have used it.
         begun: the node has known the name: it never begins again, since the stream would be another one.
         note_begun: keeps that; raises ``StateError``.
         sync_every_s: see ``SYNC_EVERY_S``.
@@ -161,12 +165,14 @@ class Inlet(Worker):
         bytes_max: int,
         report: Callable[[str], None],
         life: str = "",
+        batch: bool = False,
         begun: bool = False,
         note_begun: Callable[[], None] = lambda: None,
         sync_every_s: float = SYNC_EVERY_S,
     ) -> None:
         super().__init__(f"reader {reader!r} of {stream!r}", report)
         self.stream, self.reader, self.begins, self.life = stream, reader, start, life
+        self.batch = batch
         self._begun, self._note_begun = begun, note_begun
         self._nodes, self._port, self._bytes_max = nodes, port, bytes_max
         self._sync_every_s = sync_every_s
