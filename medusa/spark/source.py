@@ -87,8 +87,12 @@ class Archive:
         """Of each row: whether it is a boundary alone."""
         from pyspark.sql import functions as F
 
-        if BOUNDARY not in self.has or self.spec.time is None:
+        if BOUNDARY not in self.has:
             return F.lit(False)
+        if self.spec.time is None:
+            if LATE_MARK not in self.has:
+                return F.lit(False)
+            return F.col("m_late").isNull() & F.col("m_bound").isNotNull()
         place = [field.name for field in self.spec.schema].index(self.spec.time)
         return F.col(f"c{place}").isNull() & F.col("m_bound").isNotNull()
 

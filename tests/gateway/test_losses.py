@@ -16,7 +16,7 @@ from medusa.runtime.publishing import described
 from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.spool import Spool
-from medusa.spark.judge import FOREVER_US
+from medusa.spark.judge import FOREVER_US, Entered, Judge
 from medusa.spark.options import options_from
 from medusa.spark.reading import BatchReader, RowRange, StreamReader
 from medusa.spark.writing import StreamWriter, TableWriter
@@ -430,3 +430,12 @@ def test_options_for_the_other_side_and_paths_are_refused(tmp_path):
             StreamWriter(options_from({**given, name: value}))
     with pytest.raises(ConfigError, match="has no path, came 'q.out'"):
         options_from({**given, "path": "q.out"})
+
+
+def test_a_boundary_alone_is_no_row_of_a_query_without_time():
+    fields, has = (("v", "int64"),), ("_seq", "_late", "_boundary")
+    spec = Entered(source="rows", fields=fields, time=None, unit=None, slack_us=None, has=has)
+    columns = [[7, None], [None, None], [0, 0], [False, None], [1, 50]]
+    arrays = [pa.array(each, field.type) for each, field in zip(columns, spec.carried, strict=True)]
+    came = Judge(spec).judge([pa.RecordBatch.from_arrays(arrays, schema=spec.carried)])
+    assert [train.batch.to_pylist() for train in came.trains] == [[{"v": 7}]]
