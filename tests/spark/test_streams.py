@@ -189,7 +189,7 @@ def test_what_is_wrong_is_said(spark: Any, world: World) -> None:
     endpoint = world.gateway.address
     for options, why in (
         ({"stream": "a.out"}, "needs the option 'endpoint'"),
-        ({"endpoint": endpoint, "stream": "a.outt"}, "no stream 'a.outt'"),
+        ({"endpoint": endpoint, "stream": "a.outt"}, "no stream is called 'a.outt'"),
         (
             {"endpoint": endpoint, "stream": "a.out", "maxRowsPerBatches": "1"},
             "did you mean 'maxRowsPerBatch'",
