@@ -138,7 +138,7 @@ class FolderStore:
         draft = f"{name}.tmp"
         try:
             with told(f"{self._path}/{name}", "couldn't be written"):
-                if name in os.listdir(self._folder):
+                if self._is_there(name):
                     raise FileExistsError(errno.EEXIST, "it is there already")
                 self._remove(draft)  # of an earlier write that was interrupted
                 os.mkdir(draft, FOLDER_MODE, dir_fd=self._folder)
@@ -155,6 +155,14 @@ class FolderStore:
             with contextlib.suppress(OSError):
                 self._remove(name)
             raise
+
+    def _is_there(self, name: str) -> bool:
+        """Asked by name: a folder may hold many thousands."""
+        try:
+            os.lstat(name, dir_fd=self._folder)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _fill(self, draft: str, files: Mapping[str, Content]) -> None:
         folder = os.open(draft, _FOLDER, dir_fd=self._folder)

@@ -151,6 +151,29 @@ def test_a_group_that_is_there_is_never_written_over(tmp_path: Path) -> None:
     assert one.read("g") == FILES
 
 
+def test_a_write_does_not_look_through_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold what thousands of tasks have staged."""
+    one = store(tmp_path)
+    for name in ("a", "b"):
+        one.write(name, FILES)
+    whole, listed = (tmp_path / "state").stat().st_ino, os.listdir
+
+    def looking(folder: Any) -> list[str]:
+        assert os.stat(folder).st_ino != whole
+        return listed(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", looking)
+        one.write("c", FILES)
+        one.delete("a")
+        with pytest.raises(md.StateError, match="there already"):
+            one.write("b", FILES)
+    assert one.names() == ["b", "c"]
+    (tmp_path / "state" / "d").symlink_to("nowhere")
+    with pytest.raises(md.StateError, match="there already"):
+        one.write("d", FILES)
+
+
 def test_missing_folders_and_groups_are_named(tmp_path: Path) -> None:
     with pytest.raises(md.StateError, match="state"):
         store(tmp_path, create=False)

@@ -9,7 +9,9 @@ shown to Spark and acknowledged at the node; what a killed gateway had not synce
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pyarrow as pa
 
@@ -279,9 +281,7 @@ class Spool:
         self._check(lo, hi)
         trains: list[Train] = []
         boundary_us, size, at = int(START_US), 0, lo
-        for segment, entry in self._entries(lo):
-            if at >= hi or entry.first >= hi:
-                break
+        for segment, entry in self._entries(lo, hi):
             if trains and (entry.first != at or size >= nbytes):
                 return Piece(_joined(trains), boundary_us, at)
             train = self._decoded(segment, entry)
@@ -301,7 +301,7 @@ class Spool:
             LinkError: as ``read``.
         """
         self._check(lo, hi)
-        entries = [entry for _, entry in self._entries(lo) if entry.first < hi]
+        entries = [entry for _, entry in self._entries(lo, hi)]
         nbytes = max(nbytes, sum(entry.length for entry in entries) // CUTS_MAX)
         found: list[int] = []
         held = 0
@@ -327,15 +327,15 @@ class Spool:
                 code="E_GONE",
             )
 
-    def _entries(self, lo: int) -> list[tuple[_Segment, Entry]]:
-        """Those that end above ``lo``, in order."""
+    def _entries(self, lo: int, hi: int) -> Iterator[tuple[_Segment, Entry]]:
+        """Those with rows from ``lo`` on, before ``hi``, in order; the others aren't gone through."""
         place = max(bisect_right(self._segments, lo, key=lambda each: each.first) - 1, 0)
-        return [
-            (segment, entry)
-            for segment in self._segments[place:]
-            for entry in segment.entries
-            if entry.end > lo
-        ]
+        for segment in islice(self._segments, place, None):
+            entries = segment.entries
+            for number in range(bisect_right(entries, lo, key=lambda each: each.end), len(entries)):
+                if entries[number].first >= hi:
+                    return
+                yield segment, entries[number]
 
     def _decoded(self, segment: _Segment, entry: Entry) -> Train:
         data = self._port.read(segment.first, entry.start, entry.length)
