@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from medusa.elements import Train
+from medusa.engine.checkpoint import crc32c
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.query.boxes import Field
 from medusa.spark.exchange import staging as staging_module
@@ -260,6 +262,25 @@ def test_a_damaged_journal_is_refused_and_left_as_it_is(again: bool) -> None:
     lost.groups = dict(whole.groups)
     with pytest.raises(StateError, match="rows lie beside it"):
         opened(lost)
+
+
+def test_a_journal_of_an_earlier_version_is_gone_on_with() -> None:
+    disk, node = DyingDisk(), []
+    token = token_of("w", 4, 0, FIELDS[0])
+    stage(opened(disk), token, [1, 2])
+    disk.logs = {7: bytearray()}
+    for line in (
+        ["balance", [["v", "q.in", "", 3, False]], [["q.in", 0, []]]],
+        ["published", "q.in", "w", "o", 4, [[token, 1, 2]], False],
+    ):
+        data = msgspec.msgpack.encode(line)
+        disk.logs[7] += len(data).to_bytes(4, "little") + crc32c(data).to_bytes(4, "little") + data
+    staging = opened(disk)
+    again = stage(staging, token_of("w", 4, 0, FIELDS[1]), [1, 2, 3])
+    assert "was published before" in staging.publish("q.in", "w", "o", 4, (again,), run="r")
+    assert "was published before" in staging.publish("q.in", "v", "", 3, (), run="r")
+    send(opened(disk), node)
+    assert node == [1, 2]
 
 
 def first_record_of_many(data: bytes) -> int:
