@@ -18,7 +18,7 @@ import medusa as md
 from medusa.cli import main
 from medusa.query.boxes import Field
 from medusa.spark.pipeline import replay as replaying
-from medusa.spark.pipeline.folder import MANIFEST, ROWS, VERSION, Manifest, Part, begin, open_folder
+from medusa.spark.pipeline.folder import MANIFEST, ROWS, VERSION, Manifest, Part, begin, discard, open_folder
 from medusa.spark.pipeline.replay import position_of, replay, rows_from
 from medusa.testing import ManualClock
 
@@ -103,6 +103,20 @@ def test_what_is_written_again_is_half_written_until_it_is_published(tmp_path: P
     draft.publish(Manifest(medusa_archive=VERSION, kind="archive", stream="cars", schema=SCHEMA))
     assert open_folder(folder).manifest.rows == 0
     assert not list((folder / ROWS).iterdir())
+
+
+def test_only_what_is_of_its_kind_is_replaced_and_only_by_one_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "cars"
+    write(folder, [range(10)])
+    with pytest.raises(md.DataError, match="holds an archive, and isn't replaced"):
+        begin(folder, kind="table", replace=True, made={})
+    assert open_folder(folder).manifest.rows == 10
+    draft = begin(folder, replace=True, made={})
+    with pytest.raises(md.DataError, match="another process writes into it"):
+        begin(folder, replace=True, made={})
+    draft.publish(Manifest(medusa_archive=VERSION, kind="archive", stream="cars", schema=SCHEMA))
+    discard(begin(folder, replace=True, made={}))
+    begin(folder, replace=True, made={}).close()
 
 
 @pytest.mark.parametrize(

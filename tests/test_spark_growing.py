@@ -15,7 +15,7 @@ import pytest
 import medusa as md
 from medusa.query.boxes import Field
 from medusa.spark.pipeline import parts as files
-from medusa.spark.pipeline.folder import MANIFEST, ROWS, Part, open_folder
+from medusa.spark.pipeline.folder import MANIFEST, ROWS, Part, begin, open_folder
 from medusa.spark.pipeline.growing import CHECKPOINT, Growing, held, reader_of
 from medusa.spark.pipeline.replay import rows_from
 
@@ -171,9 +171,30 @@ def test_rows_that_are_there_are_refused_and_nothing_changes(tmp_path: Path) -> 
         assert (folder / MANIFEST).read_bytes() == before
 
 
+def test_an_archive_of_a_stream_is_never_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+
+    def refused(said: str) -> None:
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for kind in ("archive", "table"):
+            with pytest.raises(md.DataError, match=said):
+                begin(folder, kind=kind, replace=True, made={})
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+    with held(folder):
+        refused("another process writes into it")
+        reader_of(folder, "q.rows")
+        refused("holds the archive of a stream, and isn't replaced")  # half-written
+        growing = opened(folder)
+        growing.add(0, write(growing, 0, 0, 5))
+        refused("holds the archive of a stream, and isn't replaced")
+    refused("holds the archive of a stream, and isn't replaced")
+    assert seqs(folder) == list(range(5))
+
+
 def test_a_folder_is_one_archive_s_and_one_process_s(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    with held(folder), pytest.raises(md.DataError, match="another process archives into it"), held(folder):
+    with held(folder), pytest.raises(md.DataError, match="another process writes into it"), held(folder):
         pass
     with held(folder):
         reader = reader_of(folder, "q.rows")

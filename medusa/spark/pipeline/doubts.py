@@ -13,8 +13,7 @@ from medusa.errors import DataError
 from medusa.query.boxes import Graph, Schema, Sink, Source, Union
 from medusa.query.graph import label_of
 from medusa.spark import ways
-from medusa.spark.pipeline.folder import Stored
-from medusa.spark.pipeline.growing import BY
+from medusa.spark.pipeline.folder import BY, Stored
 from medusa.spark.source import SEQ
 
 __all__ = ["gaps", "shed_by", "unmarked", "why_unordered"]

@@ -4,6 +4,7 @@
       _manifest.json            what is here: the stream's columns and time, and every file that counts
       _query.json               a query over it, as q.to_json() writes it; where there is one
       _writing.json             only while it is written for the first time, or where that was cut short
+      _lock                     held by the process that writes
       rows/
         2011-08-18T15-39-00-0004-5f0c1d.parquet
 
@@ -30,12 +31,14 @@ import pyarrow as pa
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
+from medusa.spark.pipeline.lock import LOCK, Lock
 from medusa.spark.source import META
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = [
+    "BY",
     "MANIFEST",
     "ROWS",
     "VERSION",
@@ -57,6 +60,9 @@ MANIFEST, WRITING, QUERY, ROWS = "_manifest.json", "_writing.json", "_query.json
 """Names with ``_`` in front are passed by where Spark, pyarrow or DuckDB read a folder."""
 VERSION = 1
 FOLDER_MODE = 0o700
+
+BY = "archive"
+"""Who made it, of an archive that a stream goes to; ``reader`` is then the name of its reader."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -268,10 +274,19 @@ def _check_file(path: Path, part: Part) -> None:
 
 
 class Draft:
-    """A folder that is being written; ``publish`` makes it whole."""
+    """A folder that is being written; ``publish`` makes it whole.
 
-    def __init__(self, path: Path) -> None:
+    It is ours until it is published or discarded.
+    """
+
+    def __init__(self, path: Path, lock: Lock | None = None) -> None:
         self.path = path
+        self._lock = lock
+
+    def close(self) -> None:
+        """Let go of the folder; it stays as it is."""
+        if self._lock is not None:
+            self._lock.close()
 
     def publish(self, manifest: Manifest, query: Query | None = None) -> Stored:
         """Write the manifest, with its rows and our version; files that it doesn't list go."""
@@ -282,6 +297,7 @@ class Draft:
         manifest = write_manifest(self.path, manifest)
         (self.path / WRITING).unlink()
         sync_folder(self.path)
+        self.close()
         return Stored(self.path, manifest)
 
 
@@ -330,35 +346,29 @@ def begin(
     *,
     replace: bool,
     made: Mapping[str, str | int | float | None],
-    beside: tuple[str, ...] = (),
+    kind: str = "archive",
+    held: bool = False,
 ) -> Draft:
     """A folder to write into; from now on, until it is published, it counts as half-written.
 
     Args:
-        replace: what is there of ours goes, whole or half-written.
-        beside: names of files that may be there, and stay.
+        replace: what is there of this kind goes, whole or half-written; but no archive of a stream, whose
+            rows may be nowhere else.
+        kind: as of ``Manifest``.
+        held: the caller has its lock, and is who archives a stream.
 
     Raises:
-        DataError: there is something already, or the folder can't be made; nothing was changed.
+        DataError: there is something already, another writes there, or the folder can't be made; nothing was
+            changed.
     """
     path = Path(path).absolute()
-    ours = (path / MANIFEST).exists() or (path / WRITING).exists()
+    lock = None
     try:
-        there = path.exists() and (
-            not path.is_dir() or any(each.name not in beside for each in path.iterdir())
-        )
-        if there and not ours:
-            raise DataError(
-                f"{path}: there is something else", hint="give a folder of its own", code="data.archive"
-            )
-        if there and not replace:
-            half = "" if (path / MANIFEST).exists() else ", half-written"
-            raise DataError(
-                f"{path}: there is an archive already{half}",
-                hint="--replace (replace=True) writes it again",
-                code="data.archive",
-            )
+        _check_place(path, replace=replace, kind=kind, held=held)
         path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        if not held:
+            lock = Lock(path)
+            _check_place(path, replace=replace, kind=kind, held=held)  # Until now it was others' too.
         write_file(path / WRITING, msgspec.json.encode(dict(made)))
         for name in (MANIFEST, QUERY):
             with contextlib.suppress(FileNotFoundError):
@@ -367,14 +377,55 @@ def begin(
             shutil.rmtree(path / ROWS)
         (path / ROWS).mkdir(FOLDER_MODE)
         sync_folder(path)
-    except OSError as error:
-        raise DataError(f"{path} can't be written: {error.strerror}", code="data.archive") from None
-    return Draft(path)
+    except BaseException as error:
+        if lock is not None:
+            lock.close()
+        if isinstance(error, OSError):
+            raise DataError(f"{path} can't be written: {error.strerror}", code="data.archive") from None
+        raise
+    return Draft(path, lock)
+
+
+BESIDE = (LOCK, f"{WRITING}.tmp")
+"""What a death may leave of a folder that was just being begun."""
+
+
+def _check_place(path: Path, *, replace: bool, kind: str, held: bool) -> None:
+    """Raises: DataError: the folder isn't free, and can't be replaced."""
+    if not path.exists() or (path.is_dir() and all(each.name in BESIDE for each in path.iterdir())):
+        return
+    whole = (path / MANIFEST).exists()
+    if not whole and not (path / WRITING).exists():
+        raise DataError(
+            f"{path}: there is something else", hint="give a folder of its own", code="data.archive"
+        )
+    if not replace:
+        half = "" if whole else ", half-written"
+        raise DataError(
+            f"{path}: there is an archive already{half}",
+            hint="--replace (replace=True) writes it again",
+            code="data.archive",
+        )
+    if held:
+        return
+    found, noted = kind, begun(path)
+    if whole:
+        manifest = _read(path / MANIFEST, (path / MANIFEST).read_bytes())
+        found, noted = manifest.kind, manifest.made
+    of_stream = noted is not None and noted.get("by") == BY and isinstance(noted.get("reader"), str)
+    if of_stream or found != kind:
+        what = "the archive of a stream" if of_stream else f"{'an' if found == 'archive' else 'a'} {found}"
+        raise DataError(
+            f"{path}: holds {what}, and isn't replaced",
+            hint="give another folder, or remove this one",
+            code="data.archive",
+        )
 
 
 def discard(draft: Draft) -> None:
     """Take away what was written; the folder stays, known as half-written."""
     shutil.rmtree(draft.path / ROWS, ignore_errors=True)
+    draft.close()
 
 
 def write_file(path: Path, data: bytes) -> None:

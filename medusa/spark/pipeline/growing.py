@@ -8,14 +8,11 @@ over. Readers see the archive as it is after some epoch.
     flows/
       _manifest.json    with ``epoch`` and ``complete``
       _checkpoint/      Spark's: which rows an epoch has. It belongs to this folder
-      _lock             held by the process that writes
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +23,7 @@ import msgspec
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
 from medusa.spark.pipeline.folder import (
+    BY,
     MANIFEST,
     ROWS,
     VERSION,
@@ -40,18 +38,14 @@ from medusa.spark.pipeline.folder import (
     sync_folder,
     write_manifest,
 )
+from medusa.spark.pipeline.lock import LOCK, Lock
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = ["CHECKPOINT", "Growing", "give_up", "held", "next_row", "reader_of"]
 
-CHECKPOINT, LOCK = "_checkpoint", "_lock"
-BESIDE = (LOCK, f"{WRITING}.tmp")
-"""What a death may leave of a folder that was just being begun."""
-
-BY = "archive"
-FILE_MODE = 0o600
+CHECKPOINT = "_checkpoint"
 
 
 @contextlib.contextmanager
@@ -69,19 +63,13 @@ def held(folder: str | Path) -> Iterator[Path]:
             what = "an archive that no stream goes to" if (path / MANIFEST).exists() else "something else"
             raise DataError(f"{path}: there is {what}", hint="give a folder of its own", code="data.archive")
         path.mkdir(0o700, parents=True, exist_ok=True)
-        number = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        lock = Lock(path)
     except OSError as error:
         raise DataError(f"{path} can't be written: {error.strerror}", code="data.archive") from None
     try:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(
-                f"{path}: another process archives into it", hint="end that one first", code="data.archive"
-            ) from None
         yield path
     finally:
-        os.close(number)
+        lock.close()
 
 
 def reader_of(folder: Path, stream: str) -> str:
@@ -99,7 +87,7 @@ def reader_of(folder: Path, stream: str) -> str:
         found = begun(folder)
         if found is None:
             found = {"by": BY, "stream": stream, "reader": f"archive-{secrets.token_hex(8)}"}
-            begin(folder, replace=False, made=found, beside=BESIDE)
+            begin(folder, replace=False, made=found, held=True)
         made, held_stream = found, str(found.get("stream"))
     reader = made.get("reader")
     if made.get("by") != BY or not isinstance(reader, str):
@@ -156,7 +144,7 @@ class Growing:
         """
         if not (folder / MANIFEST).exists():
             noted = begun(folder) or {}
-            draft = begin(folder, replace=True, made=noted, beside=BESIDE)
+            draft = begin(folder, replace=True, made=noted, held=True)
             draft.publish(
                 Manifest(
                     medusa_archive=VERSION,

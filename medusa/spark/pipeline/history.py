@@ -183,7 +183,7 @@ class _Table:
         self._made = made
 
     def write(self, out: str | Path, *, replace: bool, tell: Tell | None) -> Stored:
-        draft = begin(out, replace=replace, made=self._made)
+        draft = begin(out, kind="table", replace=replace, made=self._made)
         schema, df = self._placed()
         file_us = None if self._size_us is None else max(self._size_us, DAY_US)
         writing = Writing(folder=str(draft.path), schema=schema, period_us=file_us, numbered=False)
