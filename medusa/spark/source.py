@@ -31,7 +31,7 @@ BOUNDARY = "_boundary"
 """Of a stream: no row behind this one that isn't late has a time below it."""
 
 RANGE_BITS = 18
-"""Rows go by ranges of so many positions (2^18)."""
+"""Rows go by ranges of positions that hold so many rows (2^18), were the gaps between them all alike."""
 
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -143,9 +143,14 @@ class Archive:
     # Lateness and boundaries
 
     def _ranges(self, df: DataFrame) -> DataFrame:
+        """With the range of each row. Positions far apart (stamps in ns) would else be a range each."""
         from pyspark.sql import functions as F
 
-        return df.withColumn("k", F.shiftright("o0", RANGE_BITS))
+        span = F.max("o0").cast("double") - F.min("o0").cast("double")
+        gap = F.greatest(F.lit(1.0), (span + 1) / F.count("o0"))
+        bits = F.least(F.lit(63), F.lit(RANGE_BITS) + F.ceil(F.log2(gap))).cast("int")
+        df = df.crossJoin(F.broadcast(df.agg(bits.alias("w"))))
+        return df.withColumn("k", F.expr("shiftright(o0, w)")).drop("w")
 
     def _judged(self, df: DataFrame, slack_us: int) -> DataFrame:
         """As a source judges: against the largest time of the rows before, late ones included."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.query.boxes import Source
 from medusa.spark import source
 from tests.spark.cases import CASES, SCHEMA, rows
 from tests.spark.same import as_archive, check, in_spark, plain
@@ -52,6 +53,19 @@ def test_lateness_is_judged_over_ranges_of_positions(spark: Any, bits: int, monk
 def test_a_source_without_slack_has_no_late_rows(spark: Any, bits: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(source, "RANGE_BITS", bits)
     check(spark, counts(slack=None), {"cars": rows(7)})
+
+
+def test_positions_far_apart_share_ranges(spark: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(source, "RANGE_BITS", 5)
+    query, table = counts(), rows(7)
+    seq = pa.array(np.arange(table.num_rows) * 10**15 - 2**62)
+    told = table.append_column("_seq", seq)
+    expected = md.collect(query, cars=table)
+    for sink, got in given(spark, query, told).items():
+        assert plain(got) == plain(expected[sink]), sink
+    spec = next(box for box in query.graph.boxes if isinstance(box, Source))
+    made = source.archive(spec, in_spark(spark, told), extra="refuse")
+    assert 8 < made._ranges(made.checked()).select("k").distinct().count() < 20
 
 
 def test_what_an_archive_says_of_late_rows_wins(spark: Any) -> None:
