@@ -144,14 +144,15 @@ def test_a_value_that_does_not_fit_stops_it_and_leaves_a_folder_that_is_known_as
 def test_casts_never_change_a_value(spark: Any, tmp_path: Path) -> None:
     """From Parquet: what fits is cast, what would be another value is refused."""
     file = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"ts": [1, 2], "a": [2**31 - 1, 5], "b": [2.0, 2.5], "c": ["7", "255"]}), file)
+    given = {"ts": [1, 2], "a": [2**31 - 1, 5], "b": [2.0, 2.5], "c": ["7", "255"], "d": ["1.23", "1.239"]}
+    pq.write_table(pa.table(given), file)
     good = {"ts": "int64", "a": "int32", "c": "uint8"}
     md.spark.prepare(file, spark, tmp_path / "good", schema=good, unit="s")
     assert ordered(tmp_path / "good")["c"].to_pylist() == [7, 255]
     assert ordered(tmp_path / "good").schema.field("c").type == pa.uint8()
-    for place, bad in enumerate(({"ts": "int64", "b": "int64"}, {"ts": "int64", "a": "int8"})):
-        with pytest.raises(md.DataError, match="column '[ab]': expected int(64|8), came '"):
-            md.spark.prepare(file, spark, tmp_path / f"bad{place}", schema=bad, unit="s")
+    for place, bad in enumerate(({"b": "int64"}, {"a": "int8"}, {"d": "decimal128(5, 2)"})):
+        with pytest.raises(md.DataError, match=r"column '[abd]': expected (int(64|8)|decimal.*), came '"):
+            md.spark.prepare(file, spark, tmp_path / f"bad{place}", schema={"ts": "int64", **bad}, unit="s")
 
 
 @pytest.mark.parametrize(

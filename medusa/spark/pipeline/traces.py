@@ -11,6 +11,7 @@ from medusa.query.boxes import Source
 from medusa.query.ids import check_name
 from medusa.query.suggest import did_you_mean
 from medusa.spark import columns, source
+from medusa.spark.pipeline.casts import lost, tried
 from medusa.spark.pipeline.frames import file_url
 from medusa.spark.source import META, SEQ
 
@@ -233,22 +234,12 @@ def _cast(spec: Source, df: DataFrame) -> DataFrame:
     types = {name: each.dataType.simpleString() for name, each in zip(came, df.schema.fields, strict=False)}
     checks, made = [], []
     for place, each in enumerate(spec.schema):
-        column = F.col(f"i{came.index(each.name)}")
-        target = columns.spark_type(each.type)
-        type = types[each.name]
-        made.append(_tried(column, target, each.type, type).alias(f"c{place}"))
-        if type != target.simpleString():
-            cast = F.col(f"c{place}")
-            lost = cast.isNull() & column.isNotNull()
-            if type != "string":  # 1.5 as an integer is 1, and 2^53 + 1 as a float is 2^53
-                lost = lost | ~cast.try_cast(type).eqNullSafe(column)
+        column, type = F.col(f"i{came.index(each.name)}"), types[each.name]
+        made.append(tried(column, each.type, type).alias(f"c{place}"))
+        if type != columns.spark_type(each.type).simpleString():
             text = F.substring(column.cast("string"), 1, 60)
-            checks.append(
-                (
-                    lost,
-                    F.concat(F.lit(f"column '{each.name}': expected {each.type}, came '"), text, F.lit("'")),
-                )
-            )
+            said = F.concat(F.lit(f"column '{each.name}': expected {each.type}, came '"), text, F.lit("'"))
+            checks.append((lost(column, F.col(f"c{place}"), each.type, type), said))
     df = placed.select("*", *made)
     passes: Any = None
     for broken, message in checks:
@@ -257,17 +248,6 @@ def _cast(spec: Source, df: DataFrame) -> DataFrame:
     if passes is not None:
         df = df.where(passes.otherwise(True))
     return df.select(*(f"c{place}" for place in range(len(spec.schema))), PATH, BLOCK, PLACE)
-
-
-def _tried(column: Any, target: Any, type: str, came: str) -> Any:
-    """A cast that gives null where it fails."""
-    from pyspark.sql import functions as F
-
-    if came == target.simpleString():
-        return column
-    if type == "binary" and came == "string":
-        return F.try_to_binary(column, F.lit("hex"))
-    return column.try_cast(target)
 
 
 def _timed(spec: Source, df: DataFrame) -> DataFrame:
