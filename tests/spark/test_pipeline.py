@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 
 import medusa as md
 from medusa.cli import main
+from medusa.query.boxes import Field
+from medusa.spark.pipeline.compare import compared
 from medusa.spark.pipeline.frames import frame
 from medusa.spark.pipeline.keys import key_of
 from medusa.workloads import netmon, netmon_check
@@ -276,6 +278,26 @@ def test_planted_differences_are_found(
     assert words == [*pairs, *["extra"] * found[2], *["missing"] * found[1]]
     assert list(sink.within) == (["s"] if floats else [])
     assert ("key 99" in str(report)) == ("extra" in changes)
+
+
+def test_floats_are_paired_with_what_is_near_whatever_is_missing_or_not_finite(spark: Any) -> None:
+    """Two columns of floats and no key: rows at other places by their floats are still the same."""
+    nan, inf = float("nan"), float("inf")
+    rows = [*((n / 7, 9e9 - n) for n in range(60)), (nan, 1.0), (inf, 2.0), (-0.0, 3.0), (None, 4.0)]
+    came = [(x and x * (1 + 1e-12), y * (1 - 1e-12)) for x, y in rows]
+    schema = (Field("x", "float64"), Field("y", "float64"))
+
+    def report(left: list[Any], right: list[Any]) -> Any:
+        sides = [
+            in_spark(spark, pa.table(dict(zip("xy", map(list, zip(*side, strict=True)), strict=True))))
+            for side in (left, right)
+        ]
+        return compared("out", schema, *sides, key=(), floats=1e-9, examples=5)
+
+    made = report(rows, [*came[:7], *came[8:30], (1.0, 5.0), *came[31:]])
+    assert (made.missing, made.extra, made.near, made.unsure) == (2, 1, len(rows) - 2, 0), made
+    wrong = report([(nan, 1.0), (inf, 1.0), (None, 1.0)], [(7.0, 1.0), (-inf, 1.0), (0.0, 1.0)])
+    assert (wrong.missing, wrong.extra, wrong.near) == (3, 3, 0)
 
 
 def test_numbered_answers_have_to_be_in_the_order_of_the_batch(

@@ -22,6 +22,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.query.types import is_float
 from medusa.spark import columns
 from medusa.spark.numbering import counted
+from medusa.spark.pipeline.matching import matched
 from medusa.spark.pipeline.report import DIFFERS, SAME, SinkReport
 from medusa.spark.source import META, SEQ
 
@@ -175,27 +176,30 @@ class _Comparison:
     def _differing(self, rows: DataFrame, e: int, a: int, examples: int) -> SinkReport:
         from pyspark.sql import functions as F
 
-        near = 0
-        if self._floats and self._floating:
-            each = self._paired(rows).persist()
-            try:
-                (near,) = self._sums(each.where("near"), F.lit(1))
-                near //= 2
-                rows = (
-                    each.where("NOT near")
-                    .groupBy(*self._units)
-                    .agg(
-                        F.sum("e").alias("e"),
-                        F.sum("a").alias("a"),
-                        *(F.first(f"c{place}").alias(f"c{place}") for place in self._floating),
-                    )
+        if not self._floats or not self._floating:
+            return self._counted(rows, e, a, examples)
+        made = [self._ranked(rows).persist()]
+        try:
+            (again,) = self._sums(made[0].where("again"), F.lit(1))
+            if again:
+                made.append(self._matched(made[0]).persist())
+            pairs, unsure = self._sums(made[-1], F.col("near").cast("int"), F.col("unsure").cast("int"))
+            rows = (
+                made[-1]
+                .where("NOT near")
+                .groupBy(*self._units)
+                .agg(
+                    F.sum("e").alias("e"),
+                    F.sum("a").alias("a"),
+                    *(F.first(f"c{place}").alias(f"c{place}") for place in self._floating),
                 )
-                return self._counted(rows, e, a, near, examples)
-            finally:
+            )
+            return replace(self._counted(rows, e, a, examples), near=pairs // 2, unsure=unsure)
+        finally:
+            for each in made:
                 each.unpersist()
-        return self._counted(rows, e, a, near, examples)
 
-    def _counted(self, rows: DataFrame, e: int, a: int, near: int, examples: int) -> SinkReport:
+    def _counted(self, rows: DataFrame, e: int, a: int, examples: int) -> SinkReport:
         from pyspark.sql import functions as F
 
         more = F.greatest(F.col("e") - F.col("a"), F.lit(0)).alias("m")
@@ -215,21 +219,30 @@ class _Comparison:
             taken = rows.select(*self._units, *(f"c{p}" for p in self._floating), more, over)
             taken = taken.orderBy(*key, F.desc("m"), *order[len(key) :]).limit(2 * examples)
             found = self._examples(taken.collect(), key)
-        return self._report(e, a, different, missing - different, extra - different, near, found)
+        return self._report(e, a, different, missing - different, extra - different, found)
 
-    def _paired(self, rows: DataFrame) -> DataFrame:
-        """Each row once, with ``near``: it has a partner that is equal but for floats that are close."""
+    def _ranked(self, rows: DataFrame) -> DataFrame:
+        """Each row once, with ``near``: it has a partner that is equal but for floats that are close.
+
+        The partner is the row of the other side at the same place by its floats. Where that leaves rows of
+        both sides, others may fit: ``again``. What isn't finite is only like itself.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        exact = [unit for unit in self._units if unit[0] == "c"]
-        floating = [f"c{place}" for place in self._floating]
         count = F.abs(F.col("e") - F.col("a")).cast("int")
         each = rows.withColumn("side", F.col("e") > F.col("a"))
         each = each.withColumn("copy", F.explode(F.sequence(F.lit(1), count)))
+        for place in self._floating:
+            value = F.col(f"c{place}")
+            finite = ~F.isnan(value) & (F.abs(value) != F.lit(float("inf")))
+            each = each.withColumn(f"v{place}", F.when(finite, value).otherwise(0.0).cast("double"))
+            each = each.withColumn(
+                f"k{place}", F.when(~finite, F.col(f"b{place}")).otherwise(value.isNull().cast("long"))
+            )
+        exact, floating = self._alike(), [f"v{place}" for place in self._floating]
         place = Window.partitionBy("side", *exact).orderBy(*floating, "copy")
         each = each.withColumn("n", F.row_number().over(place))
-        # The partner of a row is the one of the other side at the same place, by its floats.
         both = Window.partitionBy("n", *exact).orderBy("side")
         close = F.count("*").over(Window.partitionBy("n", *exact)) == 2
         for name in floating:
@@ -237,9 +250,27 @@ class _Comparison:
             for_first, for_second = F.lead(name).over(both), F.lag(name).over(both)
             other = F.when(F.col("side"), for_second).otherwise(for_first)
             limit = F.lit(self._floats) * F.greatest(F.lit(1.0), F.abs(mine), F.abs(other))
-            close = close & F.coalesce(mine.eqNullSafe(other) | (F.abs(mine - other) <= limit), F.lit(False))
-        each = each.withColumn("near", close)
+            close = close & F.coalesce(F.abs(mine - other) <= limit, F.lit(False))
+        each = each.withColumn("near", close).withColumn("unsure", F.lit(False))
+        alike = Window.partitionBy(*exact)
+        left = [F.count_if(~F.col("near") & (F.col("side") == mine)).over(alike) for mine in (True, False)]
+        again = (left[0] > 0) & (left[1] > 0) & (F.count("*").over(alike) > 2)
+        each = each.withColumn("again", again)
         return each.withColumn("e", F.col("side").cast("int")).withColumn("a", (~F.col("side")).cast("int"))
+
+    def _matched(self, each: DataFrame) -> DataFrame:
+        """The same, with as many pairs as there can be."""
+        tolerance, floating = self._floats, [f"v{place}" for place in self._floating]
+
+        def made(group: pa.Table) -> pa.Table:  # Spark reads the types of a function, which a partial hasn't
+            return matched(tolerance, floating, group)
+
+        groups = each.where("again").groupBy(*self._alike())
+        return each.where("NOT again").unionByName(groups.applyInArrow(made, each.schema))
+
+    def _alike(self) -> list[str]:
+        """Columns that are equal in rows that may be a pair."""
+        return [unit for unit in self._units if unit[0] == "c"] + [f"k{place}" for place in self._floating]
 
     def _examples(self, rows: list[Any], key: list[str]) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
@@ -258,7 +289,6 @@ class _Comparison:
         different: int = 0,
         missing: int = 0,
         extra: int = 0,
-        near: int = 0,
         examples: Iterable[Mapping[str, Any]] = (),
     ) -> SinkReport:
         within = [field for field in self._schema if self._floats and is_float(field.type)]
@@ -269,7 +299,7 @@ class _Comparison:
             different=different,
             missing=missing,
             extra=extra,
-            near=near,
+            near=0,
             key=self._key,
             exactly=_types(field for field in self._schema if field not in within),
             within=_types(within),

@@ -22,6 +22,7 @@ class SinkReport:
         missing: other rows that the stream should have given.
         extra: other rows that it gave and should not have.
         near: pairs that are equal but for floats, within the tolerance.
+        unsure: rows that are alike but for floats, and too many to say which have such a partner.
         moved: where all rows are equal, how many stand at another place of the stream; from ``order``.
         order: ``same``, ``differs``, or why the order of the rows wasn't compared.
         key: the columns by which rows are paired; empty: none are known.
@@ -44,6 +45,7 @@ class SinkReport:
     examples: tuple[Mapping[str, Any], ...] = ()
     moved: int = 0
     order: str = ""
+    unsure: int = 0
 
     @property
     def equal(self) -> bool:
@@ -65,6 +67,10 @@ class SinkReport:
                 f"{self.sink}: {self.expected:,} rows expected, {self.answered:,} answered: "
                 f"{self.missing:,} missing, {self.extra:,} extra, {self.different:,} different"
             ]
+        if self.unsure:
+            made.append(
+                f"  {self.unsure:,} rows are alike but for floats: too many to say which have a partner"
+            )
         made.append(f"  exactly: {_columns(self.exactly)}")
         if self.within:
             made.append(f"  within the tolerance: {_columns(self.within)}")
