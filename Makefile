@@ -15,7 +15,7 @@ IN_PROCESSES = --numprocesses=auto --maxprocesses=4 --dist=worksteal
 NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
 C_FILES = $(wildcard native/*.c examples/c/*.c)
 C_TESTS = $(wildcard tests/native/*.c)
-READY = $(VENV)/.stamp-built
+READY = $(VENV)/.stamp-ready
 
 # The first Python that is new enough; empty when there is none.
 FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -23,7 +23,7 @@ FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation test test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
+.PHONY: help demo federation spark spark-there test test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -34,6 +34,10 @@ demo: $(READY) $(VENV)/.stamp-extra-plot ## watch three nodes find a botnet in a
 
 federation: $(READY) $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-dashboard ## install what keys and the dashboard need
 	@echo 'ready: export PATH="$(abspath $(VENV))/bin:$$PATH", then docs/federation.md goes step by step'
+
+spark: ## install what Spark needs, into .venv-spark; it needs Java 17 besides
+	@$(MAKE) --no-print-directory VENV=$(SPARK_VENV) spark-there
+	@echo 'ready: export PATH="$(abspath $(SPARK_VENV))/bin:$$PATH", then medusa demo spark, or docs/spark.md step by step'
 
 test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
 	$(SUITES) $(IN_PROCESSES) -- $(ARGS)
@@ -47,7 +51,12 @@ test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes o
 test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17; PYSPARK=4.2 chooses
 	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
 
-# With VENV=$(SPARK_VENV). Of its own: pyspark wants an older pandas than the other tests have.
+# With VENV=$(SPARK_VENV), as the next one.
+spark-there: $(READY) $(VENV)/.stamp-extra-spark
+	@test -n "$$JAVA_HOME" || command -v java >/dev/null || echo "Spark needs Java 17 besides, and there is no java." \
+		"Install it (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME."
+
+# An environment of its own: pyspark wants an older pandas than the other tests have.
 spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark \
 	$(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
 
@@ -85,7 +94,7 @@ wheel: $(READY) $(VENV)/.stamp-extra-wheel ## make the sdist and the manylinux w
 
 clean: ## remove what was built (.venv stays)
 	rm -rf build dist *.egg-info medusa/*.so bindings/_native.c .pytest_cache .mypy_cache .ruff_cache .benchmarks .hypothesis
-	rm -f $(READY) $(VENV)-spark*/.stamp-built
+	rm -f $(READY) $(VENV)-spark*/.stamp-ready
 
 # --- what the targets stand on -------------------------------------------------------------------
 
@@ -115,11 +124,14 @@ $(VENV)/.stamp-needs: pyproject.toml $(VENV)/.stamp-venv
 	@touch $@
 
 # The first time pip builds the extension as part of the editable install; later setup.py does it alone.
+# compat: a path in site-packages. Spark lists modules to find its sources, and the install that finds them
+# by a hook isn't listed.
 # BUILT=1: another environment has just built it, and only the install is left.
 $(READY): $(NATIVE) $(VENV)/.stamp-needs
 	@$(if $(BUILT),,echo "building the extension")
-	@if [ $(VENV)/.stamp-editable -nt pyproject.toml ]; then CC="$(CC)" $(PY) setup.py -q build_ext --inplace; \
-	else CC="$(CC)" MEDUSA_BUILT=$(BUILT) $(PIP) --no-build-isolation --no-deps -e . && touch $(VENV)/.stamp-editable; fi
+	@if [ $(VENV)/.stamp-on-path -nt pyproject.toml ]; then CC="$(CC)" $(PY) setup.py -q build_ext --inplace; \
+	else CC="$(CC)" MEDUSA_BUILT=$(BUILT) $(PIP) --no-build-isolation --no-deps \
+		--config-settings editable_mode=compat -e . && touch $(VENV)/.stamp-on-path; fi
 	@touch $@
 
 SIZE_spark = pyspark, some 450 MB, into $(VENV): minutes, once

@@ -15,6 +15,7 @@ TARGETS = (
     *(
         "demo",
         "federation",
+        "spark",
         "test",
         "test-full",
         "test-spark",
@@ -188,3 +189,23 @@ def test_the_second_version_of_pyspark_is_the_last_of_the_full_tests_of_its_issu
     command = ["make", "-n", "-C", ROOT, "VENV=.venv-none", "PYSPARK=4.2", "spark-ready"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert "wanted-spark.txt 'pyspark==4.2.*'" in done.stdout
+
+
+def test_spark_gets_an_environment_of_its_own_and_installs_are_a_path() -> None:
+    """The tests of all else want a newer pandas; Spark doesn't see what an import hook finds."""
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "ARGS")}
+    command = ["make", "-n", "-C", ROOT, "VENV=.venv-none", "spark"]
+    planned = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    assert ".venv-none-spark/wanted-spark.txt" in planned
+    assert ".venv-none/" not in planned
+    assert re.search(r"--config-settings editable_mode=compat -e \. && touch", planned)
+
+
+@pytest.mark.skipif(not (ROOT / ".venv" / ".stamp-ready").exists(), reason="no make has installed it")
+def test_what_make_installs_is_listed_in_any_folder(tmp_path: Path) -> None:
+    """So Spark finds ``pyspark_medusa``: in each folder that a program may run in."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    program = "import pkgutil; print(*(each.name for each in pkgutil.iter_modules()))"
+    command = [ROOT / ".venv" / "bin" / "python", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert "pyspark_medusa" in done.stdout.split()

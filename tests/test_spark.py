@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.errors import ConfigError
+from medusa.errors import ConfigError, DataError
 from medusa.spark import ways
 from medusa.spark.overflow.on_spark import OnSpark
+from medusa.spark.pipeline.watch import watched
 from medusa.spark.session import check_connect, check_java, missing_for_connect, running, session
+from medusa.spark.starting import register
 from medusa.spark.ways import WAYS, Way
 from tests.ports import free_ports
 
@@ -243,6 +245,86 @@ def test_a_cluster_is_asked_for_partitions_by_nobody(master: str, pretended: Pre
     assert PARTITIONS not in made.conf, "two would leave most of it idle"
 
 
+def test_what_is_wrong_at_the_start_is_one_line(
+    pretended: Pretended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for master in ("local2", "local[two]", "spark:host", "local[2] "):
+        with pytest.raises(ConfigError, match="master .* can't be .*local.2"):
+            session(master)
+    java = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+    text = "An error occurred while calling None.org.x.Context.\n: org.x.Exception: no room\n\tat org.x"
+
+    def fails() -> None:
+        raise java(text)
+
+    monkeypatch.setattr(pretended, "getOrCreate", fails)
+    with pytest.raises(ConfigError, match="as local, with 1g of memory: no room") as caught:
+        session("local")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_that_java_raises_in_a_job_is_one_line_too() -> None:
+    text = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: medusa. SQLSTATE: 42K02"
+    java = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+    with pytest.raises(DataError, match="session") as caught, watched(SimpleNamespace(), "archiving", None):  # type: ignore[arg-type]
+        raise java(f"An error occurred while calling o5.load.\n: org.x.SparkException: {text}\n\tat org.x")
+    assert caught.value.message == f"Spark stopped while archiving: {text}"
+    with pytest.raises(KeyError), watched(SimpleNamespace(), "archiving", None):  # type: ignore[arg-type]
+        raise KeyError("ours")
+
+
+class Known(Exception):
+    """As pyspark says that a server has the source."""
+
+    def getCondition(self) -> str:
+        return "DATA_SOURCE_ALREADY_EXISTS"
+
+
+def test_the_source_is_registered_where_spark_would_not_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[Any] = []
+    spark: Any = SimpleNamespace(dataSource=SimpleNamespace(register=registered.append))
+    monkeypatch.setitem(sys.modules, "pyspark_medusa", SimpleNamespace(DefaultSource="ours"))
+    monkeypatch.setitem(sys.modules, "pyspark.errors", SimpleNamespace(PySparkException=Known))
+    home = str(PAGE.parents[1])
+    monkeypatch.setattr(sys, "path", ["/its/own/folder", home])  # installed as a path
+    register(spark)
+    monkeypatch.setattr(sys, "path", ["/its/own/folder"])  # as a hook, from its own folder
+    monkeypatch.chdir(home)
+    register(spark)
+    assert not registered
+    monkeypatch.chdir(tmp_path)
+    register(spark)
+    monkeypatch.setattr(sys, "path", [home])  # of a program there: workers don't have its folder
+    register(spark)
+    assert registered == ["ours", "ours"]
+
+    def found(source: Any) -> None:
+        raise Known
+
+    spark.dataSource.register = found
+    register(spark)
+
+
+NOISY = """
+import subprocess, sys, threading
+from medusa.spark.starting import quiet
+with quiet():
+    lines = "WARNING: Using incubator modules: x\\nSetting Spark log level to OFF\\nnot that\\n"
+    child = subprocess.Popen(["sh", "-c", f"read line; printf '{lines}' >&2"], stdin=subprocess.PIPE)
+passing = next(each for each in threading.enumerate() if each.name == "medusa-spark-noise")
+child.communicate(b"go")
+passing.join()
+print("nor this: NativeCodeLoader", file=sys.stderr)
+"""
+
+
+def test_of_what_java_writes_only_noise_is_left_out_and_of_ours_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines() == ["not that", "nor this: NativeCodeLoader"]
+
+
 def test_a_session_that_has_ended_is_none(pretended: Pretended) -> None:
     assert running() is None
     made: Any = session("local")
@@ -253,5 +335,7 @@ def test_a_session_that_has_ended_is_none(pretended: Pretended) -> None:
 
 @pytest.mark.skipif(find_spec("pyspark") is not None, reason="pyspark is installed here")
 def test_without_pyspark_a_session_says_what_to_install() -> None:
-    with pytest.raises(ConfigError, match=r"needs pyspark, .*pip install 'medusa-streams\[spark\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs pyspark, .*pip install 'medusa-streams\[spark\]'.*make spark"
+    ):
         session()

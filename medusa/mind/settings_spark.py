@@ -19,9 +19,15 @@ from medusa.errors import ConfigError
 from medusa.mind.config_file import ConfigFile
 from medusa.units import duration_us
 
-__all__ = ["FIELDS", "SHARDS_MAX", "SparkRules", "read_spark"]
+__all__ = ["FIELDS", "MASTER", "MASTERS", "SHARDS_MAX", "SparkRules", "read_spark"]
 
 FIELDS = ("master", "memory", "shards", "latency", "conf")
+MASTER = r"local(\[(\d+|\*)(, ?\d+)?\])?|local-cluster\[\d+, ?\d+, ?\d+\]|yarn|[a-z][a-z0-9+.-]*://\S+"
+"""Where Spark runs: in this process, or by the manager of a cluster."""
+
+MASTERS = '"local[2]" or "spark://host:7077"'
+"""As a hint says it."""
+
 SHARDS_MAX = 256
 LATENCY_US_MAX = 600_000_000
 
@@ -58,7 +64,7 @@ def read_spark(file: ConfigFile) -> SparkRules | None:
     file.known("spark", table, FIELDS)
     values: dict[str, Any] = {}
     if "master" in table:
-        values["master"] = _text(file, "master", table["master"], r"\S+", '"local[2]" or "spark://host:7077"')
+        values["master"] = _text(file, "master", table["master"], MASTER, MASTERS)
     if "memory" in table:
         values["memory"] = _text(file, "memory", table["memory"], r"\d+[kmgtKMGT]", '"1g"')
     if "shards" in table:

@@ -414,11 +414,14 @@ def _paths(found: Mapping[str, str]) -> dict[str, Path]:
 def spark_session(master: str | None, memory: str) -> Iterator[Any]:
     """Spark; one that runs already in this program is used, and left as it is."""
     from medusa.spark.session import is_connect, running, session
+    from medusa.spark.starting import quiet
 
     ours = running() is None
-    # What goes wrong is told as one line.
-    quiet = {"spark.log.level": "OFF"} if ours and not (master or "").startswith("sc:") else {}
-    spark = session(master or f"local[{os.cpu_count() or 1}]", memory=memory, conf=quiet)
+    java = ours and not (master or "").startswith("sc:")
+    with quiet() if java else contextlib.nullcontext():
+        # What goes wrong is told as one line.
+        logs = {"spark.log.level": "OFF"} if java else {}
+        spark = session(master or f"local[{os.cpu_count() or 1}]", memory=memory, conf=logs)
     if ours and not is_connect(spark):
         spark.sparkContext.setLogLevel("OFF")
     try:

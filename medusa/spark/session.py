@@ -15,14 +15,26 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from medusa.errors import ConfigError
+from medusa.spark.starting import check_master, register, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_MIN", "ended", "is_connect", "missing_for_connect", "refuse_connect", "running", "session"]
+__all__ = [
+    "INSTALL",
+    "JAVA_MIN",
+    "ended",
+    "is_connect",
+    "missing_for_connect",
+    "refuse_connect",
+    "running",
+    "session",
+]
 
 JAVA_MIN = 17
 """What pyspark 4 needs."""
+
+INSTALL = "pip install 'medusa-streams[spark]'; in a clone: make spark"
 
 LOCAL = "127.0.0.1"
 
@@ -57,7 +69,7 @@ def session(
 
     It sees to what goes wrong most often: Java is there and new enough; workers run the Python of this
     process (``PYSPARK_PYTHON``, unless it is set); a local session needs no name of this machine; times are
-    shown in UTC.
+    shown in UTC; ``format("medusa")`` is found, however medusa was installed.
 
     Args:
         master: ``local[2]``: two threads of this process, and as many partitions, as of ``local[*]`` as there
@@ -70,14 +82,15 @@ def session(
 
     Raises:
         ConfigError: pyspark, what it needs for Spark Connect, or Java is missing or too old; says what to
-            install. No server listens there. This process has a session of the other kind.
+            install. ``master`` can't be, or Spark doesn't start. No server listens there. This process has
+            a session of the other kind.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise ConfigError(
             "md.spark needs pyspark, which isn't installed",
-            hint="pip install 'medusa-streams[spark]'",
+            hint=INSTALL,
             code="spark.missing",
         ) from None
     there = running()
@@ -91,7 +104,11 @@ def session(
                 code="spark.session",
             )
         builder = SparkSession.builder.remote(master)
-        return _configured(builder, dict(SETTINGS) | dict(conf or {})).getOrCreate()
+        made = _configured(builder, dict(SETTINGS) | dict(conf or {})).getOrCreate()
+        register(made)
+        return made
+    if master is not None:
+        check_master(master)
     if there is None:
         check_java()
     elif is_connect(there):
@@ -104,7 +121,9 @@ def session(
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOCAL)
             settings |= {"spark.driver.host": LOCAL, "spark.driver.bindAddress": LOCAL}
-    made = _configured(builder, settings | dict(conf or {})).getOrCreate()
+    with started(f"{master or 'configured'}, with {memory} of memory"):
+        made = _configured(builder, settings | dict(conf or {})).getOrCreate()
+    register(made)
     context = made.sparkContext
     context.setLogLevel("ERROR")
     # Spark has read what local[*] and local[4,2] mean; a program's own session keeps what it has.

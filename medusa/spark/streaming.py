@@ -23,6 +23,7 @@ from medusa.spark.compile import Compiler
 from medusa.spark.judge import LATE, META, SEQ, Entered
 from medusa.spark.native import check_native, native
 from medusa.spark.packed import COLUMNS, Packed, read, table
+from medusa.spark.session import INSTALL
 from medusa.spark.source import BOUNDARY, Archive
 from medusa.spark.stage import shown
 from medusa.spark.stages import Plan, plan
@@ -411,6 +412,6 @@ def _check_store(spark: SparkSession) -> None:
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise ConfigError(
             "Spark's stateful steps need protobuf, which isn't installed",
-            hint="pip install 'medusa-streams[spark]'",
+            hint=INSTALL,
             code="spark.missing",
         )

@@ -245,6 +245,7 @@ def test_its_table_is_read() -> None:
     [
         ('mastr = "x"', "mastr", "did you mean 'master'?"),
         ("master = 1", "master", "local[2]"),
+        ('master = "local2"', "master", "spark://host:7077"),
         ('memory = "much"', "memory", '"1g"'),
         ("shards = 0", "shards", "from 1 to 256"),
         ("shards = true", "shards", "from 1 to 256"),

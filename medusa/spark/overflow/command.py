@@ -24,6 +24,7 @@ from medusa.spark.overflow.away import Away
 from medusa.spark.overflow.executor import Executor
 from medusa.spark.overflow.participant import Latency, Participant
 from medusa.spark.session import running, session
+from medusa.spark.starting import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,9 +90,11 @@ def _on_spark(settings: Settings, spark: SparkSession | None = None) -> Particip
 
     spark, ended = spark or running(), _nothing
     if spark is None:
-        made = spark = session(
-            rules.master, name=f"medusa-{settings.name}", memory=rules.memory, conf={**CONF, **rules.conf}
-        )
+        conf = {**CONF, **rules.conf}
+        with quiet():
+            made = spark = session(
+                rules.master, name=f"medusa-{settings.name}", memory=rules.memory, conf=conf
+            )
         ended = made.stop
     clock, latency = SystemClock(), Latency(rules.latency_us)
     try:

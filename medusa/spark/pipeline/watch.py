@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from medusa.errors import DataError
+from medusa.spark.starting import NOT_FOUND_HINT, first_line, is_sparks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,13 +31,15 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
     Raises:
         DataError: for an error of Spark, with what was wrong in it.
     """
-    from pyspark.errors import PySparkException
-
     try:
         with _told(spark, what, tell):
             yield
-    except PySparkException as error:
-        raise DataError(f"Spark stopped while {what}: {_reason(str(error))}", code="data.spark") from error
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        why = _reason(str(error))
+        hint = NOT_FOUND_HINT if "DATA_SOURCE_NOT_FOUND" in why else ""
+        raise DataError(f"Spark stopped while {what}: {why}", hint=hint, code="data.spark") from error
 
 
 def _reason(text: str) -> str:
@@ -48,7 +51,7 @@ def _reason(text: str) -> str:
     ):
         if found := re.search(pattern, text, re.MULTILINE):
             return found[1].strip()[:500]
-    return text.strip().split("\n")[0][:500]
+    return first_line(text)
 
 
 @contextlib.contextmanager
