@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,28 @@ def test_rows_numbered_twice_stop_a_replay(tmp_path: Path) -> None:
     write(tmp_path / "cars", [range(10), range(9, 20)])
     with pytest.raises(md.DataError, match="are numbered twice, or out of order"):
         replay(tmp_path / "cars", lambda batch: None)
+
+
+def test_what_needs_no_spark_to_be_seen_is_said_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(import_module("medusa.spark.session"), "session", started)
+    (tmp_path / "file").write_text("")
+    stream = ["archive", "a.out", "--gateway", "tcp://127.0.0.1:1"]
+    new, within = str(tmp_path / "new"), str(tmp_path / "file" / "new")
+    for arguments, said in (
+        ([*stream, "--out", new, "--period", "1m"], "--period: '1m' is no duration"),
+        ([*stream, "--out", new, "--trigger", "1x"], "--trigger: '1x' is no duration"),
+        ([*stream, "--out", within], "file is no folder"),
+        (["prepare", "netmon", "--out", new, "--period", "1m"], "--period: '1m' is no duration"),
+        (["prepare", "netmon", "--out", within], "file is no folder"),
+    ):
+        done = CliRunner().invoke(main, ["pipeline", *arguments])
+        assert (done.exit_code, said in done.stderr) == (1, True), done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.skipif(find_spec("pyspark") is not None, reason="pyspark is installed here")

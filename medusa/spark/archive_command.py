@@ -13,7 +13,15 @@ import click
 
 from medusa.connectors.query_file import read_query
 from medusa.errors import DataError
-from medusa.spark.command import example, shown, spark_options, spark_session, told_of
+from medusa.spark.command import (
+    example,
+    new_folder,
+    period_of,
+    shown,
+    spark_options,
+    spark_session,
+    told_of,
+)
 
 __all__ = ["archive"]
 
@@ -80,6 +88,9 @@ def archive(
 
     if available_now and trigger is not None:
         raise DataError("--available-now and --trigger: leave one out", code="data.argument")
+    period_of(options["period"])
+    period_of(trigger, "--trigger", minimum_us=1000)
+    new_folder(out)
     query = None if query_file is None else read_query(query_file)
     with spark_session(master, memory) as spark, shown(quiet=quiet) as tell, _stopped_by_signals() as stop:
         stored = archive(

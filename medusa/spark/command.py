@@ -15,12 +15,15 @@ import click
 from medusa.connectors.key_options import key_options
 from medusa.connectors.query_file import read_query
 from medusa.errors import DataError
+from medusa.units import duration_us
 
 if TYPE_CHECKING:
     from medusa.spark.pipeline.folder import Stored
 
 __all__ = [
     "example",
+    "new_folder",
+    "period_of",
     "pipeline",
     "prepare",
     "prepare_options",
@@ -92,9 +95,33 @@ def prepared(
     """Make the archive of a workload, or of a trace, and say what it holds."""
     from medusa.spark.pipeline.prepare import prepare
 
+    period_of(period)
+    new_folder(out)
     with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         stored = prepare(what, spark, out, period=period, replace=replace, progress=tell, **options)
     told_of(stored, as_json=as_json)
+
+
+def period_of(text: str | None, option: str = "--period", minimum_us: int = 1_000_000) -> None:
+    """Look at a duration before Spark is started.
+
+    Raises:
+        DataError: it is none, or too short.
+    """
+    if text is not None:
+        duration_us(text, what=option, minimum_us=minimum_us, error=DataError)
+
+
+def new_folder(out: Path) -> None:
+    """Look before Spark is started whether the folder can be made.
+
+    Raises:
+        DataError: it is a file, or in one; or it can't be written where it shall be.
+    """
+    there = next(each for each in (out.absolute(), *out.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "can't be written" if there.is_dir() else "is no folder"
+        raise DataError(f"--out {out}: {there} {why}", hint="name a new folder", code="data.archive")
 
 
 def told_of(stored: Stored, *, as_json: bool) -> None:
@@ -272,6 +299,9 @@ def history(
     asked = read_query(query)
     by = {name or text: text for name, text in map(split_named, keys)}
     rows = _places("--archive", archives)
+    if period != "all":
+        period_of(period, minimum_us=1)
+    new_folder(out)
     with spark_session(master, memory) as spark, shown(quiet=quiet) as tell:
         stored = history(
             asked,

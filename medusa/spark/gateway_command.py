@@ -134,6 +134,8 @@ def _tables(listed: r.Listed) -> Iterator[Any]:
         why = "the stream has ended" if each.ended else each.why
         if each.missing:
             why = f"{each.missing:,} rows are missing: the node no longer had them; {why}".rstrip("; ")
+        if each.gone:
+            why = f"it began with row {each.gone:,}: those before were gone; {why}".rstrip("; ")
         kept = f"{size_text(each.nbytes)} of {size_text(listed.spool_bytes)}"
         silent = duration_text(each.silent_s * 1_000_000)
         readers.add_row(escape(each.stream), escape(each.reader), *numbers, kept, silent, escape(why))

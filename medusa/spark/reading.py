@@ -117,6 +117,14 @@ class _Reader:
         if start == "now":
             return found.earliest if found.fresh else found.latest
         if start == "oldest":
+            if found.earliest and (found.fresh or not self.batch):
+                LOGGER.warning(
+                    "%r: reader %r begins with row %d: the rows before it are gone. Start every reader (or "
+                    "archive) before the first one reads on",
+                    self.options.stream,
+                    self.options.reader,
+                    found.earliest,
+                )
             return found.earliest
         row = int(start)
         if row > found.latest:

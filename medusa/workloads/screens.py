@@ -44,21 +44,25 @@ class Screen:
 
 
 class PlainScreen(Screen):
-    """A line per second, for logs and pipes."""
+    """A line per second, for logs and pipes; where it doesn't repeat, when something has changed."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, clock: Callable[[], float] = time.monotonic, *, repeats: bool = True
+    ) -> None:
         self._console = console
         self._clock = clock
+        self._repeats = repeats
         self._due = clock()
+        self._told = ""
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, progress: Progress) -> None:
         now = self._clock()
-        if now >= self._due:
-            self._due = now + 1.0
-            self.say(progress.line())
+        if now >= self._due and ((line := progress.line()) != self._told or self._repeats):
+            self._due, self._told = now + 1.0, line
+            self.say(line)
 
 
 class LiveScreen(Screen):
@@ -84,11 +88,11 @@ class LiveScreen(Screen):
         self._live.update(progress.drawn())
 
 
-def screen_for(console: Console, *, silent: bool) -> Screen:
+def screen_for(console: Console, *, silent: bool, repeats: bool = True) -> Screen:
     """The one that fits; silent: for ``--json``."""
     if silent:
         return Screen()
-    return LiveScreen(console) if console.is_terminal else PlainScreen(console)
+    return LiveScreen(console) if console.is_terminal else PlainScreen(console, repeats=repeats)
 
 
 def table_of(*columns: str, title: str | None = None) -> Table:

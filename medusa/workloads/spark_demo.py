@@ -45,7 +45,7 @@ def run_demo(
     from rich.console import Console
 
     console = Console()
-    screen = screen_for(console, silent=as_json)
+    screen = screen_for(console, silent=as_json, repeats=False)
     screen.say(f"data: {CITATION}")
     with (
         Interruption() as interruption,

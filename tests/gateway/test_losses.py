@@ -7,8 +7,10 @@ import threading
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import medusa as md
+from medusa.cli import main
 from medusa.elements import END_US, START_US, Train
 from medusa.errors import ConfigError, DataError, LinkError
 from medusa.query.boxes import Field
@@ -293,7 +295,7 @@ class Stream:
 
 def with_stream(tmp_path, stream, **more):
     folder, listen = f"{tmp_path}/g", "tcp://127.0.0.1:*"
-    return Gateway(stream, "spark", folder, listen=listen, report=lambda line: None, **more)
+    return Gateway(stream, "spark", folder, listen=listen, **{"report": lambda line: None} | more)
 
 
 def test_a_gap_fails_what_reads_unless_that_is_accepted(tmp_path):
@@ -316,11 +318,16 @@ def test_a_gap_fails_what_reads_unless_that_is_accepted(tmp_path):
         assert values_of(reader_of(gateway, failOnDataLoss="false"), start, end) == [0, 1, 2, 10, 11]
 
 
-def test_rows_before_the_first_that_is_kept_are_missed(tmp_path):
-    with with_stream(tmp_path, Stream((20, [20, 21]))) as gateway:
+def test_rows_before_the_first_that_is_kept_are_missed(tmp_path, caplog):
+    told: list[str] = []
+    with with_stream(tmp_path, Stream((20, [20, 21])), report=told.append) as gateway:
         reader = reader_of(gateway)
         first = reader.first_offset()
         assert first["row"] == 20
+        assert "reader 'spark' begins with row 20: the rows before it are gone" in caplog.text
+        assert [line for line in told if "begins with row 20: the 20 before it are gone" in line]
+        arguments = ["gateway", "status", "--gateway", gateway.address]
+        assert "it began with row 20: those before were gone" in CliRunner().invoke(main, arguments).stdout
         gateway.wait("q.out", 22)
         end = reader.next_offset(first, None)
         before = {**first, "row": 5}

@@ -15,6 +15,7 @@ from medusa.workloads import netmon, netmon_check, netmon_report
 from medusa.workloads.netmon_outcome import Latency, Outcome, Sample, percentile
 from medusa.workloads.netmon_screen import Progress, show_outcome
 from medusa.workloads.screens import LiveScreen, PlainScreen
+from medusa.workloads.spark_outcome import Progress as Flows
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +141,22 @@ def test_plain_progress_is_a_line_per_second() -> None:
         screen.update(progress())
     line = "500 of 1,000 flows | edge-1 250 rows/s 2 KiB queued | both=1 groups=3"
     assert text.getvalue().splitlines() == [line, line]
+
+
+def test_progress_that_stands_still_is_not_repeated_where_that_says_nothing() -> None:
+    text = io.StringIO()
+    times = iter([5.0, 5.0, 6.5, 6.6, 7.5])
+    screen = PlainScreen(Console(file=text), clock=lambda: next(times), repeats=False)
+    shown = Flows(flows=9, published=3)
+    screen.update(shown)
+    screen.update(shown)
+    shown.rows = 2
+    screen.update(shown)
+    screen.update(shown)
+    assert text.getvalue().splitlines() == [
+        "   3 of 9 flows are published, 0 archived",
+        "   3 of 9 flows are published, 2 archived",
+    ]
 
 
 def test_live_progress_shows_nodes_and_results() -> None:

@@ -450,6 +450,7 @@ def _line(inlet: Inlet) -> ReaderLine:
             stream=inlet.stream,
             reader=inlet.reader,
             missing=inlet.missing_rows,
+            gone=inlet.gone,
             ended=inlet.ended,
             silent_s=round(time.monotonic() - inlet.asked_s),
             why=inlet.why[: limits.TEXT_CHARS_MAX],

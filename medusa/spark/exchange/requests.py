@@ -223,6 +223,7 @@ class ReaderLine(MessageBase, frozen=True):
     nbytes: on disk.
     full: no more is taken from the node until some are read.
     missing: rows that the node no longer had.
+    gone: rows before the first that a new reader from ``oldest`` on got.
     ended: the stream is over, and all its rows are here.
     silent_s: so long nobody has asked for it, since the gateway was started.
     why: what keeps new rows away.
@@ -237,6 +238,7 @@ class ReaderLine(MessageBase, frozen=True):
     nbytes: Count = 0
     full: bool = False
     missing: Count = 0
+    gone: Count = 0
     ended: bool = False
     silent_s: Count = 0
     why: Text = ""

@@ -174,6 +174,8 @@ class Inlet(Worker):
         self.stream, self.reader, self.begins, self.life = stream, reader, start, life
         self.batch = batch
         self._begun, self._note_begun = begun, note_begun
+        self.gone = 0
+        """Rows before the first that a reader from ``oldest`` on got, as far as it began since the start."""
         self._nodes, self._port, self._bytes_max = nodes, port, bytes_max
         self._sync_every_s = sync_every_s
         self.lock = threading.RLock()
@@ -238,8 +240,18 @@ class Inlet(Worker):
                 # From disk: what an attempt before hadn't synced comes again.
                 spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
                 spool.begin(reading.next_row)
+                if start == "oldest" and reading.next_row:
+                    self._begins_behind(reading.next_row)
             self.why, self.refused, self.ended, self.timed = "", None, False, reading.timed
             self._take(reading, spool)
+
+    def _begins_behind(self, row: int) -> None:
+        """Rows are kept for those who read already: who comes later doesn't get what all of them have had."""
+        self.gone = row
+        self._report(
+            f"{self._thread.name} begins with row {row:,}: the {row:,} before it are gone: those who "
+            "read already have had them, or the node keeps no more. Start every reader before the first one reads on"
+        )
 
     def _take(self, reading: Reading, spool: Spool) -> None:
         due_s: float | None = None
