@@ -48,16 +48,31 @@ def check_caller(hello: Hello, settings: Settings, clients: Collection[str]) -> 
         )
 
 
-def check_reader(attach: Attach, peer: str, spec: Fragment, sink: str, *, client: bool) -> None:
+def check_reader(
+    attach: Attach, peer: str, spec: Fragment, sink: str, *, client: bool, awaited: int = 0
+) -> None:
     """Whether rows may be kept back for who wants to read.
 
     They would be kept for as long as it takes; only the plan may ask for that, and clients by a name.
 
+    Args:
+        awaited: the epoch of the fragment that is to be moved to that node, and to read there; 0: none is.
+            One that the node had before, and doesn't know yet that it was taken, hasn't come back by that.
+
     Raises:
         LinkError: they may not (``E_READER``).
     """
-    if attach.plain or (attach.name and client) or peer in spec.readers.get(sink, ()):
+    if attach.plain or (attach.name and client):
         return
+    if peer in spec.readers.get(sink, ()):
+        if not 0 < attach.fragment_epoch < awaited:
+            return
+        raise LinkError(
+            f"node {peer!r} is to read stream {attach.stream!r} in epoch {awaited} of what reads it, and "
+            f"asks for it in epoch {attach.fragment_epoch}",
+            hint="ask again once that is there",
+            code="E_READER",
+        )
     raise LinkError(
         f"the plan of query {spec.query!r} doesn't name {peer!r} as a reader of stream {attach.stream!r}, so "
         "no rows are kept back for it",

@@ -176,6 +176,11 @@ class Arrivals:
             raise LinkError(f"node {me!r} keeps nothing over its end", hint=hint, code="E_STORE")
         if name in self._fragments or name in self._catalog.fragments:
             raise LinkError(f"fragment {name!r} is at node {me!r} already", code="E_BUSY")
+        streams = {feed.stream for feed in spec.feeds}
+        for other in self._fragments.values():  # One that was taken from here, and that isn't known yet.
+            if not streams.isdisjoint(feed.stream for feed in other.spec.feeds):
+                text = f"fragment {other.spec.name!r}, which is at node {me!r}, reads a stream of {name!r}"
+                raise LinkError(text, code="E_BUSY")
         left = self._catalog.left.get(name)
         if left is not None and left.epoch >= message.epoch:
             raise LinkError(f"fragment {name!r} was here in epoch {left.epoch - 1}", code="E_BUSY")

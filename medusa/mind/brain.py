@@ -176,6 +176,7 @@ class Brain(Driven):
             clean=self.guard is not None,  # With keys, who reads may be another owner.
             saved=saved,
         )
+        hosted.epoch = partial(self.catalog.ownership.surely, spec.name)
         for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)

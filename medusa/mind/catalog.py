@@ -114,6 +114,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     statements: dict[str, tuple[bytes, ...]] = {}
     runs: tuple[Run, ...] = ()
     expected: dict[str, dict[str, str]] = {}
+    awaited: dict[str, dict[str, int]] = {}
     left: dict[str, Left] = {}
     ownership: Ownership = msgspec.field(default_factory=Ownership)
     remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
@@ -130,6 +131,7 @@ class Catalog:
         statements: what participants have declared, by signer and subject; the registry keeps it.
         runs: what was found on disk of the directory; ``learned`` gives what it knows now.
         expected: stream -> who will read it when a fragment has moved there -> who reads it now.
+        awaited: the same -> the epoch of the fragment there; 0 or nothing: an earlier version didn't keep it.
         left: where fragments are that were here, by name (``mind.diverting``).
         ownership: of those that go, or came (``mind.moves``).
         reading: streams of other queries' sinks that were asked for here (``mind.reading``).
@@ -145,6 +147,7 @@ class Catalog:
         self.runs: tuple[Run, ...] = ()
         self.learned: Callable[[], tuple[Run, ...]] = lambda: self.runs
         self.expected: dict[str, dict[str, str]] = {}
+        self.awaited: dict[str, dict[str, int]] = {}
         self.left: dict[str, Left] = {}
         self.ownership = Ownership()
         self.remote = RemoteKept()
@@ -154,6 +157,15 @@ class Catalog:
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
         self.owners[fragment.query] = owner
+
+    def expect(self, stream: str, reader: str, like: str, epoch: int) -> None:
+        """``reader`` will read a stream of ours in place of ``like``, with its fragment in this epoch."""
+        self.expected.setdefault(stream, {})[reader] = like
+        self.awaited.setdefault(stream, {})[reader] = epoch
+
+    def awaited_in(self, stream: str, reader: str) -> int:
+        """The epoch of the fragment with which a node is to read a stream of ours; 0: it isn't expected."""
+        return self.awaited.get(stream, {}).get(reader, 0) if reader in self.expected.get(stream, {}) else 0
 
     def remove(self, query: str, only: Collection[str] | None = None) -> list[str]:
         """Forget the fragments of a query, or only these of them; their names."""
@@ -255,6 +267,10 @@ class Catalog:
             statements=dict(self.statements),
             runs=self.learned(),
             expected={stream: dict(follows) for stream, follows in self.expected.items()},
+            awaited={
+                stream: {reader: self.awaited_in(stream, reader) for reader in follows}
+                for stream, follows in self.expected.items()
+            },
             left=dict(left),
             ownership=ownership,
             remote=self.remote,
@@ -293,7 +309,7 @@ class Catalog:
                 each.definition = graph_to_msgpack(first.graph)
         made.statements = saved.statements
         made.runs = saved.runs
-        made.expected, made.left = saved.expected, saved.left
+        made.expected, made.awaited, made.left = saved.expected, saved.awaited, saved.left
         made.ownership = saved.ownership
         made.remote = saved.remote
         made.reading = saved.reading

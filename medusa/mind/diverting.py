@@ -266,6 +266,7 @@ class Diverting:
             text = f"{peer!r} isn't who reads stream {stream!r} for {message.like!r}"
             raise LinkError(text, code="E_READER")
         if follows.get(reader) == peer:
+            self._catalog.expect(stream, reader, peer, message.epoch)
             return False
         between = {*follows, *follows.values()}
         if reader == peer:
@@ -284,7 +285,7 @@ class Diverting:
             raise LinkError(f"no rows of stream {stream!r} are kept for {peer!r}", code="E_READER")
         sender.expect(reader, view.durable)
         self._read_by(hosted, sink, (*readers, reader))
-        self._catalog.expected.setdefault(stream, {})[reader] = peer
+        self._catalog.expect(stream, reader, peer, message.epoch)
         return True
 
     def _unexpect(self, now_us: int, peer: str, message: Unexpect) -> bool:

@@ -62,6 +62,7 @@ class Hosted:
         uncounted: boxes whose rows would die with it, and nobody could say how many.
         tap: takes what it is fed while it is copied to another node; None: it isn't.
         frozen: it feeds and emits nothing: another node may be its owner.
+        epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         settling: to be split or merged: no checkpoint is due, and planned readers may attach, frozen or not.
     """
 
@@ -89,6 +90,7 @@ class Hosted:
         saved = at_feeds(spec, saved)
         record = saved.record if saved else None
         self.spec = spec
+        self.epoch: Callable[[], int] = lambda: 0
         self.failed = ""
         self.checkpoints = self.checkpoint_failures = 0
         self.disk_error = ""
@@ -145,6 +147,7 @@ class Hosted:
         self.inputs[source, peer] = made = Input(
             *about, incarnation=life, outbox=self._outbox, settings=self._link, record=record
         )
+        made.receiver.fragment_epoch = lambda: self.epoch()
         return made
 
     def begin(self, now_us: int) -> None:

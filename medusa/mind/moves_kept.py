@@ -52,6 +52,12 @@ class Ownership(msgspec.Struct, kw_only=True):
         """Of a fragment of ours."""
         return self.epochs.get(fragment, FIRST_EPOCH)
 
+    def surely(self, fragment: str) -> int:
+        """The epoch in which a fragment of ours is that, or ``FIRST_EPOCH`` once it was handed over: who has
+        it now may let us have it again before we know that it was taken."""
+        moving = self.moves.get(fragment)
+        return FIRST_EPOCH if moving is not None and moving.handing else self.epoch(fragment)
+
     def forget(self, fragment: str) -> None:
         """Its query is no more."""
         for known in (self.moves, self.epochs, self.taken, self.unplaced):

@@ -208,6 +208,8 @@ class Regrouped(Hosted):
                 self._relieve(old, gone.get(old.spec.name, {}))
             self._take_waiting(old)
             self.subscribers.take_over(now_us, old.subscribers)
+        for input in self.inputs.values():
+            input.receiver.fragment_epoch = lambda: self.epoch()
 
     def _relieve(self, old: Hosted, gone: Collection[str]) -> None:
         """Take the links of one that rests now, after all that it was fed."""

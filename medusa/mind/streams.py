@@ -71,7 +71,9 @@ class Streams:
         others = 0
         try:
             if isinstance(message, Attach):
-                check_reader(message, peer, hosted.spec, sink, client=peer in self._clients)
+                awaited = self._catalog.awaited_in(message.stream, peer)
+                is_client = peer in self._clients
+                check_reader(message, peer, hosted.spec, sink, client=is_client, awaited=awaited)
                 if message.name:
                     others = sum(each.subscribers.count(owner) for each in fragments.values())
             hosted.from_reader(now_us, sink, peer, message, owner=owner, others=others)

@@ -176,6 +176,8 @@ class Attach(MessageBase, frozen=True, tag="attach"):
             not yet acknowledged, and a row acknowledges those below it.
         known: where the name isn't known, refuse it (``E_NAME``) rather than begin it.
         note: the last that came with rows or promises of this stream.
+        fragment_epoch: of the fragment that reads, where it is surely its node's; 1 once it was handed
+            over to another node, 0: it isn't one of a node's.
     """
 
     stream: Name
@@ -188,6 +190,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
     name: SubscriptionName = ""
     known: bool = False
     note: Note = b""
+    fragment_epoch: Count = 0
 
 
 class Ack(MessageBase, frozen=True, tag="ack"):

@@ -7,6 +7,7 @@ and holds at most one window.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -92,6 +93,7 @@ class Receiver:
         told: what it answered: the first row that isn't durable, and our note.
         stream_version: as the sender said when we attached last; 0: we never did.
         known: of a named receiver: its name is known to the sender, which shall not begin it anew.
+        fragment_epoch: in which the fragment that reads is its node's, asked with each ``Attach``.
 
     Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
     """
@@ -135,13 +137,13 @@ class Receiver:
         self.asking = self.known = False
         self.told: tuple[int, bytes] | None = None
         self.stream_version = 0
+        self.fragment_epoch: Callable[[], int] = lambda: 0
         self._missing_since_us: int | None = None
         self._missing_told = False
         self._outbox = outbox
         self._was_attached = False
         self._epoch = incarnation * EPOCHS_PER_LIFE
-        self._frames = 0
-        self._received_bytes = 0
+        self._frames = self._received_bytes = 0
         self._epoch_boundary_us: int = START_US
         self._asked_at_us, self._retry_us = 0, self.settings.retry_us
         self._acked: Ack | None = None
@@ -164,12 +166,10 @@ class Receiver:
     def _attach(self, now_us: int) -> None:
         self._epoch += 1
         self.attachments += 1
-        self._frames = 0
-        self._received_bytes = 0
+        self._frames = self._received_bytes = 0
         self._epoch_boundary_us = START_US
         self._asked_at_us = now_us
-        self._acked = None
-        self._ack_at_us = None
+        self._acked = self._ack_at_us = None
         self._outbox.send(
             self.peer,
             Attach(
@@ -184,6 +184,7 @@ class Receiver:
                 name=self.name,
                 known=self.known,
                 note=self.note,
+                fragment_epoch=self.fragment_epoch(),
             ),
         )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from medusa.mind.spec import fragment_from, fragment_to
 from medusa.sim.move_trial import claims
 from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Reply
+from medusa.wire.messages import Attach, Reply
 from medusa.wire.messages_divert import Placed
 from medusa.wire.messages_move import GiveUp, Got, Ready, Receive, Settle, Settled
 from tests.mind.moved import FRAGMENT, World
@@ -103,6 +104,46 @@ def test_it_is_not_taken_in_an_epoch_in_which_it_was_here_already():
     assert coming(target) == "filling"
     world.fed.run(for_us=50_000)
     assert coming(target) is None, "the owner knows of no such attempt, and said so"
+    world.check()
+
+
+def test_who_does_not_know_yet_that_it_was_taken_does_not_take_it_back_by_asking_for_rows():
+    """Its old place upstream was taken for that of the next owner, which the present one had just announced:
+    that one had none any more, and was refused for ever."""
+    world, deaf = World(), [True]
+    heard = listening(world, lambda source, _, said: source == "m2" and isinstance(said, Settled) and deaf)
+    world.order("m2")
+    target, owner = world.fed.nodes["m2"], world.fed.nodes["m1"]
+    assert world.fed.run(lambda: FRAGMENT in target.brain.fragments and coming(target) is None)
+    world.die(owner)
+    number, client = world.order("m1", at="m2", timeout_ms=20_000), world.client("m2")
+    world.fed.run(lambda: number in client.mind.replies, for_us=3_000_000)
+    asked = [said.fragment_epoch for said, _ in said(heard, Attach, "m1") if said.stream == "q.f"]
+    assert asked
+    assert {*asked} == {1}
+    [upstream] = world.fed.nodes["e"].brain.fragments.values()
+    [readers] = upstream.spec.readers.values()
+    assert "m2" in readers
+    assert world.where == ["m1", "m2"]
+    deaf.clear()
+    assert world.fed.answer(client, number)[0].code == ""
+    assert world.owners == {1: "m1", 2: "m2", 3: "m1"}
+    world.check()
+
+
+def test_it_does_not_come_to_where_what_reads_the_same_stream_is_not_known_to_have_gone():
+    """Of a node one fragment reads a stream: rows would come to both."""
+    world = World()
+    heard, target = listening(world), world.fed.nodes["m2"]
+    assert world.move("m2")[0].code == ""
+    [(receive, payload)] = said(heard, Receive, "m1")
+    spec = fragment_from(payload)
+    other = next(name for box in spec.graph.boxes if (name := f"q/{box.id}") != FRAGMENT)
+    named = msgspec.structs.replace(receive, fragment=other, attempt=1 << 20)
+    hears(target, "m1", named, fragment_to(msgspec.structs.replace(spec, name=other)))
+    answer, _ = said(heard, GiveUp, "m2")[-1]
+    assert (answer.fragment, answer.code) == (other, "E_BUSY")
+    assert f"{FRAGMENT!r}, which is at node 'm2', reads a stream of {other!r}" in answer.text
     world.check()
 
 

@@ -102,6 +102,29 @@ def test_rows_are_kept_for_the_target_from_where_the_owner_holds_them():
     assert kept(node)[0] == 20
 
 
+def test_a_reader_that_comes_back_has_not_come_by_what_it_asks_as_it_was_before():
+    """It handed the fragment over and hasn't heard that it was taken: the new owner lost its place."""
+    node = upstream()
+    reads(node, "old", epoch=1)
+    publishes(node, 5)
+    assert node.says("old", EXPECT) == ""
+    reads(node, "new", epoch=1)
+    back = msgspec.structs.replace(EXPECT, request=1, like="new", reader="old", epoch=3)
+    assert node.says("new", back) == ""
+    attach = Attach(stream="q.f", epoch=9, next_seq=0, durable=0, granted=CREDIT)
+    for each in (node, node.restarted()):
+        for epoch in (1, 2):
+            assert each.says("old", msgspec.structs.replace(attach, fragment_epoch=epoch)) == "E_READER"
+        assert kept(each) == (0, ["new", "old"])
+    assert node.says("new", Unexpect(request=2, query="q", stream="q.f", reader="old")) == ""
+    assert node.says("new", msgspec.structs.replace(back, request=3, epoch=4)) == ""
+    assert node.says("new", msgspec.structs.replace(back, request=4, epoch=5)) == "", "another attempt"
+    assert node.says("old", msgspec.structs.replace(attach, fragment_epoch=4)) == "E_READER"
+    assert node.says("old", msgspec.structs.replace(attach, fragment_epoch=5)) is None
+    assert kept(node) == (0, ["old"])
+    assert node.says("old", msgspec.structs.replace(attach, epoch=10, fragment_epoch=4)) is None, "it reads"
+
+
 def test_nobody_follows_a_reader_that_forgets():
     """Its rows are kept as far as its note says, which is its alone."""
     node = upstream()
