@@ -249,8 +249,9 @@ class Inlet(Worker):
         """Rows are kept for those who read already: who comes later doesn't get what all of them have had."""
         self.gone = row
         self._report(
-            f"{self._thread.name} begins with row {row:,}: the {row:,} before it are gone: those who "
-            "read already have had them, or the node keeps no more. Start every reader before the first one reads on"
+            f"{self._thread.name} begins with row {row:,}: the {row:,} before it are gone: those who read "
+            "already have had them, or the node keeps no more. Start every reader before the first one "
+            "reads on"
         )
 
     def _take(self, reading: Reading, spool: Spool) -> None:
