@@ -251,6 +251,36 @@ def test_a_replay_under_a_name_goes_on_with_the_row_that_the_node_has_not(
         assert found == [*range(80), *range(100, 140)]
 
 
+def test_a_replay_says_before_any_row_that_columns_do_not_fit_and_that_there_are_none(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "cars", [range(5)])
+    write(tmp_path / "none", [])
+    q = md.Query("q")
+    for name, columns in (
+        ("cars", {"ts": "int64", "k": "int32"}),
+        ("others", {"ts": "int64", "name": "utf8"}),
+    ):
+        q.sink(f"{name}_out", q.source(name, columns, time="ts", unit="s"))
+    config = {"name": "a", "listen": f"ipc://{tmp_path}/a", "data": str(tmp_path / "data")}
+    with md.node(config), md.connect(config["listen"], timeout="30s") as fed:
+        fed.deploy(q)
+
+        def replayed(folder: str, stream: str, *more: str) -> Any:
+            asked = ["pipeline", "replay", str(tmp_path / folder), stream, "--node", config["listen"], *more]
+            return CliRunner().invoke(main, asked)
+
+        for more in ((), ("--durable", "a/7"), ("--speed", "1x")):
+            for folder in ("cars", "none"):
+                done = replayed(folder, "q.others", *more)
+                assert (done.exit_code, "name" in done.stderr) == (1, True), done.output
+        done = replayed("none", "q.cars")
+        assert (done.exit_code, "none has no rows" in done.stderr) == (0, True), done.output
+        assert replayed("cars", "q.cars").stdout == "5 rows in q.cars; the next is 5\n"
+        with fed.subscribe("q.cars_out", from_="oldest") as trains:
+            assert trains.next("30s").batch.num_rows == 5
+
+
 def test_a_replay_by_time_waits_for_each_row(tmp_path: Path) -> None:
     write(tmp_path / "cars", [range(0, 30)])
     clock, came = ManualClock(), []

@@ -361,6 +361,8 @@ def replay(
     it goes on where it was, whatever died, and each row counts once. Without, it says with which --from it
     goes on when it is cut short, and rows that were under way may come twice.
     """
+    import pyarrow as pa
+
     from medusa.runtime.client import connect
     from medusa.spark.pipeline.folder import open_folder
     from medusa.spark.pipeline.replay import replay
@@ -368,6 +370,12 @@ def replay(
     if durable is not None and start:
         raise DataError("--durable knows where to go on: leave --from out", code="data.argument")
     stored, pace = open_folder(folder), _speed(speed)
+    if not stored.manifest.rows:
+        click.echo(f"warning: {folder} has no rows", err=True)
+    columns = stored.manifest.columns
+    streams = [columns.field(field.name) for field in stored.manifest.schema]
+    # Columns that don't fit are refused before any row.
+    none = pa.RecordBatch.from_pylist([], schema=pa.schema(streams))
     rows, following = 0, start
     ended = False
     with shown(quiet=quiet) as tell:
@@ -382,6 +390,7 @@ def replay(
             with connect(address, key=key, server_key=server_key) as fed:
                 if durable is not None:
                     with fed.publisher(stream, durable=durable) as out:
+                        out.publish(none)
                         following = replay(stored, out.publish, speed=pace, row=out.next_row, progress=told)
                         if finish:
                             out.finish()
@@ -390,6 +399,7 @@ def replay(
                     def push(batch: object) -> None:
                         fed.publish(stream, batch)
 
+                    push(none)
                     following = replay(stored, push, speed=pace, start=start, progress=told)
                     if finish:
                         fed.finish(stream)
