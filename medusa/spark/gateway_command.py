@@ -97,6 +97,8 @@ def status(endpoint: str, timeout: str, as_json: bool, **keys: Any) -> None:
 
     terminal = Console(highlight=False)
     console = terminal if terminal.is_terminal else Console(highlight=False, width=200)
+    if listed.node_why:
+        console.print(f"the node doesn't answer: {listed.node_why}", markup=False)
     for table in _tables(listed):
         console.print(table)
     console.print(

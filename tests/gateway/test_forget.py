@@ -144,6 +144,20 @@ def test_a_source_whose_node_is_away_is_not_half_forgotten(node, tmp_path):
         assert gateway.status()["sources"]["q.rows"]["published"] == 2
 
 
+def test_a_node_that_is_not_there_is_told_though_nobody_asks(node, tmp_path):
+    told: list[str] = []
+    away = f"ipc://{tmp_path}/nobody"
+    with md.spark.gateway(away, tmp_path / "g", report=told.append) as gateway:
+        until(lambda: told, what="a warning")
+        assert told[0].startswith(f"node {away}: ")
+        assert "the node doesn't answer: " in said(gateway, "status")[1]
+        assert len(told) == 1
+    with md.spark.gateway(node[1], tmp_path / "h", report=told.append) as gateway:
+        until(lambda: not gateway.status()["node_why"], what="the node answers")
+        assert "doesn't answer" not in said(gateway, "status")[1]
+    assert len(told) == 1
+
+
 def test_it_closes_while_it_waits_for_a_node(tmp_path):
     """Each of its three waits would take ten minutes."""
     with md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", report=str) as gateway:

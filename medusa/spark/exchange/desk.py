@@ -108,9 +108,17 @@ class Outlets(Protocol):
 class Desk:
     """Answers requests; one thread."""
 
-    def __init__(self, staging: Staging, inlets: Inlets, outlets: Outlets, spool_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        staging: Staging,
+        inlets: Inlets,
+        outlets: Outlets,
+        spool_bytes: int = 0,
+        node_why: Callable[[], str] = str,
+    ) -> None:
         self._staging, self._inlets, self._outlets = staging, inlets, outlets
         self._spool_bytes = spool_bytes
+        self._node_why = node_why
         self._answers: dict[type, Callable[..., r.Answer | tuple[r.Answer, Buffer]]] = {
             r.Open: self._open,
             r.Shape: self._shape,
@@ -241,6 +249,7 @@ class Desk:
             unpublished_bytes=unpublished,
             stage_bytes=self._staging.bytes_max,
             spool_bytes=self._spool_bytes,
+            node_why=self._node_why()[: limits.TEXT_CHARS_MAX],
         )
 
     # --- writing ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from medusa.runtime.link_events import Arrival, Refused
 from medusa.runtime.zeromq import Transport
 from medusa.spark.exchange.desk import Desk, Later
 from medusa.spark.exchange.held import KEEP_S, Inlets, Outlets
-from medusa.spark.exchange.nodes import FederationNodes
+from medusa.spark.exchange.nodes import FederationNodes, Greeting
 from medusa.spark.exchange.requests import decode_request, encode
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.exchange.workers import Nodes, Worker
@@ -100,6 +100,7 @@ def gateway(
         )
     nodes = FederationNodes(node, name, key, server_key)
     nodes.check()
+    report = report or LOGGER.warning
     return Gateway(
         nodes,
         name,
@@ -111,7 +112,8 @@ def gateway(
         stage_bytes=byte_count(stage, what="stage", error=ConfigError),
         age_s=duration_us(keep_staged, what="keep_staged", minimum_us=1, error=ConfigError) / 1e6,
         keep_s=duration_us(keep_readers, what="keep_readers", minimum_us=1, error=ConfigError) / 1e6,
-        report=report or LOGGER.warning,
+        report=report,
+        greeting=Greeting(nodes, report),
     )
 
 
@@ -143,11 +145,13 @@ class Gateway:
         age_s: float = 86_400.0,
         keep_s: float = KEEP_S,
         report: Callable[[str], None] = LOGGER.warning,
+        greeting: Worker | None = None,
     ) -> None:
         self.name = name
         self._closing = threading.Event()
         self._report = report
         self._nodes = nodes
+        self._greeting = greeting
         self._held = ExitStack()
         try:
             with told(data, "can't be opened"):
@@ -163,7 +167,7 @@ class Gateway:
             self._held.callback(self._outlets.close)
             self._inlets = Inlets(nodes, data, spool_bytes, report, keep_s)
             self._held.callback(self._inlets.close)
-            self._desk = Desk(self._staging, self._inlets, self._outlets, spool_bytes)
+            self._desk = Desk(self._staging, self._inlets, self._outlets, spool_bytes, self._node_why)
             if key is None:
                 self._transport = Transport(listen=listen)
             else:
@@ -174,8 +178,13 @@ class Gateway:
             raise
         self._inlets.begin()
         self._outlets.begin()
+        if greeting is not None:
+            greeting.start()
         self._thread = threading.Thread(target=self._run, name="medusa-gateway", daemon=True)
         self._thread.start()
+
+    def _node_why(self) -> str:
+        return "" if self._greeting is None else self._greeting.why
 
     def _run(self) -> None:
         try:
@@ -213,10 +222,12 @@ class Gateway:
             ``readers``: of each stream and reader ``earliest``, ``latest`` (row numbers), ``bytes``,
             ``full``, ``missing_rows``, ``ended``, ``why`` (what keeps rows away, empty: nothing);
             ``sources``: of each source that is written to ``published``, ``waiting`` (rows) and ``why``;
+            ``node_why`` (why the node hasn't answered since the start; empty: it has);
             ``staged_bytes`` (that no node has taken), of them ``unpublished_bytes`` (of no epoch yet).
         """
         return {
             "address": self.address,
+            "node_why": self._node_why(),
             "readers": self._inlets.status(),
             "sources": self._outlets.status(),
             "staged_bytes": self._staging.nbytes,
@@ -314,6 +325,7 @@ class Gateway:
             self._transport.wake()
         self._thread.join()
         workers: list[Worker] = [*self._inlets.workers(), *self._outlets.workers()]
+        workers += [] if self._greeting is None else [self._greeting]
         for each in workers:
             each.stop()
         end_s = time.monotonic() + PARTING_S

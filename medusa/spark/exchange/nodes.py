@@ -16,9 +16,9 @@ from medusa.runtime.client_keys import KeyGiven, client_keys
 from medusa.runtime.client_loop import ClientLoop
 from medusa.runtime.publishing import described
 from medusa.spark.exchange.delivery import Port
-from medusa.spark.exchange.workers import Reading
+from medusa.spark.exchange.workers import Reading, Worker
 
-__all__ = ["FederationNodes"]
+__all__ = ["FederationNodes", "Greeting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,11 @@ class FederationNodes:
             check_address(self.address, bind=False, keyed=keys is not None)
         except ConfigError as error:
             raise LinkError(f"gateway: node: {error.message}", hint=error.hint, code=error.code) from None
+
+    def greet(self) -> None:
+        """Raises: LinkError: the node doesn't answer."""
+        with self._connected():
+            return
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Federation]:
@@ -117,6 +122,20 @@ class FederationNodes:
             except LinkError as error:
                 if error.code not in ("E_NAME", "E_STREAM"):
                     raise
+
+
+class Greeting(Worker):
+    """Calls the node until it has answered once, and warns while it doesn't: a gateway that nobody asks yet
+    would call nobody."""
+
+    def __init__(self, nodes: FederationNodes, report: Callable[[str], None]) -> None:
+        super().__init__(f"node {nodes.address}", report)
+        self._nodes = nodes
+        self.why = "it is being called"
+
+    def work(self) -> None:
+        self._nodes.greet()
+        self.why = ""
 
 
 def _source(fed: Federation, stream: str) -> Source:

@@ -269,6 +269,7 @@ class Listed(Base, frozen=True, tag="listed"):
     writers: those that may come again, the last ones first.
     staged_bytes: of rows that no node has taken; of them ``unpublished_bytes`` of no epoch yet.
     stage_bytes, spool_bytes: how much may be, of all that is written, and of each reader.
+    node_why: why the node hasn't answered since the gateway was started; empty: it has.
     """
 
     readers: Annotated[tuple[ReaderLine, ...], Meta(max_length=LINES_MAX)]
@@ -278,6 +279,7 @@ class Listed(Base, frozen=True, tag="listed"):
     unpublished_bytes: Count
     stage_bytes: Count
     spool_bytes: Count
+    node_why: Text = ""
 
 
 # --- writing --------------------------------------------------------------------------------------
