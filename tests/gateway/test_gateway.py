@@ -208,6 +208,13 @@ def test_only_who_has_a_key_may_ask(node, tmp_path):
         md.spark.gateway(node[1], tmp_path / "g", gateway_key=tmp_path / "gateway.key")
 
 
+def test_a_node_is_no_gateway(node):
+    read = options_from({"endpoint": node[1], "stream": "q.out", "timeout": "1s"})
+    with pytest.raises(LinkError, match="something listens there: is it a node, or busy") as caught:
+        columns_of(read)
+    assert caught.value.code == "link.timeout"
+
+
 def test_nobody_there(tmp_path):
     read = options_from({"endpoint": f"ipc://{tmp_path}/none", "stream": "q.out", "timeout": "300ms"})
     with pytest.raises(LinkError, match="didn't answer `shape` in time") as caught:

@@ -71,7 +71,7 @@ class Caller:
                 key=keys.own,
                 server_keys={GATEWAY: (keys.server,)},
             )
-        self._up = False
+        self._up = self._met = False
         self._refused: LinkRefused | None = None
         self._refusals = 0
 
@@ -118,6 +118,7 @@ class Caller:
                 match event:
                     case LinkUp():
                         self._up, self._refused, self._refusals = True, None, 0
+                        self._met = True
                         again_s = 0.0
                     case LinkDown():
                         self._up, again_s = False, 0.0
@@ -151,7 +152,8 @@ class Caller:
             )
         return LinkError(
             f"the gateway at {self._endpoint.address} didn't answer `{what}` in time",
-            hint="is `medusa gateway` running there? The option `timeout` says how long to wait",
+            hint=(NO_GATEWAY if self._met else "is `medusa gateway` running there?")
+            + " The option `timeout` says how long to wait",
             code="link.timeout",
         )
 
@@ -159,6 +161,8 @@ class Caller:
         """End the connection."""
         self._transport.close()
 
+
+NO_GATEWAY = "something listens there: is it a node, or busy?"
 
 _callers: dict[tuple[int, Endpoint], Caller] = {}
 _making = threading.Lock()
