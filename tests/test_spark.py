@@ -311,7 +311,8 @@ NOISY = """
 import subprocess, sys, threading
 from medusa.spark.starting import quiet
 with quiet():
-    lines = "WARNING: Using incubator modules: x\\nSetting Spark log level to OFF\\nnot that\\n"
+    lines = "WARNING: Using incubator modules: x\\nSetting Spark log level to OFF\\nnot that\\n\\tat one\\n"
+    lines += "ERROR SparkContext: Error initializing SparkContext.\\nwhy\\n\\tat x.y\\n"
     child = subprocess.Popen(["sh", "-c", f"read line; printf '{lines}' >&2"], stdin=subprocess.PIPE)
 passing = next(each for each in threading.enumerate() if each.name == "medusa-spark-noise")
 child.communicate(b"go")
@@ -322,7 +323,13 @@ print("nor this: NativeCodeLoader", file=sys.stderr)
 
 def test_of_what_java_writes_only_noise_is_left_out_and_of_ours_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, text=True, timeout=60)
-    assert done.stderr.splitlines() == ["not that", "nor this: NativeCodeLoader"]
+    assert done.stderr.splitlines() == [
+        "not that",
+        "\tat one",
+        "ERROR SparkContext: Error initializing SparkContext.",
+        "why",
+        "nor this: NativeCodeLoader",
+    ]
 
 
 def test_a_session_that_has_ended_is_none(pretended: Pretended) -> None:

@@ -42,6 +42,9 @@ NOISE = re.compile(
 """Of the lines that each start of Spark writes, those that say nothing to who reads them."""
 
 
+FAILED = b"Error initializing SparkContext"
+
+
 def check_master(master: str) -> None:
     """Look whether it is one, before Java is started.
 
@@ -134,8 +137,11 @@ def quiet() -> Iterator[None]:
 
 def _filter(reads: int, real: int) -> None:
     """Until all who have the other end are gone."""
+    failed = False
     with open(reads, "rb") as lines, contextlib.suppress(OSError):
         for line in lines:
-            if not NOISE.search(line):
+            failed = failed or FAILED in line
+            # Of a start that fails the reason stays, which we tell too, and no stack.
+            if not NOISE.search(line) and not (failed and line.startswith(b"\tat ")):
                 os.write(real, line)
         os.close(real)
