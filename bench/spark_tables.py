@@ -21,29 +21,32 @@ FEW = 10
 
 def filled(spark: Any, world: World, name: str, table: pa.Table) -> Any:
     """The rows in the stream of a query, all of them at the gateway; read in batch."""
-    frame = opened(
-        spark, world, f"{name}.out", 0
-    )  # Before the rows, else the node keeps the last of them alone.
+    stream = f"{name}.out"
+    follow(world, stream)  # Before the rows, else the node keeps the last of them alone.
     for batch in table.to_batches(max_chunksize=FEED_ROWS):
         world.fed.publish(f"{name}.rows", batch)
     world.fed.flush(spark_ends.WAIT)
-    wait(world, f"{name}.out", len(table))
-    return frame
+    wait(world, stream, len(table))
+    return in_batch(spark, world, stream)
 
 
-def opened(spark: Any, world: World, stream: str, count: int) -> Any:
-    """A stream in batch, when so many rows of it are at the gateway."""
-    frame = spark.read.format("medusa").options(**world.where(stream)).load()
-    wait(world, stream, count)
-    return frame
+def in_batch(spark: Any, world: World, stream: str) -> Any:
+    return spark.read.format("medusa").options(**world.where(stream)).load()
 
 
-def wait(world: World, stream: str, count: int) -> None:
-    """Until so many rows are at the gateway."""
+def follow(world: World, stream: str) -> Any:
+    """Its rows are kept at the gateway from now on; tells how far they are."""
     from medusa.spark.options import options_from
     from medusa.spark.reading import Follower
 
     follower = Follower(options_from(world.where(stream)))
+    follower.columns()
+    return follower
+
+
+def wait(world: World, stream: str, count: int) -> None:
+    """Until so many rows are at the gateway."""
+    follower = follow(world, stream)
     end_s = time.monotonic() + 300
     while (there := follower.state()[1]) < count:
         if time.monotonic() > end_s:
@@ -129,7 +132,7 @@ def measure(spark: Any, count: int, rounds: int) -> dict[str, Any]:
 
 
 def _sink(spark: Any, world: World, theirs: Any, count: int, rounds: int) -> dict[str, Any]:
-    opened(spark, world, "b.out", 0)
+    follow(world, "b.out")
     held = theirs.repartition(PARTS).cache()
     wanted = sums(held)
     written = 0
@@ -149,7 +152,8 @@ def _sink(spark: Any, world: World, theirs: Any, count: int, rounds: int) -> dic
         rounds,
         lambda: wait(world, "b.out", count * written),
     )
-    back = sums(opened(spark, world, "b.out", count * written))
+    wait(world, "b.out", count * written)
+    back = sums(in_batch(spark, world, "b.out"))
     if back != tuple(each * written for each in wanted) or sums(spark.read.parquet(str(to))) != wanted:
         raise SystemExit(f"{back} came of {written} times {wanted}")
     held.unpersist()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bench import spark, spark_ends, spark_windows
+from bench import spark, spark_ends, spark_tables, spark_windows
 
 MACHINE = {
     "processor": "p",
@@ -31,6 +31,17 @@ def test_rows_are_made_of_their_numbers() -> None:
     table = pa.concat_tables([spark_ends.rows(70), spark_ends.rows(30, 70)])
     assert table.equals(spark_ends.rows(100))
     assert pc.sum(table["number"]).as_py() == 4950
+
+
+def test_rows_are_waited_for_where_nobody_has_read_yet() -> None:
+    rows = spark_ends.rows(100)
+    with spark_ends.world("a") as world:
+        follower = spark_tables.follow(world, "a.out")
+        assert follower.state()[1] == 0
+        world.fed.publish("a.rows", rows)
+        world.fed.flush(spark_ends.WAIT)
+        spark_tables.wait(world, "a.out", len(rows))
+        assert follower.state()[1] == len(rows)
 
 
 def test_the_embedded_query_has_the_windows_of_numpy_and_a_wrong_one_is_noticed(tmp_path) -> None:
