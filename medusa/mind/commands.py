@@ -132,7 +132,7 @@ class Commands:
             count=count,
         )
         self._definitions = Definitions(
-            catalog, self.naming.directory, self.coordinator, self.fragments, outbox
+            settings, catalog, self.naming.directory, self.coordinator, self.fragments, outbox
         )
         self.remotes = Remotes(
             settings,
@@ -445,6 +445,7 @@ class Commands:
     def tick(self, now_us: int) -> None:
         """Do what is due, take note of how it goes."""
         self.coordinator.tick(now_us)
+        self._definitions.tick(now_us)
         self.diverting.tick(now_us)
         self.reading.tick(now_us)
         self.remotes.tick(now_us)

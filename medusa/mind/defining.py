@@ -7,14 +7,16 @@ any stream's are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from medusa.errors import QueryError
 from medusa.mind.catalog import RUNNING, Catalog, Deployment
-from medusa.mind.deploying import Coordinator
+from medusa.mind.deploying import LOOK_US, WAITING_MAX, Coordinator
 from medusa.mind.directory import Directory
 from medusa.mind.hosting import Hosted
 from medusa.mind.placement import cut
 from medusa.mind.security import Caller, no_deploy
+from medusa.mind.settings import Settings
 from medusa.mind.spec_limits import check_limits
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph, Input, Sink, Source
@@ -29,15 +31,31 @@ SOURCE, SINK = "in", "out"
 """Of a definition: publishers feed ``NAME.in``, readers read ``NAME.out``; both are also called ``NAME``."""
 
 
+class _NotThere(QueryError):
+    """A node that has to hear of it doesn't answer: one that has just started hasn't heard the others yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A question of a client, and until when it may wait for nodes to be there."""
+
+    until_us: int
+    message: Define
+    payload: bytes
+    caller: Caller | None
+
+
 class Definitions:
     """Takes definitions from clients of this node.
 
     Args:
+        settings: as long as a deployment may take, it waits for nodes that have to hear of a new version.
         fragments: what runs here, by name.
     """
 
     def __init__(
         self,
+        settings: Settings,
         catalog: Catalog,
         directory: Directory,
         coordinator: Coordinator,
@@ -49,32 +67,63 @@ class Definitions:
         self._coordinator = coordinator
         self._fragments = fragments
         self._outbox = outbox
+        self._timeout_us = settings.limits.deploy_timeout_us
+        self._waiting: dict[tuple[str, int], _Waiting] = {}
+        """Client, its request -> what it asked."""
+        self._look_at_us = 0
 
     def define(
         self, now_us: int, client: str, message: Define, payload: Buffer, caller: Caller | None
     ) -> None:
         """Take a definition; the client hears when it stands, or why it doesn't and nothing changed."""
+        key = client, message.request
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = _Waiting(now_us + self._timeout_us, message, bytes(payload), caller)
         try:
-            graph = _graph(payload)
-            if caller is not None and not caller.may("deploy", graph.name):
-                why = no_deploy(caller, graph.name)
-                raise QueryError(why.text, hint=why.hint, code=why.code)
-            version = self._version(graph)
-            plan = cut(graph, {self._catalog.node: (SOURCE, SINK)}, nodes=[self._catalog.node])
-            check_limits(plan.fragments[0].graph)
+            self._take(now_us, client, waiting)
+        except _NotThere as error:
+            if now_us < waiting.until_us and (key in self._waiting or len(self._waiting) < WAITING_MAX):
+                self._waiting[key] = waiting
+                return
+            self._refuse(client, message, error)
         except QueryError as error:
-            most = limits.TEXT_CHARS_MAX
-            text, hint = error.message[:most], error.hint[:most]
-            reply = Reply(request=message.request, code=error.code, text=text, hint=hint)
-            self._outbox.send(client, reply)
+            self._refuse(client, message, error)
+        self._waiting.pop(key, None)
+
+    def tick(self, now_us: int) -> None:
+        """Look whether nodes that are waited for are there."""
+        if not self._waiting or now_us < self._look_at_us:
             return
+        self._look_at_us = now_us + LOOK_US
+        for (client, _), each in list(self._waiting.items()):
+            self.define(now_us, client, each.message, each.payload, each.caller)
+
+    def _refuse(self, client: str, message: Define, error: QueryError) -> None:
+        most = limits.TEXT_CHARS_MAX
+        text, hint = error.message[:most], error.hint[:most]
+        self._outbox.send(client, Reply(request=message.request, code=error.code, text=text, hint=hint))
+
+    def _take(self, now_us: int, client: str, asked: _Waiting) -> None:
+        """Begin what was asked, or say that it stands already.
+
+        Raises:
+            QueryError: refused; nothing changed.
+        """
+        graph = _graph(asked.payload)
+        caller, request = asked.caller, asked.message.request
+        if caller is not None and not caller.may("deploy", graph.name):
+            why = no_deploy(caller, graph.name)
+            raise QueryError(why.text, hint=why.hint, code=why.code)
+        version = self._version(graph)
+        plan = cut(graph, {self._catalog.node: (SOURCE, SINK)}, nodes=[self._catalog.node])
+        check_limits(plan.fragments[0].graph)
         if version is None:
-            self._coordinator.runs(client, message.request)
-            return
-        if version > 1:
-            self._coordinator.redefine(now_us, client, message.request, plan, version)
+            self._coordinator.runs(client, request)
+        elif version > 1:
+            self._coordinator.redefine(now_us, client, request, plan, version)
         else:
-            self._coordinator.deploy(now_us, client, message.request, plan, defined=version)
+            self._coordinator.deploy(now_us, client, request, plan, defined=version)
 
     def _version(self, graph: Graph) -> int | None:
         """Of the definition; None: it stands already as it is.
@@ -128,16 +177,16 @@ class Definitions:
         if away:
             nodes = ", ".join(map(repr, away))
             text = f"{name!r} was at node {nodes}, which doesn't answer and wouldn't forget it"
-            raise QueryError(text, hint="define it again when the node is back", code="E_DEFINED")
+            raise _NotThere(text, hint="define it again when the node is back", code="E_DEFINED")
 
 
-def _graph(payload: Buffer) -> Graph:
+def _graph(payload: bytes) -> Graph:
     """One source, one sink that reads it, called as they must be.
 
     Raises:
         QueryError: it is anything else.
     """
-    graph = graph_from_msgpack(bytes(payload))
+    graph = graph_from_msgpack(payload)
     if graph_to_msgpack(graph) != payload:
         raise QueryError("a definition that is not in canonical form", code="E_MESSAGE")
     boxes = {box.id: box for box in graph.boxes}

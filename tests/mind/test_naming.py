@@ -12,10 +12,11 @@ from medusa.mind.calling import AWAY_US, Calling, reachable
 from medusa.mind.catalog import RUNNING, Catalog
 from medusa.mind.entry_bodies import StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
-from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Reply
+from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Remove, Reply
 from medusa.wire.messages_directory import Entry, Run, runs_to
 from medusa.wire.outbox import CallAt, Outbox, Send
-from tests.mind.keyed import Keyed
+from medusa.wire.statement import client_name
+from tests.mind.keyed import NODES, Keyed, curve
 from tests.mind.test_security import running
 
 
@@ -154,6 +155,46 @@ def test_a_definition_is_versioned_and_not_changed_under_a_reader():
     assert node.answer("maker", Define(request=5), definition("q", "w")) == ""
     found = asked(node, "maker", "q", "definition")[1]
     assert (found["version"], found["columns"]) == (2, [["w", "int64"]])
+
+
+def test_a_node_that_just_started_waits_for_those_that_must_hear_of_a_new_version():
+    """It hadn't heard of them yet and took them for away."""
+    node = Keyed()
+    node.hello("maker")
+    assert node.answer("maker", Define(request=2), definition("q")) == ""
+    node.brain.catalog.deployments["q"].nodes = ("n", "near")  # It was there once.
+    before = node.state()
+    for turn in range(3):
+        node.now_us += 1_000_000
+        assert node.say("maker", Define(request=3), definition("q", "w")) == [], f"asked {turn + 1} times"
+        assert ticked(node) == []
+    assert node.state() == before
+    node.now_us += 2_000_000  # As long as a deployment may take, from when it was first asked.
+    [refused] = ticked(node)
+    assert refused.code == "E_DEFINED"
+    assert "'near', which doesn't answer" in refused.text
+    assert ticked(node) == []
+    assert node.state() == before
+    assert node.say("maker", Define(request=4), definition("q", "w")) == []
+    node.hello("near")
+    forget = next(each for each in ticked(node, "near") if isinstance(each, Remove))
+    assert forget.query == "q"
+    node.say("near", Reply(request=forget.request))
+    assert [each.code for each in ticked(node)] == [""]
+    found = asked(node, "maker", "q", "definition")[1]
+    assert (found["version"], found["columns"]) == (2, [["w", "int64"]])
+
+
+def ticked(node, name="maker"):
+    """What ``name`` hears of the next turns."""
+    node.effects.clear()
+    for _ in range(3):
+        node.now_us += 100_000
+        node.brain.tick(node.now_us)
+        node.settle()
+    called = name if name in NODES else client_name(curve(name), "1")
+    sent = [e.message for e in node.effects if isinstance(e, Send) and e.peer == called]
+    return [each for each in sent if isinstance(each, Reply | Remove)]
 
 
 def test_that_a_definition_stands_already_is_said_once_it_is_on_disk():
