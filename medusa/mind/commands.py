@@ -44,9 +44,6 @@ __all__ = ["Commands"]
 
 FRAGMENTS_MAX = 1000
 
-LOOK_US = 250_000
-"""Boundaries are looked at so often: since when one stands is known as exactly."""
-
 
 class Commands:
     """Answers commands; keeps the fragments of the node.
@@ -84,7 +81,6 @@ class Commands:
         self.rates = Rates()
         self.loads = Loads(settings, outbox, self.fragments)
         self._unmoved = Unmoved()
-        self._look_at_us = 0
         self.peers = dict.fromkeys(settings.peers, "silent")
         self._own = settings.own_peers
         self.door: Mapping[str, int] = {}
@@ -453,9 +449,7 @@ class Commands:
         self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.engine)
         self.loads.tick(now_us, (peer for peer in self._own if self.peers[peer] == "up"))
-        if now_us >= self._look_at_us:
-            self._look_at_us = now_us + LOOK_US
-            self._unmoved.note(now_us, {name: known["boxes"] for name, known in self.engine.items()})
+        self._unmoved.tick(now_us, self.engine)
 
     def _fragment(self, now_us: int, name: str, hosted: Hosted) -> dict[str, Any]:
         known = self.engine.get(name, {})

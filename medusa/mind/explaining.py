@@ -30,6 +30,9 @@ __all__ = ["Unmoved", "explained"]
 
 _NOT_THERE = "isn't there"
 
+LOOK_US = 250_000
+"""Boundaries are looked at so often: since when one stands is known as exactly."""
+
 Figures = Mapping[str, Mapping[str, Any]]
 """Box -> what the engine last told of it."""
 
@@ -39,6 +42,13 @@ class Unmoved:
 
     def __init__(self) -> None:
         self._since: dict[str, dict[str, tuple[object, int]]] = {}
+        self._look_at_us = 0
+
+    def tick(self, now_us: int, engine: Mapping[str, Mapping[str, Any]]) -> None:
+        """Look, if it is time; ``engine`` tells of each fragment what its boxes count."""
+        if now_us >= self._look_at_us:
+            self._look_at_us = now_us + LOOK_US
+            self.note(now_us, {name: known["boxes"] for name, known in engine.items()})
 
     def note(self, now_us: int, figures: Mapping[str, Figures]) -> None:
         """Look at the boundaries of all boxes.
