@@ -9,7 +9,6 @@ due.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ import zmq
 
 import medusa as md
 from bench.link_ends import batches
-from bench.worker import forget_peak, memory
+from bench.worker import Spent, forget_peak, memory
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = 1024 // 16
@@ -202,13 +201,13 @@ def into_a_node(size: int, total: int) -> dict[str, Any]:
         held = memory("VmRSS", process)
         mine = memory("VmRSS")
         forget_peak()
-        cpu, own = processor_seconds(process), time.process_time()
+        cpu, own = Spent().look([process]), time.process_time()
         begin = time.perf_counter()
         for turn in range(count):
             client.publish("disk.rows", rotated[turn % len(rotated)])
         client.flush("120s")
         took = time.perf_counter() - begin
-        cpu, own = processor_seconds(process) - cpu, time.process_time() - own
+        cpu, own = Spent().look([process]) - cpu, time.process_time() - own
         rows = client.status()["fragments"][0]["inputs"][0]["durable_row"]
         assert rows == count * (size // 16), "rows are missing"
         return {
@@ -220,8 +219,3 @@ def into_a_node(size: int, total: int) -> dict[str, Any]:
             },
             "copied": 0,
         }
-
-
-def processor_seconds(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

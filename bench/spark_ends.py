@@ -7,6 +7,7 @@ import contextlib
 import os
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 import medusa as md
 from bench.hops import NODE, processes
-from bench.worker import descendants
+from bench.worker import Spent, descendants
 
 START_US = 1_700_000_000_000_000
 COLUMNS = {"number": "int64", "value": "float64", "at": "timestamp", "name": "utf8"}
@@ -57,25 +58,18 @@ class World:
     node: int
     gateway: int
     address: str
+    _seen: dict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
 
     def where(self, stream: str) -> dict[str, str]:
         return {"endpoint": self.endpoint, "stream": stream}
 
     def spent(self) -> dict[str, float]:
         """CPU seconds so far: Spark (this process, the JVM, its workers), the gateway, the node."""
-        mine = [os.getpid(), *descendants(os.getpid())]
         others = {"gateway": self.gateway, "node": self.node}
-        found = {name: ticks(process) for name, process in others.items()}
-        found["spark"] = sum(ticks(each) for each in mine if each not in others.values())
-        return found
-
-
-def ticks(process: int) -> float:
-    """CPU seconds of a process and of its children that have ended."""
-    with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return sum(int(each) for each in fields[11:15]) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+        mine = [os.getpid(), *descendants(os.getpid())]
+        ours = {"spark": [each for each in mine if each not in others.values()]}
+        ours |= {name: [process] for name, process in others.items()}
+        return {name: self._seen[name].look(processes) for name, processes in ours.items()}
 
 
 @contextlib.contextmanager

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from bench import compare, cores, data, engines, footprint, latency, metrics, qos, report, streaming
+from bench import compare, cores, data, engines, footprint, latency, metrics, qos, report, streaming, worker
 from bench.growth import boxes, common, keys, overlap, queries, slack
 from bench.peers import duckdb_, install, medusa_, medusa_push
 from bench.workloads import WORKLOADS, difference, reference
@@ -217,3 +221,29 @@ def test_ratio_is_of_the_slower_way() -> None:
     assert streaming.ratios({"events_per_cpu_s": 2.0}, ours)["ratio"] == 10.0
     assert "ratio" not in streaming.ratios({"trouble": "inexact: 5.0% of the rows"}, ours)
     assert streaming.ratios({}, [ours[0], {"trouble": "no"}])["trouble"] == "medusa: no"
+
+
+def test_what_ended_processes_have_used_stays_counted() -> None:
+    """Idle workers of Spark end, and their daemon doesn't take over their time: a way had used -30 s."""
+    spent = worker.Spent()
+    with burning() as process:
+        used = spent.look([process])
+        assert used >= BURNT_S
+    assert spent.look([process]) == spent.look([]) == used
+    with burning() as process:
+        assert spent.look([process]) >= used + BURNT_S
+
+
+BURNT_S = 0.2
+
+
+@contextlib.contextmanager
+def burning() -> Iterator[int]:
+    """A process that has used a little more than that, and waits."""
+    code = f"import time\nwhile time.process_time() < {BURNT_S} + 0.05: pass\nprint(flush=True)\ninput()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
