@@ -13,9 +13,12 @@ import json
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+TICK_HZ = os.sysconf("SC_CLK_TCK")
 MODULES = {
     "medusa": "bench.peers.medusa_",
     "medusa-push": "bench.peers.medusa_push",
@@ -48,24 +51,49 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
+@dataclass(frozen=True)
+class _Used:
+    """CPU seconds of a process, and of its ended children that it has taken over."""
+
+    parent: int
+    own: float
+    taken_over: float
+
+    @property
+    def all(self) -> float:
+        return self.own + self.taken_over
+
+
 class Spent:
-    """CPU seconds of processes, also of those that have ended since they were last looked at: nobody takes
-    over what an idle worker of Spark has used when its daemon ends it. What begins and ends between two looks
-    is not in it."""
+    """CPU seconds of processes and of their children, also of those that have ended. Parents take over what
+    they have used, but for Spark's daemon: that of its idle workers was gone when it ended them."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], float] = {}
+        self._seen: dict[int, _Used] = {}
+        self._kept = 0.0
 
     def look(self, processes: Iterable[int]) -> float:
-        """Of all that were ever looked at here."""
-        for process in processes:
-            with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-                own = int(fields[11]) + int(
-                    fields[12]
-                )  # Without its children: they are looked at themselves.
-                self._seen[process, fields[19]] = own / os.sysconf("SC_CLK_TCK")
-        return sum(self._seen.values())
+        """So far, of all that were ever looked at here."""
+        found = {process: used for process in processes if (used := _used(process)) is not None}
+        ended: dict[int, float] = defaultdict(float)
+        for process, before in self._seen.items():
+            if process not in found:
+                ended[before.parent] += before.all
+        for parent, lost in ended.items():
+            was, now = self._seen.get(parent), found.get(parent)
+            taken_over = now.taken_over - was.taken_over if was and now else 0.0
+            self._kept += max(lost - taken_over, 0.0)
+        self._seen = found
+        return self._kept + sum(each.all for each in found.values())
+
+
+def _used(process: int) -> _Used | None:
+    """None: it isn't there."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        user, system, *children = (int(each) / TICK_HZ for each in fields[11:15])
+        return _Used(int(fields[1]), user + system, sum(children))
+    return None
 
 
 _STARTED = Spent()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -223,27 +221,39 @@ def test_ratio_is_of_the_slower_way() -> None:
     assert streaming.ratios({}, [ours[0], {"trouble": "no"}])["trouble"] == "medusa: no"
 
 
-def test_what_ended_processes_have_used_stays_counted() -> None:
-    """Idle workers of Spark end, and their daemon doesn't take over their time: a way had used -30 s."""
-    spent = worker.Spent()
-    with burning() as process:
-        used = spent.look([process])
-        assert used >= BURNT_S
-    assert spent.look([process]) == spent.look([]) == used
-    with burning() as process:
-        assert spent.look([process]) >= used + BURNT_S
-
-
 BURNT_S = 0.2
+BURN = f"import time\nwhile time.process_time() < {BURNT_S} + 0.05: pass\nprint(flush=True)\ninput()"
+PARENT = """
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, getattr(signal, sys.argv[1]))
+with subprocess.Popen([sys.executable, "-c", sys.argv[2]], stdin=subprocess.PIPE) as child:
+    input()
+    child.kill()
+print(flush=True)
+input()
+"""
 
 
-@contextlib.contextmanager
-def burning() -> Iterator[int]:
-    """A process that has used a little more than that, and waits."""
-    code = f"import time\nwhile time.process_time() < {BURNT_S} + 0.05: pass\nprint(flush=True)\ninput()"
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield process.pid
-        process.kill()
+@pytest.mark.parametrize("reaped", ["SIG_DFL", "SIG_IGN"])
+def test_what_ended_processes_have_used_stays_counted_once(reaped: str) -> None:
+    """Idle workers of Spark end, and their daemon doesn't take over their time: a way had used -30 s."""
+    command, pipe = [sys.executable, "-c", PARENT, reaped, BURN], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        spent = worker.Spent()
+
+        def look() -> float:
+            return spent.look([parent.pid, *worker.descendants(parent.pid)])
+
+        parent.stdout.readline()
+        before, own = look(), worker.Spent().look([parent.pid])
+        assert before >= own + BURNT_S
+        print(file=parent.stdin, flush=True)
+        parent.stdout.readline()
+        assert worker.descendants(parent.pid) == []
+        taken_over = worker.Spent().look([parent.pid]) - own
+        assert (taken_over >= BURNT_S) == (reaped == "SIG_DFL")
+        for _ in range(2):
+            assert before <= look() < before + BURNT_S
+        parent.kill()
