@@ -31,13 +31,14 @@ SOURCE, SINK = "in", "out"
 """Of a definition: publishers feed ``NAME.in``, readers read ``NAME.out``; both are also called ``NAME``."""
 
 
-class _NotThere(QueryError):
-    """A node that has to hear of it doesn't answer: one that has just started hasn't heard the others yet."""
+class _NotYet(QueryError):
+    """It may be taken in a moment: what stands is being changed, or a node that has to hear of it doesn't
+    answer, as one that has just started hasn't heard the others yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A question of a client, and until when it may wait for nodes to be there."""
+    """A question of a client, and until when it may wait."""
 
     until_us: int
     message: Define
@@ -49,7 +50,8 @@ class Definitions:
     """Takes definitions from clients of this node.
 
     Args:
-        settings: as long as a deployment may take, it waits for nodes that have to hear of a new version.
+        settings: as long as a deployment may take, a new version waits for another change to be over, and for
+            nodes that have to hear of it.
         fragments: what runs here, by name.
     """
 
@@ -77,12 +79,14 @@ class Definitions:
     ) -> None:
         """Take a definition; the client hears when it stands, or why it doesn't and nothing changed."""
         key = client, message.request
+        if self._coordinator.is_on(*key):
+            return  # The link broke meanwhile, and it is asked again.
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = _Waiting(now_us + self._timeout_us, message, bytes(payload), caller)
         try:
             self._take(now_us, client, waiting)
-        except _NotThere as error:
+        except _NotYet as error:
             if now_us < waiting.until_us and (key in self._waiting or len(self._waiting) < WAITING_MAX):
                 self._waiting[key] = waiting
                 return
@@ -92,12 +96,16 @@ class Definitions:
         self._waiting.pop(key, None)
 
     def tick(self, now_us: int) -> None:
-        """Look whether nodes that are waited for are there."""
+        """Look whether what waits can be taken."""
         if not self._waiting or now_us < self._look_at_us:
             return
         self._look_at_us = now_us + LOOK_US
         for (client, _), each in list(self._waiting.items()):
             self.define(now_us, client, each.message, each.payload, each.caller)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        return self._look_at_us if self._waiting else None
 
     def _refuse(self, client: str, message: Define, error: QueryError) -> None:
         most = limits.TEXT_CHARS_MAX
@@ -142,7 +150,7 @@ class Definitions:
         if not known.defined:
             raise QueryError(f"{name!r} is a deployed query", hint="take another name", code="E_DEFINED")
         if known.state != RUNNING:
-            raise QueryError(f"{name!r} is being changed", hint="try again in a moment", code="E_DEFINED")
+            raise _NotYet(f"{name!r} is being changed", hint="try again in a moment", code="E_DEFINED")
         if known.definition == graph_to_msgpack(graph):
             return None
         self._check_reachable(known)
@@ -177,7 +185,7 @@ class Definitions:
         if away:
             nodes = ", ".join(map(repr, away))
             text = f"{name!r} was at node {nodes}, which doesn't answer and wouldn't forget it"
-            raise _NotThere(text, hint="define it again when the node is back", code="E_DEFINED")
+            raise _NotYet(text, hint="define it again when the node is back", code="E_DEFINED")
 
 
 def _graph(payload: bytes) -> Graph:

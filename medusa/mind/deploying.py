@@ -197,6 +197,11 @@ class Coordinator:
         else:
             self._spread(now_us, client, request, plan, defined)
 
+    def is_on(self, client: str, request: int) -> bool:
+        """Whether this very question has been taken, and will be answered."""
+        taken = any((each.client, each.request) == (client, request) for each in self._attempts.values())
+        return taken or (client, request) in self._waiting
+
     def runs(self, client: str, request: int) -> None:
         """Say that it runs already, as was asked for; that may be on its way to disk."""
         after = None if self._saver.idle else self._saver.save()

@@ -9,7 +9,7 @@ import pytest
 import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.calling import AWAY_US, Calling, reachable
-from medusa.mind.catalog import RUNNING, Catalog
+from medusa.mind.catalog import REMOVING, RUNNING, Catalog
 from medusa.mind.entry_bodies import StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Remove, Reply
@@ -183,6 +183,58 @@ def test_a_node_that_just_started_waits_for_those_that_must_hear_of_a_new_versio
     assert [each.code for each in ticked(node)] == [""]
     found = asked(node, "maker", "q", "definition")[1]
     assert (found["version"], found["columns"]) == (2, [["w", "int64"]])
+
+
+def test_a_definition_that_is_asked_for_again_while_it_changes_is_answered_once():
+    """Its client had lost the link; it heard that what it had asked for itself was in its way."""
+    node, asked_for = changing()
+    assert node.say("maker", asked_for, definition("q", "w")) == []
+    assert node.answer("maker", Lookup(request=9, name="q", kind="definition")) == "E_STREAM"
+    forgets(node)
+    assert [each.code for each in ticked(node)] == [""]
+    assert asked(node, "maker", "q", "definition")[1]["version"] == 2
+    assert ticked(node) == []
+
+
+def test_what_another_defines_while_it_changes_waits_until_that_is_over():
+    node, _ = changing()
+    assert node.say("maker", Define(request=7), definition("q", "w")) == []
+    assert node.say("maker", Define(request=8), definition("q", "x")) == []
+    forgets(node)
+    assert sorted((each.request, each.code) for each in ticked(node)) == [(3, ""), (7, ""), (8, "")]
+    found = asked(node, "maker", "q", "definition")[1]
+    assert (found["version"], found["columns"]) == (3, [["x", "int64"]])
+
+
+def test_a_node_that_dies_while_a_definition_changes_takes_it_when_it_is_asked_for_again():
+    before, asked_for = changing()
+    node = Keyed(catalog=before.on_disk())
+    node.hello("maker")
+    assert node.brain.catalog.deployments["q"].state == REMOVING
+    assert node.say("maker", asked_for, definition("q", "w")) == []
+    node.hello("near")
+    forgets(node)
+    assert [each.code for each in ticked(node)] == [""]
+    assert asked(node, "maker", "q", "definition")[1]["columns"] == [["w", "int64"]]
+
+
+def changing():
+    """A definition that was at ``near`` once, which hasn't forgotten it yet; and what ``maker`` asked."""
+    node = Keyed()
+    node.hello("maker")
+    node.hello("near")
+    assert node.answer("maker", Define(request=2), definition("q")) == ""
+    node.brain.catalog.deployments["q"].nodes = ("n", "near")
+    assert node.say("maker", Define(request=3), definition("q", "w")) == []
+    assert node.brain.catalog.deployments["q"].state == REMOVING
+    return node, Define(request=3)
+
+
+def forgets(node):
+    """``near`` does what it is asked."""
+    said = [e.message for e in node.effects if isinstance(e, Send) and e.peer == "near"]
+    forget = [each for each in said if isinstance(each, Remove)][-1]
+    node.say("near", Reply(request=forget.request))
 
 
 def ticked(node, name="maker"):
