@@ -27,7 +27,7 @@ from medusa.query.boxes import Graph, Schema, Sink, Source
 from medusa.query.codec import graph_from_msgpack
 from medusa.wire import limits
 
-__all__ = ["Listing", "columns_of"]
+__all__ = ["Listing", "columns_of", "source_body"]
 
 LOOK_EVERY_US = 1_000_000
 SAVE_EVERY_US = 10_000_000
@@ -179,21 +179,26 @@ def _of_fragment(spec: Fragment, hosted: Hosted, guest_of: str) -> Wanted:
     for id, name in spec.entries.items():
         box = boxes[id]
         assert isinstance(box, Source)
-        source = SourceBody(
-            query=spec.query,
-            fragment=spec.name,
-            columns=columns_of(box.schema),
-            time=box.time,
-            unit=box.unit,
-            slack_us=box.slack_us,
-            arrival=box.arrival,
-            partition=box.partition,
-            partitions=box.partitions,
-        )
-        if len(body_to(source)) > limits.BODY_BYTES_MAX:
-            source = msgspec.structs.replace(source, partitions=None)
-        found["source", name] = 1, body_to(source)
+        found["source", name] = 1, body_to(source_body(spec, box))
     return found
+
+
+def source_body(spec: Fragment, box: Source) -> SourceBody:
+    """What is told of a source of a fragment; without its partitions where those are too many."""
+    body = SourceBody(
+        query=spec.query,
+        fragment=spec.name,
+        columns=columns_of(box.schema),
+        time=box.time,
+        unit=box.unit,
+        slack_us=box.slack_us,
+        arrival=box.arrival,
+        partition=box.partition,
+        partitions=box.partitions,
+    )
+    if box.partitions is None or len(body_to(body)) <= limits.BODY_BYTES_MAX:
+        return body
+    return msgspec.structs.replace(body, partitions=None)
 
 
 def _definition(graph: Graph, version: int) -> bytes:

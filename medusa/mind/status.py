@@ -13,6 +13,7 @@ from medusa.engine.meter import Meter
 from medusa.mind.catalog import Deployment
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
+from medusa.mind.listing import source_body
 from medusa.mind.outputs import Output
 from medusa.mind.spec import Fragment
 from medusa.query.boxes import Source
@@ -152,15 +153,19 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
 
 def encoded(status: dict[str, Any], most: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
     """A status as JSON; where it would be too long for a message without the boxes one by one, then without
-    single links and peers too."""
+    single links and peers, and partitions of sources, too."""
     content = msgspec.json.encode(status)
     if len(content) > most:
         fragments = [{**each, "boxes": {}, "arcs": []} for each in status["fragments"]]
         shorter = {**status, "fragments": fragments}
         content = msgspec.json.encode(shorter)
-        if len(content) > most and "load" in status:
-            load = {**status["load"], "links": {}, "peers": {}}
-            content = msgspec.json.encode({**shorter, "load": load})
+        if len(content) > most:
+            if "load" in status:
+                shorter["load"] = {**status["load"], "links": {}, "peers": {}}
+            if "sources" in status:
+                sources = status["sources"].items()
+                shorter["sources"] = {name: {**each, "partitions": None} for name, each in sources}
+            content = msgspec.json.encode(shorter)
     return content
 
 
@@ -289,19 +294,19 @@ def queries_of(deployments: Iterable[Deployment]) -> dict[str, Any]:
 
 
 def sources_of(fragments: Iterable[Fragment]) -> dict[str, Any]:
-    """What clients can publish into: columns and the time."""
+    """What clients can publish into: columns, the time, and what else of a row may be refused."""
     found: dict[str, Any] = {}
     for fragment in fragments:
         boxes = {box.id: box for box in fragment.graph.boxes if isinstance(box, Source)}
         for source, name in fragment.entries.items():
-            box = boxes[source]
+            body = source_body(fragment, boxes[source])
             found[name] = {
-                "columns": [[field.name, field.type] for field in box.schema],
-                "time": box.time,
-                "unit": box.unit,
-                "slack_us": box.slack_us,
-                "arrival": box.arrival,
-                "partition": box.partition,
-                "partitions": None if box.partitions is None else list(box.partitions),
+                "columns": [list(column) for column in body.columns],
+                "time": body.time,
+                "unit": body.unit,
+                "slack_us": body.slack_us,
+                "arrival": body.arrival,
+                "partition": body.partition,
+                "partitions": None if body.partitions is None else list(body.partitions),
             }
     return found

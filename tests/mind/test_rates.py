@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from medusa.mind.status import Rates, encoded
+import medusa as md
+from medusa.mind.placement import cut
+from medusa.mind.status import Rates, encoded, sources_of
+from medusa.wire import limits
 
 
 def told(rows: int, busy_us: int = 0) -> dict[str, Any]:
@@ -61,3 +64,21 @@ def test_of_very_many_peers_not_each_one_is_told() -> None:
     assert json.loads(encoded(status)) == status
     shorter = json.loads(encoded(status, most=200))
     assert shorter == {"node": "n", "fragments": [], "load": {"load": 0.5, "links": {}, "peers": {}}}
+
+
+def test_partitions_of_a_source_that_are_too_many_are_not_told() -> None:
+    """A status with all of some sources was too long for a message."""
+
+    def told_of(count: int) -> Any:
+        q = md.Query("q")
+        partitions = [f"meter {number:060}" for number in range(count)]
+        schema = {"ts": "timestamp[us]", "meter": "utf8"}
+        q.sink("out", q.source("rows", schema, time="ts", partition="meter", partitions=partitions))
+        return sources_of(cut(q.graph, {"n": ["rows"]}).fragments)["q.rows"]
+
+    assert told_of(2)["partitions"] == [f"meter {number:060}" for number in range(2)]
+    many = told_of(10_000)
+    assert (many["partition"], many["partitions"]) == ("meter", None)
+    assert len(json.dumps(many)) < limits.BODY_BYTES_MAX
+    status = {"node": "n", "fragments": [], "sources": {"q.rows": told_of(2)}}
+    assert json.loads(encoded(status, most=250))["sources"]["q.rows"] == {**told_of(2), "partitions": None}
