@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -22,6 +23,8 @@ CATALOG = "catalog"
 VERSION = 1
 
 DEPLOYING, RUNNING, REMOVING = "deploying", "running", "removing"
+
+T = TypeVar("T")
 
 
 class Deployment(msgspec.Struct, kw_only=True):
@@ -163,9 +166,14 @@ class Catalog:
         self.expected.setdefault(stream, {})[reader] = like
         self.awaited.setdefault(stream, {})[reader] = epoch
 
+    def expects_only(self, stream: str, readers: Collection[str] = ()) -> None:
+        """Of those that were to read a stream these still are."""
+        _keep(self.expected, stream, readers)
+        _keep(self.awaited, stream, readers)
+
     def awaited_in(self, stream: str, reader: str) -> int:
         """The epoch of the fragment with which a node is to read a stream of ours; 0: it isn't expected."""
-        return self.awaited.get(stream, {}).get(reader, 0) if reader in self.expected.get(stream, {}) else 0
+        return self.awaited.get(stream, {}).get(reader, 0)
 
     def remove(self, query: str, only: Collection[str] | None = None) -> list[str]:
         """Forget the fragments of a query, or only these of them; their names."""
@@ -173,7 +181,7 @@ class Catalog:
         gone = [name for name in of if only is None or name in only]
         for name in gone:
             for stream in self.fragments.pop(name).streams.values():
-                self.expected.pop(stream, None)
+                self.expects_only(stream)
             self.remote.made.pop(name, None)
         if only is None or gone == of:
             self.left = {name: left for name, left in self.left.items() if left.query != query}
@@ -267,10 +275,7 @@ class Catalog:
             statements=dict(self.statements),
             runs=self.learned(),
             expected={stream: dict(follows) for stream, follows in self.expected.items()},
-            awaited={
-                stream: {reader: self.awaited_in(stream, reader) for reader in follows}
-                for stream, follows in self.expected.items()
-            },
+            awaited={stream: dict(epochs) for stream, epochs in self.awaited.items()},
             left=dict(left),
             ownership=ownership,
             remote=self.remote,
@@ -314,3 +319,9 @@ class Catalog:
         made.remote = saved.remote
         made.reading = saved.reading
         return made
+
+
+def _keep(known: dict[str, dict[str, T]], stream: str, readers: Collection[str]) -> None:
+    left = {reader: what for reader, what in known.pop(stream, {}).items() if reader in readers}
+    if left:
+        known[stream] = left

@@ -149,7 +149,7 @@ class Diverting:
             query=spec.query, node=node, epoch=epoch, names=names, untold=tuple(untold)
         )
         for stream in spec.streams.values():
-            self._catalog.expected.pop(stream, None)
+            self._catalog.expects_only(stream)
         self._catalog.fragments.pop(spec.name, None)
         nodes = {reader for readers in spec.readers.values() for reader in readers}
         tell_clients(hosted.inputs.values(), hosted.outputs.values(), nodes, self._outbox, node)
@@ -323,10 +323,8 @@ class Diverting:
         """Keep nothing more for a reader; whoever was to follow it reads in its place."""
         stream = hosted.spec.streams[sink]
         follows = self._catalog.expected.get(stream, {})
-        left = {new: like for new, like in follows.items() if reader not in (new, like)}
-        self._catalog.expected.pop(stream, None)
-        if left:
-            self._catalog.expected[stream] = left
+        left = [new for new, like in follows.items() if reader not in (new, like)]
+        self._catalog.expects_only(stream, left)
         self._read_by(hosted, sink, tuple(r for r in hosted.spec.readers.get(sink, ()) if r != reader))
         hosted.outputs[sink].sender.forget(now_us, reader)
         self.guests.left(hosted, sink)

@@ -110,7 +110,7 @@ class Guests:
             readers={**spec.readers, id: (peer,)},
             guests={**spec.guests, id: guest},
         )
-        self._catalog.expected.pop(stream, None)
+        self._catalog.expects_only(stream)
 
     def left(self, hosted: Hosted, id: str) -> None:
         """Nobody may read this any more, if it was the stream of a guest."""

@@ -364,7 +364,7 @@ def test_a_fragment_that_was_taken_after_its_query_was_removed_goes_too():
     for brain in brains.values():
         assert not brain.fragments
         catalog = brain.catalog
-        assert [*catalog.fragments, *catalog.owners, *catalog.left, *catalog.expected] == []
+        assert [*catalog.fragments, *catalog.owners, *catalog.left, *catalog.expected, *catalog.awaited] == []
         assert catalog.ownership.unplaced == {}
 
 
