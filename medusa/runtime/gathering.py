@@ -8,7 +8,7 @@ two of them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -45,8 +45,8 @@ class Away(Protocol):
     def give(self, source: str, element: Element) -> None:
         """Take an element for the next trigger."""
 
-    def trigger(self) -> list[Any]:
-        """Feed what was given: an ``Answer`` each, in order. Raises: the fragment is of no use."""
+    def trigger(self) -> Sequence[Answer]:
+        """Feed what was given; the answers in order. Raises: the fragment is of no use."""
 
     def close(self) -> None:
         """Let go of it."""

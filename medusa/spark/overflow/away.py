@@ -22,7 +22,7 @@ from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Box, Source
 from medusa.spark.overflow.cutting import ABOVE, BELOW, Cutting, cutting
 from medusa.spark.overflow.executor import Executor, LostError
-from medusa.spark.overflow.items import Item, decode, encode
+from medusa.spark.overflow.items import Item, decode, encode, unfit
 
 __all__ = ["Answer", "Away"]
 
@@ -235,11 +235,10 @@ class Away:
     def _feed_whole(self, items: Sequence[Item], answers: list[Answer]) -> None:
         sent: list[Item] = []
         for item in items:
-            try:
-                encode((item,))
+            if why := unfit(item):
+                answers[item[0]].refused = why
+            else:
                 sent.append(item)
-            except DataError as error:
-                answers[item[0]].refused = str(error)
         [(left, refused)] = self._ran({0: sent}).values()
         for number, why in refused.items():
             answers[number].refused = why

@@ -17,7 +17,7 @@ from medusa.ports import Buffer
 from medusa.query.codec import graph_from_msgpack
 from medusa.spark.overflow.items import decode, encode
 
-__all__ = ["HELD_MAX", "Made", "State", "Task", "forget", "run_group"]
+__all__ = ["HELD_MAX", "Made", "State", "Task", "run_group"]
 
 HELD_MAX = 64
 TOKEN_BYTES = 16
@@ -99,8 +99,3 @@ def run_group(task: Task, state: State) -> tuple[Made, State]:
     while len(_HELD) > HELD_MAX:
         _HELD.popitem(last=False)
     return made, after
-
-
-def forget() -> None:
-    """As in a process that has just started."""
-    _HELD.clear()

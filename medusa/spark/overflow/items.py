@@ -10,7 +10,7 @@ import pyarrow as pa
 from medusa.elements import Boundary, Element, Kind, Train
 from medusa.errors import DataError
 
-__all__ = ["Item", "decode", "encode"]
+__all__ = ["Item", "decode", "encode", "unfit"]
 
 Item = tuple[int, str, Element]
 """The number of an element of this trigger, a source or sink, and what enters or left there."""
@@ -30,6 +30,14 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ITEMS = msgspec.msgpack.Decoder(list[_Packed])
+
+
+def unfit(item: Item) -> str:
+    """Why an item can't be encoded; empty: it can."""
+    _, end, element = item
+    if isinstance(element, Boundary | Train):
+        return ""
+    return f"source {end!r}: {type(element).__name__} doesn't enter a fragment"
 
 
 def encode(items: Iterable[Item]) -> bytes:
@@ -57,8 +65,7 @@ def _packed(number: int, end: str, element: Element) -> _Packed:
     if isinstance(element, Boundary):
         return _Packed(number, end, element.time_us)
     if not isinstance(element, Train):
-        text = f"source {end!r}: {type(element).__name__} doesn't enter a fragment"
-        raise DataError(text, code="data.element")
+        raise DataError(unfit((number, end, element)), code="data.element")
     columns, names = list(element.batch.columns), list(element.batch.schema.names)
     for name, hidden in (("times", element.times), ("late", element.late)):
         if hidden is not None:
