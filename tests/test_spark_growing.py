@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from medusa.query.boxes import Field
 from medusa.spark.pipeline import parts as files
 from medusa.spark.pipeline.folder import MANIFEST, ROWS, Part, begin, open_folder
 from medusa.spark.pipeline.growing import CHECKPOINT, Growing, held, reader_of
+from medusa.spark.pipeline.lock import LOCK
 from medusa.spark.pipeline.replay import rows_from
 
 SCHEMA = (Field("ts", "int64"), Field("k", "int32"))
@@ -216,6 +219,18 @@ def test_a_folder_is_one_archive_s_and_one_process_s(tmp_path: Path) -> None:
     with pytest.raises(md.DataError, match="there is something else"), held(tmp_path / "mine"):
         pass
     assert [each.name for each in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_a_lock_that_cannot_be_had_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / LOCK).mkdir()
+    unraised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+    with pytest.raises(md.DataError, match="can't be written: Is a directory"), held(tmp_path):
+        pass
+    gc.collect()
+    assert unraised == []
 
 
 def test_rows_that_are_missing_are_counted(tmp_path: Path) -> None:

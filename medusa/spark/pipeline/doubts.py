@@ -13,7 +13,7 @@ from medusa.errors import DataError
 from medusa.query.boxes import Graph, Schema, Sink, Source, Union
 from medusa.query.graph import label_of
 from medusa.spark import ways
-from medusa.spark.pipeline.folder import BY, Stored
+from medusa.spark.pipeline.folder import Stored
 from medusa.spark.source import SEQ
 
 __all__ = ["gaps", "shed_by", "unmarked", "why_unordered"]
@@ -27,14 +27,11 @@ def gaps(what: str, stored: Mapping[str, Stored]) -> Iterator[str]:
     """
     for name, each in stored.items():
         manifest = each.manifest
-        firsts = [part.first for part in manifest.files if part.first is not None]
-        lasts = [part.last for part in manifest.files if part.last is not None]
-        if manifest.made.get("by") != BY or not firsts or not lasts:
+        if not manifest.of_stream:
             continue  # What was made of a trace may have any numbers.
-        first = min(firsts)
-        if first:
+        if first := manifest.from_row:
             yield f"{what} {name}: its archive begins with row {first:,} of the stream"
-        if lacking := max(lasts) + 1 - first - manifest.rows:
+        if lacking := manifest.missing_rows:
             yield (
                 f"{what} {name}: its archive lacks {lacking:,} rows of the stream, which the node had let go "
                 "before they were read"

@@ -132,17 +132,27 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return max((part.to_us for part in self.files if part.to_us is not None), default=None)
 
     @property
+    def of_stream(self) -> bool:
+        """A stream goes there, whose rows have numbers without gaps."""
+        return self.made.get("by") == BY
+
+    @property
     def from_row(self) -> int | None:
         """Of a stream's archive: the number of the row that it begins with; None: there is none."""
         return min((part.first for part in self.files if part.first is not None), default=None)
 
     @property
+    def to_row(self) -> int | None:
+        """The number of its last row; None: there is none."""
+        return max((part.last for part in self.files if part.last is not None), default=None)
+
+    @property
     def missing_rows(self) -> int:
         """Of a stream's archive: rows between its first and its last that nobody had any more."""
-        last = max((part.last for part in self.files if part.last is not None), default=None)
-        if self.epoch is None or last is None or self.from_row is None:
+        first, last = self.from_row, self.to_row
+        if not self.of_stream or first is None or last is None:
             return 0
-        return last + 1 - self.from_row - self.rows
+        return last + 1 - first - self.rows
 
     @property
     def columns(self) -> pa.Schema:

@@ -192,7 +192,7 @@ class Growing:
     def held_to(self, epoch: int) -> int | None:
         """The last row of an archive that has this epoch: rows up to it are written; None: it hasn't."""
         manifest = self.manifest
-        return _last(manifest) if _has(manifest, epoch) else None
+        return manifest.to_row if _has(manifest, epoch) else None
 
     def add(self, epoch: int, parts: Sequence[Part]) -> Manifest:
         """Take an epoch whose files are written and synced; durable when this returns.
@@ -207,7 +207,7 @@ class Growing:
             DataError: files have no positions, or some that are in the archive with others that aren't.
         """
         before = self.manifest
-        last, known = _last(before), _has(before, epoch)
+        last, known = before.to_row, _has(before, epoch)
         if known and last is not None:
             parts = [part for part in parts if part.last is None or part.last > last]
         for part in parts:
@@ -241,13 +241,9 @@ def _has(manifest: Manifest, epoch: int) -> bool:
     return manifest.epoch is not None and epoch <= manifest.epoch
 
 
-def _last(manifest: Manifest) -> int | None:
-    return max((part.last for part in manifest.files if part.last is not None), default=None)
-
-
 def next_row(manifest: Manifest) -> int | None:
     """The number behind the last row; None: there is no row."""
-    last = _last(manifest)
+    last = manifest.to_row
     return None if last is None else last + 1
 
 

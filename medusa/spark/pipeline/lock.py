@@ -22,8 +22,10 @@ class Lock:
         OSError: the file can't be made.
     """
 
+    _number: int | None = None
+
     def __init__(self, folder: Path) -> None:
-        self._number: int | None = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        self._number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
