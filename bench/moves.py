@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,12 +162,17 @@ class Stream:
         assert (held["v"].to_numpy() == self.sums).all()
 
 
-def measure_size(keys: int, rounds: int, stops: int) -> dict[str, Any]:
-    """Both ways with so many groups."""
-    moves, peers = [], []
-    folder = Path(tempfile.mkdtemp(prefix="md"))
-    nodes = ForkedNodes(folder, ["a", "b", "c"])
-    try:
+@contextlib.contextmanager
+def flowing(keys: int, limits: str = "") -> Iterator[tuple[ForkedNodes, md.Federation, Stream]]:
+    """Three nodes with the query at ``a``, a client for orders, and rows that flow; in the end all is right.
+
+    Args:
+        limits: TOML for the configuration of each node.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="md") as folder,
+        contextlib.closing(ForkedNodes(Path(folder), ["a", "b", "c"], limits=limits)) as nodes,
+    ):
         nodes.start()
         with (
             md.connect(nodes.addresses["a"], timeout="60s") as fed,
@@ -178,87 +184,80 @@ def measure_size(keys: int, rounds: int, stops: int) -> dict[str, Any]:
             stream = Stream(fed, other, keys)
             stream.begin()
             stream.going_on()
-            rest = time.perf_counter()
-            time.sleep(4)
-            rested = time.perf_counter()
-            usual, resting = stream.usual(rest, rested), stream.longest(rest, rested)
-            for number in range(rounds):
-                stream.going_on()
-                begin = time.perf_counter()
-                answer = orders.move("q/rows", to="ba"[number % 2])
-                answered = time.perf_counter()
-                time.sleep(SETTLE_S)
-                stream.going_on()
-                gap = stream.longest(begin, answered + SETTLE_S)
-                switch = stream.longest(answered - answer["pause_us"] / 1e6 - EDGE_S, answered + SETTLE_S)
-                moves.append(
-                    {
-                        "switch_s": switch - usual,
-                        "pause_s": gap - usual,
-                        "owner_s": answer["pause_us"] / 1e6,
-                        "took_s": answered - begin,
-                        "bytes": answer["bytes"],
-                        "attempts": answer["attempts"],
-                    }
-                )
-            if rounds % 2:
-                orders.move("q/rows", to="a")
-            for number in range(stops):
-                time.sleep(1)
-                stream.going_on()
-                begin = time.perf_counter()
-                assert nodes.stop("a") == 0
-                copied = nodes.data("a").with_name(f"a{number}.data")
-                copy = nodes.data("a") if number == 0 else nodes.data("a").with_name(f"a{number - 1}.data")
-                shutil.copytree(copy, copied)
-                nbytes = sum(path.stat().st_size for path in copied.rglob("*") if path.is_file())
-                text = nodes.config("a").read_text()
-                nodes.config("a").write_text(text.replace(f'"{copy.name}"', f'"{copied.name}"'))
-                nodes.start("a")
-                stream.going_on()
-                end = time.perf_counter()
-                peers.append({"pause_s": stream.longest(begin, end) - usual, "bytes": nbytes})
-            data = sorted(folder.glob("a*.data"), key=lambda each: each.stat().st_mtime)[-1]
-            splits = [split_and_merge(stream, orders, usual, data) for _ in range(SPLITS)]
+            yield nodes, orders, stream
             stream.end()
-    finally:
-        nodes.close()
-        shutil.rmtree(folder)
-    found: dict[str, Any] = {
+
+
+def undisturbed(stream: Stream, seconds: float) -> tuple[float, float]:
+    """The usual and the longest gap while nothing is ordered, in seconds."""
+    begin = time.perf_counter()
+    time.sleep(seconds)
+    end = time.perf_counter()
+    return stream.usual(begin, end), stream.longest(begin, end)
+
+
+def measure_size(keys: int, rounds: int, stops: int) -> dict[str, Any]:
+    """All ways with so many groups."""
+    with flowing(keys) as (nodes, orders, stream):
+        usual, resting = undisturbed(stream, 4)
+        moves = [move(stream, orders, usual, to="ba"[number % 2]) for number in range(rounds)]
+        if rounds % 2:
+            orders.move("q/rows", to="a")
+        data, peers = nodes.data("a"), []
+        for number in range(stops):
+            copied = nodes.data("a").with_name(f"a{number}.data")
+            peers.append(stop_and_copy(stream, nodes, usual, data, copied))
+            data = copied
+        splits = [split_and_merge(stream, orders, usual, data) for _ in range(SPLITS)]
+    # Here a fragment that is split rests, from the copy of its state to the new ones. Merges don't.
+    with flowing(keys, limits=RESTS) as (nodes, orders, stream):
+        at_rest, _ = undisturbed(stream, 2)
+        rests = [split_and_merge(stream, orders, at_rest, nodes.data("a")) for _ in range(SPLITS)]
+    return {
         "usual_s": usual,
         "resting_s": resting,
         "moves": moves,
         "stops": peers,
         "splits": splits,
+        "rests": rests,
     }
-    return found | {"rests": splits_at_rest(keys)}
 
 
-def splits_at_rest(keys: int) -> list[dict[str, float]]:
-    """Splits by which the fragment rests from the copy of its state to the new ones (merges don't)."""
-    folder = Path(tempfile.mkdtemp(prefix="md"))
-    nodes = ForkedNodes(folder, ["a", "b", "c"], limits=RESTS)
-    try:
-        nodes.start()
-        with (
-            md.connect(nodes.addresses["a"], timeout="60s") as fed,
-            md.connect(nodes.addresses["c"], timeout="60s") as other,
-            md.connect(nodes.addresses["c"], timeout="60s") as orders,
-        ):
-            until(lambda: set(orders.status()["peers"].values()) == {"up"})
-            fed.deploy(query(), at={"a": ["rows"]})
-            stream = Stream(fed, other, keys)
-            stream.begin()
-            stream.going_on()
-            begin = time.perf_counter()
-            time.sleep(2)
-            usual = stream.usual(begin, time.perf_counter())
-            found = [split_and_merge(stream, orders, usual, nodes.data("a")) for _ in range(SPLITS)]
-            stream.end()
-    finally:
-        nodes.close()
-        shutil.rmtree(folder)
-    return found
+def move(stream: Stream, orders: md.Federation, usual: float, to: str) -> dict[str, Any]:
+    """The fragment goes to another node."""
+    stream.going_on()
+    begin = time.perf_counter()
+    answer = orders.move("q/rows", to=to)
+    answered = time.perf_counter()
+    time.sleep(SETTLE_S)
+    stream.going_on()
+    gap = stream.longest(begin, answered + SETTLE_S)
+    switch = stream.longest(answered - answer["pause_us"] / 1e6 - EDGE_S, answered + SETTLE_S)
+    return {
+        "switch_s": switch - usual,
+        "pause_s": gap - usual,
+        "owner_s": answer["pause_us"] / 1e6,
+        "took_s": answered - begin,
+        "bytes": answer["bytes"],
+        "attempts": answer["attempts"],
+    }
+
+
+def stop_and_copy(
+    stream: Stream, nodes: ForkedNodes, usual: float, data: Path, copied: Path
+) -> dict[str, float]:
+    """The node ends, and starts on a copy of its data."""
+    time.sleep(1)
+    stream.going_on()
+    begin = time.perf_counter()
+    assert nodes.stop("a") == 0
+    shutil.copytree(data, copied)
+    nbytes = sum(path.stat().st_size for path in copied.rglob("*") if path.is_file())
+    text = nodes.config("a").read_text()
+    nodes.config("a").write_text(text.replace(f'"{data.name}"', f'"{copied.name}"'))
+    nodes.start("a")
+    stream.going_on()
+    return {"pause_s": stream.longest(begin, time.perf_counter()) - usual, "bytes": nbytes}
 
 
 def split_and_merge(stream: Stream, orders: md.Federation, usual: float, data: Path) -> dict[str, float]:
