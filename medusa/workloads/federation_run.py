@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from medusa.errors import LinkError
 from medusa.workloads import federation
+from medusa.workloads.crew import Crew
 from medusa.workloads.federation_outcome import LookUps, Step, gaps_us
 from medusa.workloads.federation_progress import Progress
 from medusa.workloads.interruption import Interruption
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 LOOK_EVERY_S = 0.2
-ASK_EVERY_S = 0.02
 TIMEOUT_S = 60.0
 """For each thing that is waited for."""
 
@@ -84,13 +84,12 @@ class Run:
         self._screen = screen
         self._interruption = interruption or Interruption()
         self._progress = Progress(federation.OWNERS)
+        self._crew = Crew(screen, self._progress, self._interruption)
         self._batches: list[pa.RecordBatch] = []
         self._schema: pa.Schema | None = None
         self._arrivals: list[float] = []
-        self._failure: BaseException | None = None
         self._over = threading.Event()
         self._cancelled = False
-        self._threads: list[threading.Thread] = []
         self._been: list[str] = []
         self._start = 0.0
 
@@ -109,7 +108,7 @@ class Run:
             raise
         finally:
             self._over.set()
-            for thread in self._threads:
+            for thread in self._crew.threads:
                 thread.join(END_S)
 
     def _run(self, stack: contextlib.ExitStack) -> None:
@@ -124,8 +123,8 @@ class Run:
         self._schema = trains.schema
         self._screen.say(f"{NAME} is read by its name, asked for at b1, sent by {trains.loop.node}")
         self._start = time.monotonic()
-        reader, publisher = self._thread(self._read, trains), self._thread(self._publish)
-        self._thread(self._look)
+        reader, publisher = self._crew.start(self._read, trains), self._crew.start(self._publish)
+        self._crew.start(self._look)
         self._rest()
         self._change(alice, clients, stack)
         self._over.set()
@@ -227,29 +226,17 @@ class Run:
     def _since(self) -> float:
         return time.monotonic() - self._start
 
-    def _show(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        self._interruption.check()
-        self._screen.update(self._progress)
-
     def _do(self, action: Callable[[], _T]) -> _T:
         """In a thread of its own, while progress is shown."""
         found: list[_T] = []
-        self._join(self._thread(lambda: found.append(action())), "answer")
+        self._join(self._crew.start(lambda: found.append(action())), "answer")
         return found[0]
 
     def _join(self, thread: threading.Thread, what: str) -> None:
         self._wait(lambda: not thread.is_alive(), what)
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not done():
-            self._show()
-            if time.monotonic() > deadline:
-                raise LinkError(f"no {what} after {TIMEOUT_S:.0f} s", code="link.drain")
-            time.sleep(ASK_EVERY_S)
-        self._show()
+        self._crew.wait(done, lambda: f"no {what}", TIMEOUT_S)
 
     def _rest(self) -> None:
         """Let rows flow, and come."""
@@ -264,20 +251,6 @@ class Run:
     def _note(self, what: str, kind: str, began_s: float, ended_s: float, **told: int) -> None:
         gaps = gaps_us(self._arrivals, began_s, ended_s + SETTLE_S)
         self.steps.append(Step(what=what, kind=kind, seconds=ended_s - began_s, gaps_us=gaps, **told))
-
-    def _thread(self, work: Callable[..., object], *arguments: Any) -> threading.Thread:
-        """A thread that runs; its failure ends the run."""
-
-        def guarded() -> None:
-            try:
-                work(*arguments)
-            except BaseException as failure:
-                self._failure = self._failure or failure
-
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-        return thread
 
     # --- threads ----------------------------------------------------------------------------------
 

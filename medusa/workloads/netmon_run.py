@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from medusa.errors import LinkError
+from medusa.workloads.crew import Crew
 from medusa.workloads.interruption import Interruption
 from medusa.workloads.netmon import AT, CORE, EDGES, SINKS, SLACK_US, WINDOW_US, Delivery, query
 from medusa.workloads.netmon_check import Row, rows_of
@@ -63,11 +63,10 @@ class Replay:
         self._addresses = addresses
         self._deliveries = deliveries
         self._speed = speed
-        self._screen = screen
         self._interruption = interruption or Interruption()
         self._progress = Progress(sum(len(delivery.rows) for delivery in deliveries))
+        self._crew = Crew(screen, self._progress, self._interruption)
         self._closable = _Closable()
-        self._failure: BaseException | None = None
         self._done = threading.Event()
         self._start = 0.0
 
@@ -83,11 +82,10 @@ class Replay:
         with self._interruption, contextlib.ExitStack() as stack:
             core = stack.enter_context(connect(self._addresses[CORE]))
             core.deploy(query(), at=AT)
-            takers = [self._thread(self._take, sink, self._subscribe(stack, sink)) for sink in SINKS]
-            looker = self._thread(self._look, self._addresses)
+            sinks = {sink: self._subscribe(stack, sink) for sink in SINKS}
             self._start = time.perf_counter()
-            for thread in (*takers, looker):
-                thread.start()
+            takers = [self._crew.start(self._take, sink, trains) for sink, trains in sinks.items()]
+            looker = self._crew.start(self._look, self._addresses)
             try:
                 edges = {edge: stack.enter_context(connect(self._addresses[edge])) for edge in EDGES}
                 self._publish(edges)
@@ -103,18 +101,6 @@ class Replay:
         client = stack.enter_context(connect(self._addresses[CORE]))
         return stack.enter_context(client.subscribe(f"netmon.{sink}", from_="oldest"))
 
-    def _thread(self, work: Callable[..., None], *arguments: Any) -> threading.Thread:
-        """A thread whose failure ends the run."""
-
-        def guarded() -> None:
-            try:
-                work(*arguments)
-            except BaseException as failure:
-                self._failure = self._failure or failure
-                self._done.set()
-
-        return threading.Thread(target=guarded, daemon=True)
-
     # --- in ------------------------------------------------------------------------------------
 
     def _publish(self, edges: Mapping[str, Any]) -> None:
@@ -127,7 +113,7 @@ class Replay:
                     edges[delivery.edge].publish(SOURCE, rows)
                     self._progress.published += len(rows)
             self._progress.time_us = end_us
-            self._show()
+            self._crew.look()
         self._closable.ending()
         for edge in EDGES:
             edges[edge].finish(SOURCE)
@@ -145,15 +131,8 @@ class Replay:
         if self._speed:
             due = self._start + (time_us - self._begin_us) / 1e6 / self._speed
             while (left := due - time.perf_counter()) > 0:
-                if self._done.wait(min(left, LOOK_EVERY_S)):
-                    break
-                self._show()
-
-    def _show(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        self._interruption.check()
-        self._screen.update(self._progress)
+                time.sleep(min(left, LOOK_EVERY_S))
+                self._crew.look()
 
     # --- out -----------------------------------------------------------------------------------
 
@@ -175,16 +154,13 @@ class Replay:
         ]
 
     def _wait(self, takers: Sequence[threading.Thread]) -> None:
-        deadline = time.monotonic() + DRAIN_TIMEOUT_S
-        while any(taker.is_alive() for taker in takers):
-            self._show()
-            if time.monotonic() > deadline:
-                missing = [sink for sink in SINKS if sink not in self.results]
-                waited = f"after {DRAIN_TIMEOUT_S:.0f} s"
-                raise LinkError(f"no end of {', '.join(missing)} {waited}", code="link.drain")
-            for taker in takers:
-                taker.join(LOOK_EVERY_S / len(takers))
-        self._show()
+        def missing() -> str:
+            return f"no end of {', '.join(sink for sink in SINKS if sink not in self.results)}"
+
+        def ended() -> bool:
+            return not any(taker.is_alive() for taker in takers)
+
+        self._crew.wait(ended, missing, DRAIN_TIMEOUT_S)
 
     def _look(self, addresses: Mapping[str, str]) -> None:
         from medusa.runtime.client import connect

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medusa.errors import LinkError
 from medusa.workloads import netmon, netmon_check
+from medusa.workloads.crew import Crew
 from medusa.workloads.interruption import Interruption
 from medusa.workloads.screens import Screen
 from medusa.workloads.spark_outcome import Check, Progress, Step
@@ -74,8 +74,8 @@ class Run:
         self._addresses, self._folder = addresses, folder
         self._speed = speed
         self._screen, self._interruption = screen, interruption
-        self._failure: BaseException | None = None
         self._progress = Progress()
+        self._crew = Crew(screen, self._progress, interruption)
         self._results: dict[str, pa.Table] = {}
 
     def run(self) -> None:
@@ -189,7 +189,7 @@ class Run:
             answers.append(client.move(COUNTED, to=to, timeout=MOVE_TIMEOUT))
             took.append(time.perf_counter() - began)
 
-        thread = self._thread(work)
+        thread = self._crew.start(work)
         yield
         self._wait([thread])
         what = "a fragment goes to Spark" if to == CLUSTER else "it comes back"
@@ -208,20 +208,7 @@ class Run:
             batches = [train.batch for train in trains]
             self._results[sink] = pa.Table.from_batches(batches, trains.schema)
 
-        return self._thread(take)
-
-    def _thread(self, work: Callable[[], None]) -> threading.Thread:
-        """A thread that runs, and whose failure ends the run."""
-
-        def guarded() -> None:
-            try:
-                work()
-            except BaseException as failure:
-                self._failure = self._failure or failure
-
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        return thread
+        return self._crew.start(take)
 
     @contextlib.contextmanager
     def _archiving(self, gateway: Any, *, to_the_end: bool = False) -> Iterator[threading.Thread]:
@@ -241,7 +228,7 @@ class Run:
                 progress=self._archive_told,
             )
 
-        thread = self._thread(work)
+        thread = self._crew.start(work)
         try:
             yield thread
             if not to_the_end:  # an archive that was begun has rows to go on behind
@@ -266,28 +253,16 @@ class Run:
             due = began + (int(times[at]) - start_us) / 1e6 / self._speed if self._speed else 0.0
             while (left := due - time.perf_counter()) > 0:
                 time.sleep(min(left, LOOK_EVERY_S))
-                self._look()
+                self._crew.look()
             edge.publish(SOURCE, sent.slice(at, until - at))
             self._progress.published = at = until
-            self._look()
-
-    def _look(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        self._interruption.check()
-        self._screen.update(self._progress)
+            self._crew.look()
 
     def _wait(self, threads: list[threading.Thread]) -> None:
         self._until(lambda: not any(thread.is_alive() for thread in threads), "the end didn't come")
 
     def _until(self, there: Callable[[], bool], missing: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not there():
-            self._look()
-            if time.monotonic() > deadline:
-                raise LinkError(f"{missing} after {TIMEOUT_S:.0f} s", code="link.drain")
-            time.sleep(LOOK_EVERY_S)
-        self._look()
+        self._crew.wait(there, lambda: missing, TIMEOUT_S)
 
     # --- Checks ---------------------------------------------------------------------------------
 
