@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
@@ -64,6 +64,24 @@ class _Commands(click.Group):
         except BrokenPipeError:  # the reader has seen enough, as with `| head`
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python complains on exit)
             ctx.exit(0)
+
+
+class _Loaded(click.Group):
+    """A group whose commands are loaded when they are asked for, as md.spark is heavy."""
+
+    def __init__(
+        self, name: str, load: Callable[[], MutableMapping[str, click.Command]], **more: Any
+    ) -> None:
+        self._load = load
+        super().__init__(name, **more)
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        return self._load()
+
+    @commands.setter
+    def commands(self, value: object) -> None:
+        """What click begins with: none."""
 
 
 def _example(*lines: str) -> str:
@@ -228,18 +246,14 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
     run_node(config, as_json=as_json)
 
 
-class _Gateway(click.Group):
+def _gateway_commands() -> MutableMapping[str, click.Command]:
+    from medusa.spark.gateway_command import finish, forget, run, status
+
+    return {"run": run, "status": status, "forget": forget, "finish": finish}
+
+
+class _Gateway(_Loaded):
     """``medusa gateway CONFIG`` runs one; what else there is has a name."""
-
-    @property
-    def commands(self) -> MutableMapping[str, click.Command]:
-        from medusa.spark.gateway_command import finish, forget, run, status
-
-        return {"run": run, "status": status, "forget": forget, "finish": finish}
-
-    @commands.setter
-    def commands(self, value: object) -> None:
-        """What click begins with: none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         first = next((each for each in args if not each.startswith("-")), None)
@@ -252,6 +266,7 @@ class _Gateway(click.Group):
 main.add_command(
     _Gateway(
         "gateway",
+        _gateway_commands,
         help="A gateway between Spark and a node: `medusa gateway CONFIG` runs one (CONFIG is a TOML file).",
         epilog=_example(
             "medusa gateway gateway.toml", "medusa gateway status --gateway tcp://127.0.0.1:7777"
@@ -355,28 +370,24 @@ main.add_command(tail)
 main.add_command(explain)
 
 
-class _Pipeline(click.Group):
-    """``medusa pipeline``: its commands are loaded when they are asked for, as md.spark is heavy."""
+def _pipeline_commands() -> MutableMapping[str, click.Command]:
+    from medusa.spark.archive_command import archive
+    from medusa.spark.command import pipeline, prepare, prepare_options, prepared
+    from medusa.workloads.commands import workload_commands
 
-    @property
-    def commands(self) -> MutableMapping[str, click.Command]:
-        from medusa.spark.archive_command import archive
-        from medusa.spark.command import pipeline, prepare, prepare_options, prepared
-        from medusa.workloads.commands import workload_commands
-
-        if "netmon" not in prepare.commands:
-            for each in workload_commands(prepare_options, prepared):
-                prepare.add_command(each)
-        pipeline.add_command(archive)
-        return pipeline.commands
-
-    @commands.setter
-    def commands(self, value: object) -> None:
-        """What click begins with: none."""
+    if "netmon" not in prepare.commands:
+        for each in workload_commands(prepare_options, prepared):
+            prepare.add_command(each)
+    pipeline.add_command(archive)
+    return pipeline.commands
 
 
 main.add_command(
-    _Pipeline("pipeline", help="Archives on Spark: make them, validate answers, sum them up, replay them.")
+    _Loaded(
+        "pipeline",
+        _pipeline_commands,
+        help="Archives on Spark: make them, validate answers, sum them up, replay them.",
+    )
 )
 
 
