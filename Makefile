@@ -16,6 +16,7 @@ NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi
 C_FILES = $(wildcard native/*.c examples/c/*.c)
 C_TESTS = $(wildcard tests/native/*.c)
 READY = $(VENV)/.stamp-ready
+CONNECT = $(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
 
 # The first Python that is new enough; empty when there is none.
 FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -35,7 +36,7 @@ demo: $(READY) $(VENV)/.stamp-extra-plot ## watch three nodes find a botnet in a
 federation: $(READY) $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-dashboard ## install what keys and the dashboard need
 	@echo 'ready: export PATH="$(abspath $(VENV))/bin:$$PATH", then docs/federation.md goes step by step'
 
-spark: ## install what Spark needs, into .venv-spark; it needs Java 17 besides
+spark: ## install what Spark needs, into .venv-spark; it needs Java 17 besides; SPARK_CONNECT=yes for Connect
 	@$(MAKE) --no-print-directory VENV=$(SPARK_VENV) spark-there
 	@echo 'ready: export PATH="$(abspath $(SPARK_VENV))/bin:$$PATH", then medusa demo spark, or docs/spark.md step by step'
 
@@ -52,13 +53,12 @@ test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; 
 	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
 
 # With VENV=$(SPARK_VENV), as the next one.
-spark-there: $(READY) $(VENV)/.stamp-extra-spark
+spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
 	@test -n "$$JAVA_HOME" || command -v java >/dev/null || echo "Spark needs Java 17 besides, and there is no java." \
 		"Install it (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME."
 
 # An environment of its own: pyspark wants an older pandas than the other tests have.
-spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark \
-	$(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
+spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark $(CONNECT)
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .

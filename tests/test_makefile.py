@@ -198,6 +198,10 @@ def test_spark_gets_an_environment_of_its_own_and_installs_are_a_path() -> None:
     planned = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     assert ".venv-none-spark/wanted-spark.txt" in planned
     assert ".venv-none/" not in planned
+    assert "wanted-spark-connect.txt" not in planned
+    command.append("SPARK_CONNECT=yes")
+    more = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    assert ".venv-none-spark/wanted-spark-connect.txt" in more
     assert re.search(r"--config-settings editable_mode=compat -e \. && touch", planned)
 
 
