@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -83,17 +84,13 @@ def world(*names: str) -> Iterator[World]:
             f'node = "{node}"\nlisten = "ipc://{base}/gateway.sock"\ndata = "gateway"\n'
             '[limits]\nspool = "8 GiB"\nstage = "8 GiB"\n'
         )
-        commands = [command(each, folder / f"{each}.toml") for each in ("node", "gateway")]
+        commands = [
+            [sys.executable, "-c", NODE, each, f"{folder}/{each}.toml"] for each in ("node", "gateway")
+        ]
         with processes(commands) as started, md.connect(node, timeout=WAIT) as fed:
             for name in names:
                 fed.deploy(query(name))
             yield World(folder, fed, f"ipc://{base}/gateway.sock", started[0].pid, started[1].pid, node)
-
-
-def command(name: str, config: Path) -> list[str]:
-    import sys
-
-    return [sys.executable, "-c", NODE, name, str(config)]
 
 
 @dataclass
