@@ -254,6 +254,9 @@ def test_who_only_looks_leaves_nothing_and_a_batch_read_little(node, tmp_path, m
         assert [field.name for field in columns_of(options(gateway))] == ["v"]
         assert not gateway.status()["readers"]
         assert not names_at(fed)
+        gateway.wait("q.out", 0, "begun", WAIT)
+        assert names_at(fed) == ["begun"]
+        gateway.forget("q.out", "begun")
         assert write(gateway, 0, [1, 2])
         gateway.wait("q.out", 2, "once", WAIT)
         assert BatchReader(options(gateway, reader="once")).parts()

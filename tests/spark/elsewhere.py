@@ -107,8 +107,9 @@ class Elsewhere:
         write = write.options(endpoint=gateway.address, stream="b.rows")
         write = write.option("checkpointLocation", str(self.folder / "copied"))
         df = self.spark.read.format("medusa").options(**options, meta="true").load()
-        # What all readers hold the node lets go, so both are there before the first row; and Connect asks
-        # nobody before something has to be known.
+        # What all readers have the node lets go: both begin before the first row.
+        for name in ("copy", "spark"):
+            gateway.wait("a.out", 0, name, WAIT)
         assert (read.columns, df.columns) == (["ts", "v"], ["ts", "v", "_seq", "_late"])
         for start in range(0, ROWS, 50):  # A task reads what was written to disk together.
             numbers = list(range(start, start + 50))

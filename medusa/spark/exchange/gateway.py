@@ -255,7 +255,7 @@ class Gateway:
 
     def wait(self, stream: str, row: int, reader: str = "spark", timeout: Duration = "30s") -> None:
         """Wait until the rows of a stream below this number are here, so that Spark reads them. A reader that
-        isn't known begins with the oldest that the node keeps.
+        isn't known begins with the oldest that the node keeps; with number 0 it has begun when this returns.
 
         Raises:
             LinkError: not in time; says what keeps them. There is no such stream.
@@ -264,8 +264,9 @@ class Gateway:
         while True:
             inlet = self._inlets.open(stream, reader, "oldest", batch=True)
             with inlet.lock:
-                there = inlet.spool().durable_seq if inlet.known else 0
-            if there >= row:
+                known = inlet.known
+                there = inlet.spool().durable_seq if known else 0
+            if known and there >= row:
                 return
             if time.monotonic() > end_s:
                 why = inlet.why or "the node hasn't sent them"
