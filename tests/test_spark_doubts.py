@@ -17,9 +17,10 @@ from medusa.spark.pipeline.report import Report, SinkReport
 SCHEMA = (Field("v", "int64"),)
 
 
-def stored(*ranges: tuple[int, int, int], by: str = "archive") -> Stored:
+def stored(*ranges: tuple[int, int, int], by: str = "archive", **more: Any) -> Stored:
     files = tuple(
-        Part(path=f"rows/{n}", rows=rows, bytes=1, first=a, last=b) for n, (a, b, rows) in enumerate(ranges)
+        Part(path=f"rows/{n}", rows=rows, bytes=1, first=a, last=b, from_us=a, to_us=b)
+        for n, (a, b, rows) in enumerate(ranges)
     )
     manifest = Manifest(
         medusa_archive=VERSION,
@@ -29,6 +30,7 @@ def stored(*ranges: tuple[int, int, int], by: str = "archive") -> Stored:
         rows=sum(each.rows for each in files),
         files=files,
         made={"by": by},
+        **more,
     )
     return Stored(Path("somewhere"), manifest)
 
@@ -51,6 +53,24 @@ def test_an_archive_of_a_stream_tells_what_it_lacks() -> None:
         "sink out: its archive begins with row 5 of the stream"
     ]
     assert not list(gaps("source", {"rows": stored((5, 99, 3), by="prepare"), "none": stored()}))
+
+
+def test_an_archive_that_still_grows_may_lack_rows_unless_it_reaches_the_time_that_is_asked_for() -> None:
+    """The windows that were open were told as rows that the stream should have given."""
+    growing = {"rows": stored((0, 9, 10), complete=False, time="v")}
+    doubt = "{}: its archive isn't complete: more rows of the stream may come"
+    for what, until_us, told in (
+        ("source", None, True),
+        ("source", 10, True),
+        ("source", 9, False),
+        ("sink", None, True),
+        ("sink", 10, False),
+    ):
+        assert list(gaps(what, growing, until_us)) == ([doubt.format(f"{what} rows")] if told else [])
+    assert list(gaps("source", {"rows": stored(complete=False, time="v")}, 9)) == [
+        doubt.format("source rows")
+    ]
+    assert not list(gaps("source", {"rows": stored((0, 9, 10), time="v")}, 10))
 
 
 def test_rows_that_a_run_shed_and_no_archive_marks_are_told(tmp_path: Path) -> None:

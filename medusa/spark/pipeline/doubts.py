@@ -13,17 +13,18 @@ from medusa.errors import DataError
 from medusa.query.boxes import Graph, Schema, Sink, Source, Union
 from medusa.query.graph import label_of
 from medusa.spark import ways
-from medusa.spark.pipeline.folder import Stored
+from medusa.spark.pipeline.folder import Manifest, Stored
 from medusa.spark.source import SEQ
 
 __all__ = ["gaps", "shed_by", "unmarked", "why_unordered"]
 
 
-def gaps(what: str, stored: Mapping[str, Stored]) -> Iterator[str]:
-    """Rows that a stream gave and its archive doesn't have: told by the numbers, which have no gaps there.
+def gaps(what: str, stored: Mapping[str, Stored], until_us: int | None = None) -> Iterator[str]:
+    """Rows that a stream gave, or may give, and its archive doesn't have: its numbers have no gaps there.
 
     Args:
         what: ``source`` or ``sink``.
+        until_us: only windows that ended by this time count.
     """
     for name, each in stored.items():
         manifest = each.manifest
@@ -36,6 +37,15 @@ def gaps(what: str, stored: Mapping[str, Stored]) -> Iterator[str]:
                 f"{what} {name}: its archive lacks {lacking:,} rows of the stream, which the node had let go "
                 "before they were read"
             )
+        if not (manifest.complete or (until_us is not None and _reaches(what, manifest, until_us))):
+            yield f"{what} {name}: its archive isn't complete: more rows of the stream may come"
+
+
+def _reaches(what: str, manifest: Manifest, until_us: int) -> bool:
+    """Of a sink's nobody knows: its rows come when their windows end."""
+    if what == "sink" or manifest.time is None:
+        return True
+    return manifest.to_us is not None and manifest.to_us >= until_us
 
 
 def shed_by(stats: Any) -> dict[str, int]:

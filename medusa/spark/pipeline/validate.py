@@ -78,12 +78,12 @@ def validate(
     given = inputs_of(answers, list(query.sinks), spark, what="sink")
     if not given:
         raise DataError("there are no answers to compare", code="data.archive")
+    until_us = None if until is None else boundary_time_us(until, query.name, "until=", kind="query")
     doubts = [
-        *gaps("source", archives_in(archive, list(query.sources), "source")),
-        *gaps("sink", archives_in(answers, list(query.sinks), "sink")),
+        *gaps("source", archives_in(archive, list(query.sources), "source"), until_us),
+        *gaps("sink", archives_in(answers, list(query.sinks), "sink"), until_us),
     ]
     checked = check_graph(query.graph)
-    until_us = None if until is None else boundary_time_us(until, query.name, "until=", kind="query")
     if until_us is not None:
         for sink in given:
             _refuse_without_windows(sink, checked.shapes[checked.boxes[sink].inputs[0]].schema)
