@@ -36,10 +36,6 @@ class Attempt:
         return f"{self.token}-whole" in self.groups
 
     @property
-    def chunks(self) -> int:
-        return len(self.groups) - self.whole
-
-    @property
     def nbytes(self) -> int:
         return sum(self.groups.values())
 
@@ -77,9 +73,6 @@ class Attempts:
     def groups(self, token: str) -> dict[str, int]:
         found = self._all.get(token)
         return {} if found is None else found.groups
-
-    def tokens(self) -> list[str]:
-        return list(self._all)
 
     def unpublished(self) -> list[Attempt]:
         """Those that no epoch has named."""
