@@ -212,6 +212,11 @@ class _Stream:
     end: int = 0
     queue: deque[Queued] = field(default_factory=deque)
 
+    @property
+    def first(self) -> int:
+        """Number of the first row that isn't known to be at the node."""
+        return self.queue[0].first if self.queue else self.end
+
 
 class Books:
     """What the records come to. No IO."""
@@ -281,7 +286,7 @@ class Books:
             streams=tuple(
                 StreamLine(
                     stream=name,
-                    first=each.queue[0].first if each.queue else each.end,
+                    first=each.first,
                     queue=tuple(one.published for one in each.queue),
                 )
                 for name, each in self._streams.items()
@@ -305,6 +310,14 @@ class Books:
     def end(self, stream: str) -> int:
         """How many rows were published into it, ever."""
         return self._streams[stream].end if stream in self._streams else 0
+
+    def first(self, stream: str) -> int:
+        """Rows below are at the node."""
+        return self._streams[stream].first if stream in self._streams else 0
+
+    def waiting(self, stream: str) -> int:
+        """How many rows aren't known to be at the node."""
+        return self.end(stream) - self.first(stream)
 
     def queue(self, stream: str) -> tuple[Queued, ...]:
         """What isn't known to be at the node, in order."""

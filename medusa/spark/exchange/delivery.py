@@ -78,8 +78,7 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
     row = port.next_row
     _forget(staging, stream, port)
     with staging.lock:
-        queue = staging.books.queue(stream)
-        first = queue[0].first if queue else staging.books.end(stream)
+        queue, first = staging.books.queue(stream), staging.books.first(stream)
     if row < first:
         raise DataError(
             f"{stream!r}: the node wants row {row} of this gateway, and rows below {first} were durable "

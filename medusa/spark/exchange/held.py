@@ -174,7 +174,7 @@ class Outlets:
             StateError: it couldn't be noted: ask again.
         """
         with self._staging.lock:
-            rows = sum(each.published.rows for each in self._staging.books.queue(stream))
+            rows = self._staging.books.waiting(stream)
             known, end = stream in self._staging.books.streams(), self._staging.books.end(stream)
         if rows and not waiting:
             raise LinkError(
@@ -214,7 +214,7 @@ class Outlets:
                 SourceLine(
                     stream=name,
                     published=self._staging.books.end(name),
-                    waiting=sum(one.published.rows for one in self._staging.books.queue(name)),
+                    waiting=self._staging.books.waiting(name),
                     why=each.why[: limits.TEXT_CHARS_MAX],
                 )
                 for name, each in sorted(self._made.items())

@@ -323,9 +323,6 @@ class Outlet(Worker):
     Args:
         stopped: what the node said when it refused rows, in an earlier life; empty: it never did.
         note_stopped: keeps that; raises ``StateError``.
-
-    Attributes:
-        delivered: how many rows were sent, since it was started.
     """
 
     def __init__(
@@ -343,7 +340,6 @@ class Outlet(Worker):
         self._nodes, self._staging = nodes, staging
         self._stopped, self._note_stopped, self._noted = stopped, note_stopped, bool(stopped)
         self._source: Source | None = None
-        self.delivered = 0
         self._finishing = False
         self.finished = False
         """The node knows durably that no more rows come from here."""
@@ -423,7 +419,7 @@ class Outlet(Worker):
 
     def _waiting_rows(self) -> int:
         with self._staging.lock:
-            return sum(each.published.rows for each in self._staging.books.queue(self.stream))
+            return self._staging.books.waiting(self.stream)
 
     def _rest_finished(self) -> None:
         while not self.closing.is_set():
@@ -438,7 +434,7 @@ class Outlet(Worker):
             collected_s = moved_s = time.monotonic()
             held = port.durable_row
             while not self.closing.is_set():
-                self.delivered += deliver(self._staging, self.stream, source.schema, port)
+                deliver(self._staging, self.stream, source.schema, port)
                 if port.durable_row != held or port.durable_row == port.next_row:
                     held, moved_s = port.durable_row, time.monotonic()
                 elif time.monotonic() - moved_s > HOLDS_S:
