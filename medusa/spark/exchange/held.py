@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import threading
@@ -32,17 +33,44 @@ __all__ = ["READERS_MAX", "SOURCES_MAX", "Inlets", "Outlets"]
 
 READERS_MAX = 100
 ASIDES_MAX = 50
+FETCHED_S = 60.0
+"""An answer that nobody fetched for so long is nobody's. Too small: a slow one who asks again has it done
+twice; too large: who asks anew later hears what was so then."""
+
 KEEP_S = 3600.0
 SAID = "said"
 SOURCES_MAX = 100
 """Each has a thread and a connection. Too large: one who asks for names that aren't there takes them all."""
 
 
+class _Aside(threading.Thread):
+    """Attributes:
+    answer: what was returned, or raised; once it is done.
+    done_s: when that was; None: it is being done.
+    """
+
+    def __init__(self, what: str, work: Callable[[], Any]) -> None:
+        super().__init__(name=what, daemon=True)
+        self._work = work
+        self.answer: Any = None
+        self.done_s: float | None = None
+
+    def run(self) -> None:
+        try:
+            self.answer = self._work()
+        except MedusaError as error:
+            self.answer = error
+        except Exception as error:
+            why = f"{self.name} stopped: a fault of ours: {type(error).__name__}: {error}"
+            self.answer = LinkError(why, code="link.gateway")
+        self.done_s = time.monotonic()
+
+
 class Asides:
     """What takes a node's answer, done in threads of their own for one who may not wait."""
 
     def __init__(self) -> None:
-        self._running: dict[Hashable, tuple[threading.Thread, list[Any]]] = {}
+        self._running: dict[Hashable, _Aside] = {}
         self._lock = threading.Lock()
 
     def done(self, key: Hashable, what: str, work: Callable[[], Any]) -> Any:
@@ -53,41 +81,31 @@ class Asides:
             MedusaError: what it raised.
         """
         with self._lock:
-            if key not in self._running:
+            found = self._running.get(key)
+            if found is None or (found.done_s or math.inf) < time.monotonic() - FETCHED_S:
+                self._running.pop(key, None)
                 self._make_room()
-                found: list[Any] = []
-                thread = threading.Thread(target=_do, args=(work, found), name=what, daemon=True)
-                self._running[key] = thread, found
-                thread.start()
-            thread, found = self._running[key]
-            if not found:
-                if thread.is_alive():
-                    raise Later(f"{what} is being done")
-                found.append(LinkError(f"{what} stopped: a fault of ours", code="link.gateway"))
+                found = self._running[key] = _Aside(what, work)
+                found.start()
+            if found.done_s is None:
+                raise Later(f"{what} is being done")
             del self._running[key]
-        if isinstance(found[0], MedusaError):
-            raise found[0]
-        return found[0]
+        if isinstance(found.answer, MedusaError):
+            raise found.answer
+        return found.answer
 
     def _make_room(self) -> None:
         if len(self._running) < ASIDES_MAX:
             return
-        for key in [key for key, (_, found) in self._running.items() if found]:
+        for key in [key for key, each in self._running.items() if each.done_s is not None]:
             del self._running[key]  # Nobody came for the answer.
         if len(self._running) >= ASIDES_MAX:
             raise Later(f"{ASIDES_MAX} questions to nodes are waiting")
 
     def join(self) -> None:
         """Wait for all of them."""
-        for thread, _ in list(self._running.values()):
-            thread.join()
-
-
-def _do(work: Callable[[], Any], found: list[Any]) -> None:
-    try:
-        found.append(work())
-    except MedusaError as error:
-        found.append(error)
+        for each in list(self._running.values()):
+            each.join()
 
 
 class Outlets:
