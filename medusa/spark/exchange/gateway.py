@@ -240,18 +240,15 @@ class Gateway:
         Raises:
             LinkError: not in time; says what keeps it.
         """
-        end_s = time.monotonic() + duration_us(timeout, what="flush: timeout", error=LinkError) / 1e6
-        while True:
-            behind = {name: each for name, each in self._outlets.status().items() if each["waiting"]}
-            if not behind:
-                return
-            if time.monotonic() > end_s:
-                name, first = next(iter(behind.items()))
-                why = first["why"] or "it is slow"
-                raise LinkError(
-                    f"{first['waiting']:,} rows for {name!r} are not at the node: {why}", code="link.timeout"
-                )
-            time.sleep(0.02)
+
+        def behind() -> str:
+            for each in self._outlets.lines():
+                if each.waiting:
+                    why = each.why or "it is slow"
+                    return f"{each.waiting:,} rows for {each.stream!r} are not at the node: {why}"
+            return ""
+
+        _wait(behind, timeout, "flush")
 
     def wait(self, stream: str, row: int, reader: str = "spark", timeout: Duration = "30s") -> None:
         """Wait until the rows of a stream below this number are here, so that Spark reads them. A reader that
@@ -260,20 +257,21 @@ class Gateway:
         Raises:
             LinkError: not in time; says what keeps them. There is no such stream.
         """
-        end_s = time.monotonic() + duration_us(timeout, what="wait: timeout", error=LinkError) / 1e6
-        while True:
-            inlet = self._inlets.open(stream, reader, "oldest", batch=True)
+
+        def missing() -> str:
+            try:
+                inlet = self._inlets.open(stream, reader, "oldest", batch=True)
+            except Later as why:
+                return why.message
             with inlet.lock:
                 known = inlet.known
                 there = inlet.spool().durable_seq if known else 0
             if known and there >= row:
-                return
-            if time.monotonic() > end_s:
-                why = inlet.why or "the node hasn't sent them"
-                raise LinkError(
-                    f"of {stream!r} the rows below {there} are here, not {row}: {why}", code="link.timeout"
-                )
-            time.sleep(0.02)
+                return ""
+            why_not = inlet.why or "the node hasn't sent them"
+            return f"of {stream!r} the rows below {there} are here, not {row}: {why_not}"
+
+        _wait(missing, timeout, "wait")
 
     def forget(self, stream: str, reader: str = "spark") -> None:
         """End a reader for good: the node keeps nothing for it any more, and its rows here are removed.
@@ -293,15 +291,15 @@ class Gateway:
             LinkError: not in time: what is published isn't at its node; or there is no such source.
             DataError: the node has refused rows of it.
         """
-        end_s = time.monotonic() + duration_us(timeout, what="finish: timeout", error=LinkError) / 1e6
-        while True:
+
+        def unfinished() -> str:
             try:
                 self._outlets.finished(stream)
-                return
             except Later as why:
-                if time.monotonic() > end_s:
-                    raise LinkError(why.message, code="link.timeout") from None
-            time.sleep(0.02)
+                return why.message
+            return ""
+
+        _wait(unfinished, timeout, "finish")
 
     def forget_source(self, stream: str, *, waiting: bool = False) -> None:
         """Forget a source that was written to: its rows are numbered from 0 again, here and at its node.
@@ -345,3 +343,16 @@ class Gateway:
 
     def __repr__(self) -> str:
         return f"<medusa.spark.Gateway at {self.address}>"
+
+
+def _wait(why_not: Callable[[], str], timeout: Duration, what: str) -> None:
+    """Until nothing is said against it any more.
+
+    Raises:
+        LinkError: not in time; says what was said last.
+    """
+    end_s = time.monotonic() + duration_us(timeout, what=f"{what}: timeout", error=LinkError) / 1e6
+    while why := why_not():
+        if time.monotonic() > end_s:
+            raise LinkError(why, code="link.timeout")
+        time.sleep(0.02)

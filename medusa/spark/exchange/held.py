@@ -271,6 +271,8 @@ class Inlets:
         self._keep_s = keep_s
         self._expiring: set[tuple[str, str]] = set()
         self._made: dict[tuple[str, str], Inlet] = {}
+        self._leaving: set[tuple[str, str]] = set()
+        """Gone here, and not at the node yet: one of that name would be forgotten there too."""
         self._ports: dict[str, FolderSegments] = {}
         self._store = FolderStore(f"{data}/readers")
         self._lock = threading.Lock()
@@ -341,6 +343,7 @@ class Inlets:
         for key, each in list(self._made.items()):
             if each.batch and each.asked_s < end_s:
                 self._expiring.add(key)
+                each.stop()
         for key in list(self._expiring):
             try:
                 self._asides.done(("expire", *key), f"forgetting {key}", functools.partial(self.forget, *key))
@@ -351,8 +354,12 @@ class Inlets:
             self._expiring.discard(key)
 
     def open(self, stream: str, reader: str, start: str, *, batch: bool = False) -> Inlet:
+        """Raises: Later: one of that name is being forgotten; LinkError: there are too many, or the node
+        refuses."""
         with self._lock:
             found = self._made.get((stream, reader))
+            if (stream, reader) in self._leaving or (found is not None and found.closing.is_set()):
+                raise Later(f"{stream!r} of {reader!r} is being forgotten")
             if found is not None and (found.refused is None or found.known):
                 found.asked_s = time.monotonic()
                 if found.batch and not batch:
@@ -412,6 +419,15 @@ class Inlets:
         with self._lock:
             if self._made.pop((stream, reader), None) is None:
                 return False
+            self._leaving.add((stream, reader))
+        try:
+            self._remove(stream, reader)
+        finally:
+            self._leaving.discard((stream, reader))
+        return True
+
+    def _remove(self, stream: str, reader: str) -> None:
+        with self._lock:
             name = _folder_of(stream, reader)
             port = self._port(name)
             for first in reversed(port.names()):
@@ -425,7 +441,6 @@ class Inlets:
                 hint="fed.unsubscribe(stream, durable=reader) ends it there",
                 code=error.code,
             ) from None
-        return True
 
     def forgotten(self, stream: str, reader: str) -> bool:
         """``forget``, for one who may not wait. Raises: Later; and as that."""
