@@ -176,8 +176,14 @@ class Gateway:
         except BaseException:
             self._held.close()
             raise
-        self._inlets.begin()
-        self._outlets.begin()
+        try:
+            self._inlets.begin()
+            self._outlets.begin()
+        except BaseException:
+            self._transport.close()
+            self._nodes.close()
+            self._held.close()
+            raise
         if greeting is not None:
             greeting.start()
         self._thread = threading.Thread(target=self._run, name="medusa-gateway", daemon=True)
