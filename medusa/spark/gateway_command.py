@@ -13,6 +13,7 @@ import click
 from medusa.connectors.key_options import key_options
 from medusa.errors import DataError, LinkError
 from medusa.query.suggest import did_you_mean
+from medusa.spark.command import example
 from medusa.units import duration_text, duration_us, size_text
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ _SHOWN = 20
 """Writers in the table; --json has more."""
 
 
-def _example(*lines: str) -> str:
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-@click.command(epilog=_example("medusa gateway gateway.toml", "medusa gateway run gateway.toml --json"))
+@click.command(epilog=example("medusa gateway gateway.toml", "medusa gateway run gateway.toml --json"))
 @click.argument("config", type=_FILE)
 @click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
 def run(config: Path, as_json: bool) -> None:
@@ -72,7 +69,7 @@ def _called(endpoint: str, timeout: str, key: str | None, server_key: str | None
 
 
 @click.command(
-    epilog=_example(
+    epilog=example(
         "medusa gateway status --gateway tcp://127.0.0.1:7777",
         "medusa gateway status --gateway tcp://127.0.0.1:7777 --json",
     )
@@ -109,11 +106,9 @@ def status(endpoint: str, timeout: str, as_json: bool, **keys: Any) -> None:
 
 def _listed(gateway: Caller) -> r.Listed:
     from medusa.spark.exchange import requests as r
+    from medusa.spark.exchange.caller import expected
 
-    answer, _ = gateway.ask(r.Listing(number=0))
-    if not isinstance(answer, r.Listed):
-        raise LinkError(f"{type(answer).__name__} is no answer to that", code="E_FRAME")
-    return answer
+    return expected(gateway.ask(r.Listing(number=0))[0], r.Listed)
 
 
 def _tables(listed: r.Listed) -> Iterator[Any]:
@@ -158,7 +153,7 @@ def _tables(listed: r.Listed) -> Iterator[Any]:
 
 
 @click.command(
-    epilog=_example(
+    epilog=example(
         "medusa gateway forget netmon.flows --reader old_report --gateway tcp://127.0.0.1:7777",
         "medusa gateway forget netmon.rows --source --gateway tcp://127.0.0.1:7777",
     )
@@ -185,6 +180,7 @@ def forget(
     deployed anew. Writers are remembered: no epoch is published twice by that.
     """
     from medusa.spark.exchange import requests as r
+    from medusa.spark.exchange.caller import expected
 
     if source and reader is not None:
         raise DataError("--source and --reader: leave one out", code="data.argument")
@@ -195,15 +191,14 @@ def forget(
     if source:
         asked = r.Drop(number=0, stream=stream, waiting=drop_waiting)
     with _called(endpoint, timeout, **keys) as gateway:
-        answer, _ = gateway.ask(asked)
-        if isinstance(answer, r.Done) and not answer.fresh:
+        if not expected(gateway.ask(asked)[0], r.Done).fresh:
             raise _unknown(_listed(gateway), stream, None if source else name)
     told = {"stream": stream, "source": True} if source else {"stream": stream, "reader": name}
     what = f"source {stream}" if source else f"reader {name} of {stream}"
     click.echo(json.dumps(told) if as_json else f"{what} is forgotten")
 
 
-@click.command(epilog=_example("medusa gateway finish netmon.rows --gateway tcp://127.0.0.1:7777"))
+@click.command(epilog=example("medusa gateway finish netmon.rows --gateway tcp://127.0.0.1:7777"))
 @click.argument("stream")
 @_asking
 def finish(stream: str, endpoint: str, timeout: str, as_json: bool, **keys: Any) -> None:
@@ -212,9 +207,10 @@ def finish(stream: str, endpoint: str, timeout: str, as_json: bool, **keys: Any)
     No more rows come into it from here; its windows close when all others who publish there have ended too.
     """
     from medusa.spark.exchange import requests as r
+    from medusa.spark.exchange.caller import expected
 
     with _called(endpoint, timeout, **keys) as gateway:
-        gateway.ask(r.Finish(number=0, stream=stream))
+        expected(gateway.ask(r.Finish(number=0, stream=stream))[0], r.Done)
     click.echo(json.dumps({"stream": stream}) if as_json else f"source {stream} is finished")
 
 

@@ -23,7 +23,7 @@ from medusa.errors import DataError, LinkError, RemoteProtocolError
 from medusa.query.boxes import Field, Schema
 from medusa.spark.columns import arrow_out, wire
 from medusa.spark.exchange import requests as r
-from medusa.spark.exchange.caller import Caller, caller
+from medusa.spark.exchange.caller import Caller, caller, expected
 from medusa.spark.judge import FOREVER_US
 from medusa.spark.options import READING, Options
 from medusa.wire.codec import TrainCodec
@@ -59,8 +59,7 @@ def columns_of(options: Options) -> Schema:
         DataError: the stream has a column of that name.
     """
     found, _ = caller(options.endpoint).ask(r.Shape(number=0, stream=options.stream))
-    described: r.Described = _is(found, r.Described)
-    return _shown(described.columns, options)
+    return _shown(expected(found, r.Described).columns, options)
 
 
 def _shown(columns: Schema, options: Options) -> Schema:
@@ -80,15 +79,7 @@ def _shown(columns: Schema, options: Options) -> Schema:
 def _opened(options: Options, gateway: Caller, *, batch: bool = False) -> r.Opened:
     of = options
     asked = r.Open(number=0, stream=of.stream, reader=of.reader, start=of.start, batch=batch)
-    answer, _ = gateway.ask(asked)
-    found: r.Opened = _is(answer, r.Opened)
-    return found
-
-
-def _is(answer: r.Answer, kind: type[Any]) -> Any:
-    if not isinstance(answer, kind):
-        raise RemoteProtocolError(f"{type(answer).__name__} is no answer to that", code="E_FRAME")
-    return answer
+    return expected(gateway.ask(asked)[0], r.Opened)
 
 
 class _Reader:
@@ -104,8 +95,7 @@ class _Reader:
 
     def _range(self, done: int = 0) -> r.Range:
         look = r.Look(number=0, stream=self.options.stream, reader=self.options.reader, done=done)
-        found: r.Range = _is(self._gateway().ask(look)[0], r.Range)
-        return found
+        return expected(self._gateway().ask(look)[0], r.Range)
 
     def _first(self, found: r.Opened) -> int:
         """The row that ``startingPosition`` says.
@@ -154,7 +144,7 @@ class _Reader:
             return []
         of = self.options
         cut = r.Cut(number=0, stream=of.stream, reader=of.reader, lo=lo, hi=hi, nbytes=of.part_bytes)
-        cuts = [row for row in _is(self._gateway().ask(cut)[0], r.Cuts).rows if lo < row < hi]
+        cuts = [row for row in expected(self._gateway().ask(cut)[0], r.Cuts).rows if lo < row < hi]
         starts = [lo, *cuts]
         return [RowRange(start, end) for start, end in zip(starts, [*cuts, hi], strict=True)]
 
@@ -174,7 +164,7 @@ class _Reader:
         while at < part.hi:
             read = r.Read(number=0, stream=self.options.stream, reader=self.options.reader, lo=at, hi=part.hi)
             answer, payload = gateway.ask(read)
-            found: r.Rows = _is(answer, r.Rows)
+            found = expected(answer, r.Rows)
             if not at < found.next <= part.hi or not at <= found.first <= found.next:
                 raise RemoteProtocolError(f"rows {found.first} to {found.next} for {at}", code="E_SEQ")
             if found.first > at and self.options.fail_on_loss:

@@ -18,14 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.elements import Train
-from medusa.errors import DataError, LocalProtocolError, RemoteProtocolError
+from medusa.errors import DataError, LocalProtocolError
 from medusa.query.boxes import Field, Schema
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal, to_arrow
 from medusa.spark.columns import arrow_in, wire
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.attempts import RUN_DIGITS
-from medusa.spark.exchange.caller import Caller, caller
+from medusa.spark.exchange.caller import Caller, caller, expected
 from medusa.spark.options import WRITING, Options
 from medusa.wire.codec import TrainCodec
 
@@ -68,9 +68,7 @@ def columns_to(options: Options) -> Schema:
         LinkError: the gateway doesn't answer, or there is no such source.
     """
     answer, _ = caller(options.endpoint).ask(r.Describe(number=0, stream=options.stream))
-    if not isinstance(answer, r.Described):
-        raise RemoteProtocolError(f"{type(answer).__name__} is no answer to that", code="E_FRAME")
-    return answer.columns
+    return expected(answer, r.Described).columns
 
 
 def check_columns(came: pa.Schema, columns: Schema, stream: str) -> None:
@@ -187,9 +185,7 @@ class _Writer:
                 run=run,
             )
         )
-        if not isinstance(answer, r.Done):
-            raise RemoteProtocolError(f"{type(answer).__name__} is no answer to that", code="E_FRAME")
-        return answer
+        return expected(answer, r.Done)
 
     def _abort(self, messages: Sequence[Staged], *, writer: str, epoch: int) -> None:
         tokens = tuple(each.token for each in messages)

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -22,7 +23,9 @@ from medusa.runtime.zeromq import Transport
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.requests import Answer, Request, decode_answer, encode
 
-__all__ = ["Caller", "Endpoint", "caller"]
+__all__ = ["Caller", "Endpoint", "caller", "expected"]
+
+A = TypeVar("A")
 
 GATEWAY = "gateway"
 ASK_AGAIN_S = 5.0
@@ -180,3 +183,14 @@ def caller(endpoint: Endpoint) -> Caller:
         if found is None:
             found = _callers[os.getpid(), endpoint] = Caller(endpoint)
         return found
+
+
+def expected(answer: Answer, kind: type[A]) -> A:
+    """The answer, of the kind that belongs to what was asked.
+
+    Raises:
+        RemoteProtocolError: it is another.
+    """
+    if not isinstance(answer, kind):
+        raise RemoteProtocolError(f"{type(answer).__name__} is no answer to that", code="E_FRAME")
+    return answer
