@@ -1,4 +1,4 @@
-"""The options of every command that calls a node: where it is, and with which keys it is called."""
+"""The options of every command that calls a node or a gateway: with which keys it is called."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ _KEY = click.option(
     "--key",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="our secret key, for a node with keys; medusa keygen client makes it",
+    help="our secret key, for a node or gateway with keys; medusa keygen client makes it",
 )
-_SERVER_KEY = click.option(
-    "--server-key", metavar="FILE|KEY", help="the public key of the node, or its .pub file"
-)
+_SERVER_KEY = click.option("--server-key", metavar="FILE|KEY", help="its public key, or its .pub file")
 
 
 def key_options(command: Command) -> Command:

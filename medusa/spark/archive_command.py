@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from medusa.connectors.key_options import key_options
 from medusa.connectors.query_file import read_query
 from medusa.errors import DataError
 from medusa.spark.command import (
@@ -61,10 +62,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
     show_default=True,
     help="the most rows of an epoch",
 )
-@click.option(
-    "--key", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="for a gateway with keys"
-)
-@click.option("--server-key", metavar="KEY", help="the gateway's public key, or its .pub file")
+@key_options
 @spark_options
 @_JSON
 def archive(
