@@ -187,9 +187,11 @@ class _Writer:
         )
         return expected(answer, r.Done)
 
-    def _abort(self, messages: Sequence[Staged], *, writer: str, epoch: int) -> None:
-        tokens = tuple(each.token for each in messages)
-        self._gateway().ask(r.Abort(number=0, writer=writer, epoch=epoch, tokens=tokens))
+    def _abort(self, messages: Sequence[Staged | None], epoch: int) -> None:
+        said = [each for each in messages if each is not None]
+        if said:  # Else nothing is there to be forgotten, and perhaps nobody who would hear it.
+            tokens = tuple(each.token for each in said)
+            self._gateway().ask(r.Abort(number=0, writer=said[0].writer, epoch=epoch, tokens=tokens))
 
 
 class StreamWriter(_Writer):
@@ -232,9 +234,7 @@ class StreamWriter(_Writer):
 
     def give_up(self, messages: Sequence[Staged | None], epoch: int) -> None:
         """What the driver does when something failed; Spark says so also of an epoch that is published."""
-        said = [each for each in messages if each is not None]
-        if said:
-            self._abort(said, writer=said[0].writer, epoch=epoch)
+        self._abort(messages, epoch)
 
 
 class TableWriter(_Writer):
@@ -282,8 +282,7 @@ class TableWriter(_Writer):
 
     def give_up(self, messages: Sequence[Staged | None]) -> None:
         """What the driver does when something failed."""
-        said = [each for each in messages if each is not None]
-        self._abort(said, writer=self.writer, epoch=self.epoch)
+        self._abort(messages, self.epoch)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -108,6 +108,13 @@ def test_a_task_that_fails_leaves_nothing(world: World, monkeypatch: pytest.Monk
     assert not world.disk.groups
 
 
+def test_a_write_of_which_no_task_is_through_has_nothing_to_give_up(world: World) -> None:
+    """Asked all the same, a gateway that is away would be waited for a second time."""
+    TableWriter(TO).give_up([None, None])
+    StreamWriter(TO).give_up([None], 0)
+    assert world.requests == 0
+
+
 def test_attempts_tell_their_run(world: World) -> None:
     one = StreamWriter(TO)
     first, second, other = (
