@@ -16,6 +16,7 @@ from pathlib import Path
 import medusa as md
 from medusa.spark.options import options_from
 from medusa.spark.reading import Follower
+from tests.gateway.here import timed
 from tests.system.nodes import DEADLINE_S, RUN, Nodes, first_line, until
 
 __all__ = ["EXPECTED", "ROWS", "WAIT", "GatewayProcess", "Line", "World", "all_there"]
@@ -131,12 +132,6 @@ class GatewayProcess:
         return code
 
 
-def query(name: str) -> md.Query:
-    q = md.Query(name)
-    q.sink("out", q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us", slack="1h"))
-    return q
-
-
 class World:
     """Queries ``a``, whose sink has rows 0 to ``ROWS``, and ``b``, without rows; a node, a gateway, lines.
 
@@ -160,7 +155,7 @@ class World:
         self.nodes.start("n")
         with md.connect(self.address, timeout=WAIT) as fed:
             for name in ("a", "b"):
-                fed.deploy(query(name))
+                fed.deploy(timed(name, slack="1h"))
         self.wire = Line(folder / "n")
         self._ends.callback(self.wire.close)
         self.gateway: GatewayProcess | None = GatewayProcess(folder, self.wire.address)

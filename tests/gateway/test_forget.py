@@ -13,49 +13,19 @@ import medusa as md
 from medusa.cli import main
 from medusa.errors import ConfigError, FullError, LinkError
 from medusa.runtime.files import FolderStore
-from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange import gateway as gateways
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.nodes import FederationNodes
 from medusa.spark.exchange.requests import token_of
 from medusa.spark.exchange.staging import Staging
-from medusa.spark.options import options_from
 from medusa.spark.reading import BatchReader, StreamReader, columns_of
 from medusa.spark.writing import StreamWriter
 from tests.gateway.dying_disk import DyingDisk, Logs
+from tests.gateway.here import named, options, running, values
 from tests.system.nodes import until
 
 WAIT = "20s"
-
-
-@pytest.fixture(autouse=True)
-def connections(monkeypatch):
-    made: dict = {}
-    monkeypatch.setattr(calling, "_callers", made)
-    yield
-    for each in made.values():
-        each.close()
-
-
-@pytest.fixture
-def node(tmp_path):
-    address = f"ipc://{tmp_path}/a"
-    settings: dict = {"name": "a", "listen": address, "data": f"{tmp_path}/a.data"}
-    settings["limits"] = {"checkpoint_every": "50ms"}
-    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-        fed.deploy(query())
-        yield fed, address
-
-
-def query() -> md.Query:
-    q = md.Query("q")
-    q.sink("out", q.source("rows", {"v": "int64"}, time=None))
-    return q
-
-
-def options(gateway, stream="q.out", **more):
-    return options_from({"timeout": WAIT, **more, "endpoint": gateway.address, "stream": stream})
 
 
 def said(gateway, *arguments):
@@ -100,8 +70,7 @@ def test_who_reads_and_writes_is_listed_and_forgotten(node, tmp_path):
             "reader report of q.out is forgotten\n",
         )
         assert not gateway.status()["readers"]
-        [fragment] = fed.status()["fragments"]
-        assert not [one for output in fragment["outputs"] for one in output["named"]], "nor at the node"
+        assert not named(fed), "nor at the node"
         assert said(gateway, "forget", "q.out", "--source", "--reader", "report")[0] == 1
 
 
@@ -111,7 +80,7 @@ def test_a_source_that_was_deployed_anew_is_written_to_once_it_is_forgotten(node
         assert write(gateway, 0, [1, 2])
         gateway.flush(WAIT)
         fed.undeploy("q")
-        fed.deploy(query())
+        fed.deploy(values())
         assert write(gateway, 1, [3])
 
         def why():
@@ -214,16 +183,14 @@ def test_a_source_that_is_finished_closes_its_windows(tmp_path):
     q = md.Query("w")
     rows = q.source("rows", {"ts": "int64"}, time="ts", unit="us", slack="1s")
     q.sink("out", rows.window("10us").aggregate(n=md.count()))
-    address, ended = f"ipc://{tmp_path}/a", "it takes no more rows from here"
-    settings = {"name": "a", "listen": address, "data": f"{tmp_path}/a.data"}
+    ended = "it takes no more rows from here"
 
     def task(gateway, epoch):
         writer = StreamWriter(options(gateway, "w.rows"))
         batch = pa.record_batch({"ts": [1, 2, 30]})
         return writer.publish([writer.task([batch], query="id", epoch=epoch, partition=0)], epoch)
 
-    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-        fed.deploy(q)
+    with running(tmp_path, q) as (fed, address):
         with md.spark.gateway(address, tmp_path / "g") as gateway:
             assert task(gateway, 0)
             code, text, _ = said(gateway, "finish", "w.rows")
@@ -242,20 +209,15 @@ def test_a_source_that_is_finished_closes_its_windows(tmp_path):
             assert gateway.status()["sources"]["w.rows"] == {"published": 3, "waiting": 0, "why": ""}
 
 
-def names_at(fed):
-    [fragment] = fed.status()["fragments"]
-    return [one["name"] for output in fragment["outputs"] for one in output["named"]]
-
-
 def test_who_only_looks_leaves_nothing_and_a_batch_read_little(node, tmp_path, monkeypatch):
     fed, address = node
     monkeypatch.setattr(gateways, "EXPIRE_EVERY_S", 0.0)
     with md.spark.gateway(address, tmp_path / "g") as gateway:
         assert [field.name for field in columns_of(options(gateway))] == ["v"]
         assert not gateway.status()["readers"]
-        assert not names_at(fed)
+        assert not named(fed)
         gateway.wait("q.out", 0, "begun", WAIT)
-        assert names_at(fed) == ["begun"]
+        assert named(fed) == ["begun"]
         gateway.forget("q.out", "begun")
         assert write(gateway, 0, [1, 2])
         gateway.wait("q.out", 2, "once", WAIT)
@@ -267,7 +229,7 @@ def test_who_only_looks_leaves_nothing_and_a_batch_read_little(node, tmp_path, m
         assert columns_of(options(gateway)), "of one that is being read"
     with md.spark.gateway(address, tmp_path / "g", keep_readers="1ms") as gateway:
         until(lambda: [each["reader"] for each in gateway.status()["readers"]] == ["both"], what="one")
-        until(lambda: names_at(fed) == ["both"], what="nothing at the node")
+        until(lambda: named(fed) == ["both"], what="nothing at the node")
         BatchReader(options(gateway, reader="both")).parts()
         gateway.forget("q.out", "both")
     with pytest.raises(ConfigError, match="keep_readers"):

@@ -7,50 +7,25 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, DataError, LinkError, MedusaError, StateError
-from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.caller import Caller
 from medusa.spark.exchange.command import opened
 from medusa.spark.exchange.held import _folder_of
 from medusa.spark.options import options_from
 from medusa.spark.reading import BatchReader, StreamReader, columns_of
 from medusa.spark.writing import StreamWriter, TableWriter
+from tests.gateway.here import named, options, running, timed
 from tests.system.nodes import until
 
 WAIT = "20s"
 
 
-def query() -> md.Query:
-    q = md.Query("q")
-    rows = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us")
-    q.sink("out", rows.filter("v >= 0"))
-    return q
-
-
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("n")
-    address = f"ipc://{folder}/a"
-    settings: dict = {"name": "a", "listen": address, "data": f"{folder}/a.data"}
-    settings["limits"] = {"checkpoint_every": "50ms"}
-    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-        fed.deploy(query())
+    with running(tmp_path_factory.mktemp("n"), timed()) as (fed, address):
         fed.subscribe("q.out", from_="oldest", durable="keeper").close()  # Rows stay for each test.
         fed.publish("q.rows", {"ts": [1, 2, 3, 0], "v": [10, 20, 30, 40]})
         fed.flush(WAIT)
         yield fed, address
-
-
-@pytest.fixture(autouse=True)
-def connections(monkeypatch):
-    made: dict = {}
-    monkeypatch.setattr(calling, "_callers", made)
-    yield
-    for each in made.values():
-        each.close()
-
-
-def options(gateway, stream="q.out", **more):
-    return options_from({"endpoint": gateway.address, "stream": stream, "timeout": WAIT, **more})
 
 
 def rows_of(reader, parts):
@@ -85,11 +60,6 @@ def test_a_stream_comes_with_its_numbers_and_late_marks(node, tmp_path):
         with pytest.raises(LinkError, match="nobody reads 'q.out'"):
             gateway.forget("q.out")
     assert named(node[0]) == ["keeper"]
-
-
-def named(fed):
-    [fragment] = fed.status()["fragments"]
-    return [each["name"] for output in fragment["outputs"] for each in output["named"]]
 
 
 def test_it_goes_on_from_its_folder_and_the_caller_waits_for_it(node, tmp_path):

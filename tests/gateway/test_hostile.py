@@ -13,7 +13,6 @@ from medusa.elements import Train
 from medusa.errors import ConfigError, FullError, LinkError
 from medusa.query.boxes import Field
 from medusa.query.types import to_arrow
-from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange import held, staging
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.caller import Caller, Endpoint
@@ -24,18 +23,8 @@ from medusa.spark.reading import StreamReader, columns_of
 from medusa.spark.writing import StreamWriter
 from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import DyingDisk
-from tests.gateway.test_forget import node, options, staged, write
-
-__all__ = ["node"]
-
-
-@pytest.fixture(autouse=True)
-def connections(monkeypatch):
-    made: dict = {}
-    monkeypatch.setattr(calling, "_callers", made)
-    yield
-    for each in made.values():
-        each.close()
+from tests.gateway.here import options
+from tests.gateway.test_forget import staged, write
 
 
 def payload(values, type="int64"):

@@ -15,7 +15,6 @@ from medusa.elements import END_US, START_US, Train
 from medusa.errors import ConfigError, DataError, LinkError
 from medusa.query.boxes import Field
 from medusa.runtime.publishing import described
-from medusa.spark.exchange import caller as calling
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.spool import Spool
 from medusa.spark.judge import FOREVER_US, Entered, Judge
@@ -24,41 +23,14 @@ from medusa.spark.reading import BatchReader, RowRange, StreamReader
 from medusa.spark.writing import StreamWriter, TableWriter
 from tests.engine.segments import Disk
 from tests.gateway.fake_spark import SOURCE
+from tests.gateway.here import options, running, timed
 from tests.system.nodes import until
 
 WAIT = "20s"
 
 
-@pytest.fixture(autouse=True)
-def connections(monkeypatch):
-    made: dict = {}
-    monkeypatch.setattr(calling, "_callers", made)
-    yield
-    for each in made.values():
-        each.close()
-
-
-@contextlib.contextmanager
-def running(tmp_path, **limits):
-    """A node with the query."""
-    address = f"ipc://{tmp_path}/a"
-    settings: dict = {"name": "a", "listen": address, "data": f"{tmp_path}/a.data"}
-    settings["limits"] = {"checkpoint_every": "50ms", **limits}
-    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-        fed.deploy(query())
-        yield fed, address
-
-
-def query() -> md.Query:
-    q = md.Query("q")
-    rows = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us")
-    q.sink("out", rows.filter("v >= 0"))
-    return q
-
-
-def reader_of(gateway, stream="q.out", **more):
-    given = {"endpoint": gateway.address, "stream": stream, "timeout": WAIT, **more}
-    return StreamReader(options_from(given))
+def reader_of(gateway, **more):
+    return StreamReader(options(gateway, **more))
 
 
 def publish(fed, *values):
@@ -72,7 +44,7 @@ def values_of(reader, start, end):
 
 
 def test_a_stream_that_was_defined_anew_is_another_one(tmp_path):
-    with running(tmp_path) as (fed, address):
+    with running(tmp_path, timed()) as (fed, address):
         with md.spark.gateway(address, tmp_path / "g", report=lambda line: None) as gateway:
             reader = reader_of(gateway)
             start = reader.first_offset()
@@ -84,7 +56,7 @@ def test_a_stream_that_was_defined_anew_is_another_one(tmp_path):
             unread = reader_of(gateway, reader="unread")
             unread.first_offset()
             fed.undeploy("q")
-            fed.deploy(query())
+            fed.deploy(timed())
             publish(fed, 11, 12, 13, 14, 15, 16)
 
             def why():
@@ -113,20 +85,17 @@ def test_a_stream_that_was_defined_anew_is_another_one(tmp_path):
             assert values_of(reader, start, end) == [11, 12, 13, 14, 15, 16]
 
 
-@contextlib.contextmanager
-def judging(tmp_path):
-    """A node whose source lists its partitions and has the arrival times of its rows."""
+def judging() -> md.Query:
+    """One whose source lists its partitions and has the arrival times of its rows."""
     q = md.Query("p")
     columns = {"ts": "int64", "area": "utf8", "came": "int64"}
     listed = {"partition": "area", "partitions": ["a", "b"], "ahead": "1h", "arrival": "came"}
     q.sink("out", q.source("rows", columns, time="ts", unit="us", slack="1s", **listed))
-    with running(tmp_path) as (fed, address):
-        fed.deploy(q)
-        yield fed, address
+    return q
 
 
 def test_rows_that_a_source_would_refuse_fail_their_task(tmp_path):
-    with judging(tmp_path) as (fed, address):
+    with running(tmp_path, judging()) as (fed, address):
         good = {"ts": [1, 2], "area": ["a", "b"], "came": [1, 2]}
         wrong = {
             "partition 'c'": {**good, "area": ["a", "c"]},
@@ -137,8 +106,7 @@ def test_rows_that_a_source_would_refuse_fail_their_task(tmp_path):
             with pytest.raises(DataError, match=why):
                 fed.publish("p.rows", columns)
         with md.spark.gateway(address, tmp_path / "g") as gateway:
-            given = {"endpoint": gateway.address, "stream": "p.rows", "timeout": WAIT}
-            writer = TableWriter(options_from(given))
+            writer = TableWriter(options(gateway, "p.rows"))
             for why, columns in wrong.items():
                 with pytest.raises(DataError, match=why):
                     writer.task([pa.record_batch(columns)], partition=0)
@@ -215,7 +183,7 @@ def test_what_a_node_refuses_stays_here(tmp_path):
         return gateway.status()["sources"]["q.in"]["why"]
 
     def task(epoch):
-        writer = StreamWriter(options_from({"endpoint": gateway.address, "stream": "q.in", "timeout": WAIT}))
+        writer = StreamWriter(options(gateway, "q.in"))
         return writer.publish([writer.task([batch], query="id", epoch=epoch, partition=0)], epoch)
 
     with started() as gateway:

@@ -10,10 +10,9 @@ import threading
 import pyarrow as pa
 import pytest
 
-import medusa as md
-from medusa.spark.exchange import caller as calling
 from medusa.spark.options import options_from
 from tests.gateway.fake_spark import DriverDiedError, Faults, Query, QueryFailedError
+from tests.gateway.here import running, values
 from tests.gateway.processes import EXPECTED, GatewayProcess, Line, World, all_there
 from tests.gateway.processes import ROWS as ROWS_THERE
 
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.system
 
 WAIT = "60s"
 ROWS = 36
-
-
-def query(name: str) -> md.Query:
-    q = md.Query(name)
-    q.sink("out", q.source("rows", {"v": "int64"}, time=None))
-    return q
 
 
 class Copy(Query):
@@ -82,16 +75,11 @@ class Trouble(Faults):
             self._thread.join()
 
 
-def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(calling, "_callers", {})
-    settings = {"name": "n", "listen": f"ipc://{tmp_path}/n", "data": f"{tmp_path}/n.data"}
-    settings["limits"] = {"checkpoint_every": "50ms"}
-    with md.node(settings) as node, node.connect(timeout=WAIT) as fed:
-        for name in ("a", "b"):
-            fed.deploy(query(name))
+def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path):
+    with running(tmp_path, values("a"), values("b")) as (fed, address):
         fed.publish("a.rows", {"v": list(range(ROWS))})
         fed.flush(WAIT)
-        process = GatewayProcess(tmp_path, node.address)
+        process = GatewayProcess(tmp_path, address)
         line = Line(process.socket)
         trouble = Trouble(random.Random(7), process, line)
         of = Copy(line.address, trouble)
@@ -110,8 +98,6 @@ def test_gateway_and_driver_are_killed_and_the_line_is_cut(tmp_path, monkeypatch
             trouble.join()
             code = process.end(signal.SIGTERM)
             line.close()
-            for each in calling._callers.values():
-                each.close()
         assert code == 0
         assert trouble.kills
         assert trouble.cuts
@@ -133,8 +119,7 @@ class Rows(Copy):
 @pytest.mark.full
 @pytest.mark.issue(7)
 @pytest.mark.parametrize("seed", range(40))
-def test_each_row_is_there_once_whatever_is_killed_and_cut(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(calling, "_callers", {})
+def test_each_row_is_there_once_whatever_is_killed_and_cut(tmp_path, seed):
     chance = random.Random(seed)
     world = World(tmp_path, "spark")
     try:
@@ -150,6 +135,4 @@ def test_each_row_is_there_once_whatever_is_killed_and_cut(tmp_path, monkeypatch
                 of.run()
         assert world.copied() == EXPECTED, world.came
     finally:
-        for each in calling._callers.values():
-            each.close()
         world.close()

@@ -121,12 +121,6 @@ class Stuck(Port):
         self.sent = list(self.node)
         yield Source(id="in", schema=(Field("v", "int64"),), time=None), self
 
-    def check(self) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
     def flush(self, timeout: str) -> None:
         raise LinkError("its disk is full", code="link.timeout")
 

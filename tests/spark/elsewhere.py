@@ -12,6 +12,7 @@ from typing import Any
 
 import medusa as md
 from medusa.spark.session import is_connect
+from tests.gateway.here import timed, with_gateway
 from tests.spark import where
 from tests.spark.cases import SCHEMA, rows
 from tests.spark.live import Feed, ended
@@ -79,22 +80,14 @@ class Elsewhere:
         self._tell("stream", str(running.runId))
 
     def source_and_sink(self) -> None:
-        address = f"ipc://{self.folder}/n"
-        settings = {"name": "n", "listen": address, "data": str(self.folder / "node")}
-        settings["limits"] = {"checkpoint_every": "50ms"}  # type: ignore[assignment]
-        with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-            for name in ("a", "b"):
-                q = md.Query(name)
-                source = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us", slack="1h")
-                q.sink("out", source)
-                fed.deploy(q)
-            with md.spark.gateway(address, self.folder / "gateway") as gateway:
-                self._through(fed, gateway)
-                gateway.flush(WAIT)
-                found: list[int] = []
-                with fed.subscribe("b.out", from_="oldest") as trains:
-                    while len(found) < ROWS + 100:
-                        found += trains.next(WAIT).batch["v"].to_pylist()
+        queries = [timed(name, slack="1h") for name in ("a", "b")]
+        with with_gateway(self.folder, *queries) as (fed, gateway):
+            self._through(fed, gateway)
+            gateway.flush(WAIT)
+            found: list[int] = []
+            with fed.subscribe("b.out", from_="oldest") as trains:
+                while len(found) < ROWS + 100:
+                    found += trains.next(WAIT).batch["v"].to_pylist()
         assert found[:ROWS] == [2 * number for number in range(ROWS)]
         assert sorted(found[ROWS:]) == list(range(100))
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli import main
 from medusa.spark.pipeline.growing import CHECKPOINT, Growing
+from tests.gateway.here import with_gateway
 from tests.spark.driver import Driver
 from tests.system.nodes import until
 
@@ -55,16 +56,8 @@ def is_late(n: int) -> bool:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
-    settings: dict[str, Any] = {
-        "name": "n",
-        "listen": f"ipc://{tmp_path}/n",
-        "data": str(tmp_path / "n.data"),
-    }
-    settings["limits"] = {"checkpoint_every": "50ms"}
-    with md.node(settings) as node, md.connect(node.address, timeout=WAIT) as fed:
-        fed.deploy(query())
-        with md.spark.gateway(node.address, tmp_path / "gateway") as gateway:
-            yield fed, gateway
+    with with_gateway(tmp_path, query()) as made:
+        yield made
 
 
 def test_a_stream_is_archived_once_over_failed_epochs_and_a_restart(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.processes import EXPECTED, ROWS, World
 from tests.spark.driver import Driver
-from tests.spark.faulty import ROWS_PER_BATCH, Fault, run
+from tests.spark.faulty import POINTS, ROWS_PER_BATCH, Fault, run
 
 RUNS = 40
 EPOCHS = ROWS // ROWS_PER_BATCH
@@ -29,9 +29,6 @@ def drawn(chance: random.Random) -> tuple[list[Fault], list[str]]:
         at = chance.randrange(ROWS if point in ("in", "out") else EPOCHS)
         faults.append(Fault(point, at, stops=kind == "driver"))
     return faults, [kind for kind in outside if kind not in inside]
-
-
-POINTS = ("in", "out", "before", "behind")
 
 
 @pytest.mark.full

@@ -17,6 +17,7 @@ import pytest
 
 import medusa as md
 from medusa.spark.packed import place
+from tests.gateway.here import with_gateway
 from tests.spark import functions
 from tests.spark.cases import SCHEMA, rows
 from tests.spark.live import Feed, Written, ended
@@ -134,23 +135,19 @@ def test_a_stream_of_a_gateway_with_the_node_s_word_on_late_rows(spark: Any, tmp
     times = [number - 30 * (number % 7 == 0) for number in range(100, 300)]
     table = pa.table({"ts": times, "v": list(range(200))})
     kept = table.filter(pa.array([number % 7 > 0 for number in range(100, 300)]))
-    address = f"ipc://{tmp_path}/n"
-    settings = {"name": "n", "listen": address, "data": str(tmp_path / "node")}
-    with md.node(settings), md.connect(address) as fed:
-        fed.deploy(plain_query)
-        with md.spark.gateway(address, tmp_path / "gateway") as gateway:
-            options = {"endpoint": gateway.address, "stream": "a.out", "reader": "live"}
-            options |= {"meta": "true", "boundary": "true", "maxRowsPerBatch": "80"}
-            frame = spark.readStream.format("medusa").options(**options).load()
-            for start in range(0, 200, 50):
-                fed.publish("a.rows", table.slice(start, 50))
-                fed.flush("60s")
-                gateway.wait("a.out", start + 50, "live")
-            fed.finish("a.rows")
-            until(lambda: gateway.status()["readers"][0]["ended"], what="the end")
-            answers = md.spark.stream(q, spark, {"rows": frame}, shards=1)
-            written = Written(spark, tmp_path / "checkpoint")
-            written.run(answers)
+    with with_gateway(tmp_path, plain_query) as (fed, gateway):
+        options = {"endpoint": gateway.address, "stream": "a.out", "reader": "live"}
+        options |= {"meta": "true", "boundary": "true", "maxRowsPerBatch": "80"}
+        frame = spark.readStream.format("medusa").options(**options).load()
+        for start in range(0, 200, 50):
+            fed.publish("a.rows", table.slice(start, 50))
+            fed.flush("60s")
+            gateway.wait("a.out", start + 50, "live")
+        fed.finish("a.rows")
+        until(lambda: gateway.status()["readers"][0]["ended"], what="the end")
+        answers = md.spark.stream(q, spark, {"rows": frame}, shards=1)
+        written = Written(spark, tmp_path / "checkpoint")
+        written.run(answers)
     got = plain(written.parts(answers)["out"])
     assert len(written.batches) == 3
     assert got == plain(md.collect(q, rows=kept)["out"]), "to its end: the last windows close"

@@ -12,18 +12,13 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from tests.gateway.here import running, timed
 from tests.spark.copying import ROWS_PER_BATCH, copied
 from tests.spark.driver import Driver
 
 WAIT = "60s"
 ROWS = 200
 EPOCH = 2
-
-
-def query(name: str) -> md.Query:
-    q = md.Query(name)
-    q.sink("out", q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us", slack="1h"))
-    return q
 
 
 @dataclass
@@ -48,12 +43,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    address = f"ipc://{tmp_path}/n"
-    settings: dict[str, Any] = {"name": "n", "listen": address, "data": str(tmp_path / "n.data")}
-    settings["limits"] = {"checkpoint_every": "50ms"}
-    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-        fed.deploy(query("a"))
-        fed.deploy(query("b"))
+    with running(tmp_path, timed("a", slack="1h"), timed("b", slack="1h")) as (fed, address):
         fed.publish("a.rows", {"ts": list(range(ROWS)), "v": list(range(ROWS))})
         fed.flush(WAIT)
         gateway = md.spark.gateway(address, tmp_path / "gateway")
@@ -171,7 +161,7 @@ def test_tables(spark: Any, world: World) -> None:
     assert df.dtypes == [("ts", "bigint"), ("v", "bigint"), ("_seq", "bigint"), ("_late", "boolean")]
     world.gateway.wait("a.out", ROWS)
     assert df.where("not _late and _seq = v").count() == ROWS
-    q = query("a")
+    q = timed("a", slack="1h")
     assert md.spark.batch(q, spark, {"rows": df}).only.count() == ROWS
     write = df.select("v", "ts").repartition(3).write.format("medusa").mode("append")
     for _ in range(2):  # The same epoch of the same writer: nothing is written twice.

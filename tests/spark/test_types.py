@@ -19,6 +19,7 @@ import medusa as md
 from medusa.query.types import normalise, to_arrow
 from medusa.spark.columns import wire
 from medusa.spark.pipeline.frames import frame
+from tests.gateway.here import with_gateway
 from tests.spark.same import plain
 from tests.system.nodes import until
 
@@ -56,29 +57,24 @@ def elsewhere(spark: Any) -> Iterator[Any]:
 
 
 def test_every_type_goes_through_spark_and_into_an_archive_as_it_is(elsewhere: Any, tmp_path: Path) -> None:
-    spark, address = elsewhere, f"ipc://{tmp_path}/n"
-    settings = {"name": "n", "listen": address, "data": str(tmp_path / "n.data")}
-    settings |= {"limits": {"checkpoint_every": "50ms"}}
-    with md.node(settings), md.connect(address, timeout=WAIT) as fed:
-        for name in ("a", "b"):
-            q = md.Query(name)
-            q.sink("out", q.source("rows", SCHEMA, time="ts", slack="1h"))
-            fed.deploy(q)
-        with md.spark.gateway(address, tmp_path / "gateway") as gateway:
-            options = {"endpoint": gateway.address, "stream": "a.out", "reader": "r"}
-            rows = spark.read.format("medusa").options(**options).load()
-            fed.publish("a.rows", TABLE)
-            fed.flush(WAIT)
-            gateway.wait("a.out", 3, "r")
-            written = rows.write.format("medusa").option("endpoint", gateway.address)
-            written.option("stream", "b.rows").mode("append").save()
-            gateway.flush(WAIT)
+    spark, queries = elsewhere, [md.Query("a"), md.Query("b")]
+    for q in queries:
+        q.sink("out", q.source("rows", SCHEMA, time="ts", slack="1h"))
+    with with_gateway(tmp_path, *queries) as (fed, gateway):
+        options = {"endpoint": gateway.address, "stream": "a.out", "reader": "r"}
+        rows = spark.read.format("medusa").options(**options).load()
+        fed.publish("a.rows", TABLE)
+        fed.flush(WAIT)
+        gateway.wait("a.out", 3, "r")
+        written = rows.write.format("medusa").option("endpoint", gateway.address)
+        written.option("stream", "b.rows").mode("append").save()
+        gateway.flush(WAIT)
 
-            def archived() -> md.spark.Stored:
-                return md.spark.archive("b.out", spark, tmp_path / "archive", gateway=gateway, time="ts")
+        def archived() -> md.spark.Stored:
+            return md.spark.archive("b.out", spark, tmp_path / "archive", gateway=gateway, time="ts")
 
-            until(lambda: archived().manifest.rows == TABLE.num_rows, what="all is there", deadline_s=120)
-            stored = archived()
+        until(lambda: archived().manifest.rows == TABLE.num_rows, what="all is there", deadline_s=120)
+        stored = archived()
     kept = pq.read_table(stored.files, schema=stored.manifest.columns)
     assert plain(kept.select(list(SCHEMA))) == plain(TABLE)
     again = frame(stored, spark).orderBy("_seq").toArrow()
