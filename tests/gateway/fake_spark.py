@@ -137,6 +137,7 @@ class Inlet:
 
     why = life = ""
     begins = "oldest"
+    anew = True
     ended = timed = False
     over = None
 

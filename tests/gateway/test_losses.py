@@ -380,6 +380,38 @@ def test_a_starting_position_counts_for_a_reader_that_is_known_too(tmp_path):
         ] == [7, 8]
 
 
+class Breaking(Stream):
+    """Its node goes away when it is told to."""
+
+    breaks = False
+    begun = 0
+
+    def reading(self, stream, reader, start):
+        self.begun += 1
+        return super().reading(stream, reader, start)
+
+    def next(self, timeout):
+        if self.breaks:
+            self.breaks = False
+            raise LinkError("the node went away", code="link.down")
+        return super().next(timeout)
+
+
+def test_now_is_behind_what_was_read_though_node_and_gateway_were_started_anew(tmp_path):
+    stream = Breaking((5, [5, 6, 7, 8]))
+    with with_stream(tmp_path, stream) as gateway:
+        reader = reader_of(gateway, startingPosition="now")
+        start = reader.first_offset()
+        gateway.wait("q.out", 9)
+        reader.next_offset(reader.next_offset(start, 2), None)
+        assert (start["row"], reader.first_offset()["row"]) == (5, 9)
+        stream.breaks = True
+        until(lambda: stream.begun > 1, what="read anew")
+        assert reader.first_offset()["row"] == 9
+    with with_stream(tmp_path, stream) as gateway:
+        assert reader_of(gateway, startingPosition="now").first_offset()["row"] == 9
+
+
 def test_a_batch_that_would_be_a_part_of_the_stream_fails(tmp_path, caplog):
     stream = Stream(*((n * 100, list(range(n * 100, n * 100 + 100))) for n in range(20)))
     with with_stream(tmp_path, stream, spool_bytes=4000) as gateway:

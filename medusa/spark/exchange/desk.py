@@ -61,6 +61,10 @@ class Inlet(Protocol):
         """Where the reader began, as ``Open`` said it."""
 
     @property
+    def anew(self) -> bool:
+        """The reader began since the gateway was started: else nobody knows what of it was read."""
+
+    @property
     def life(self) -> str:
         """What tells this reader from others of its name; empty: nothing does."""
 
@@ -165,7 +169,7 @@ class Desk:
                 columns=columns_of(spool.schema),
                 earliest=spool.earliest,
                 latest=spool.durable_seq,
-                fresh=spool.read_seq == spool.earliest and request.start == inlet.begins,
+                fresh=inlet.anew and spool.read_seq == spool.earliest and request.start == inlet.begins,
                 life=inlet.life,
             )
 

@@ -112,7 +112,7 @@ class Shape(Base, frozen=True, tag="shape"):
 
 class Opened(Base, frozen=True, tag="opened"):
     """Attributes:
-    fresh: nothing was read yet, and what it began with is the ``start`` asked for.
+    fresh: nothing was read yet, that is known, and what it began with is the ``start`` asked for.
     life: what tells this reader from one of its name before it was forgotten; empty: it is older than such.
     """
 

@@ -174,6 +174,7 @@ class Inlet(Worker):
         self.stream, self.reader, self.begins, self.life = stream, reader, start, life
         self.batch = batch
         self._begun, self._note_begun = begun, note_begun
+        self.anew = not begun
         self.gone = 0
         """Rows before the first that a reader from ``oldest`` on got, as far as it began since the start."""
         self._nodes, self._port, self._bytes_max = nodes, port, bytes_max
@@ -238,8 +239,11 @@ class Inlet(Worker):
                 self._begun = True
             with self.lock:
                 # From disk: what an attempt before hadn't synced comes again.
+                before = self._spool
                 spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
                 spool.begin(reading.next_row)
+                if before is not None:
+                    spool.was_read(before.read_seq)
                 if start == "oldest" and reading.next_row:
                     self._begins_behind(reading.next_row)
             self.why, self.refused, self.ended, self.timed = "", None, False, reading.timed
