@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from medusa.spark.reading import BatchReader, StreamReader, columns_of
 from medusa.spark.writing import StreamWriter
 from tests.gateway.dying_disk import DyingDisk, Logs
 from tests.gateway.here import named, options, running, values
+from tests.gateway.test_losses import Stream, reader_of, with_stream
 from tests.system.nodes import until
 
 WAIT = "20s"
@@ -234,3 +236,53 @@ def test_who_only_looks_leaves_nothing_and_a_batch_read_little(node, tmp_path, m
         gateway.forget("q.out", "both")
     with pytest.raises(ConfigError, match="keep_readers"):
         md.spark.gateway(address, tmp_path / "g", keep_readers="soon")
+
+
+class Held(Stream):
+    """It can't be ended before ``go``: neither what reads, nor the name at the node."""
+
+    def __init__(self, *gives) -> None:
+        super().__init__(*gives)
+        self.reads, self.names, self.forgets = threading.Event(), threading.Event(), threading.Event()
+        self.reads.set()
+
+    def next(self, timeout):
+        self.reads.wait(60)
+        return super().next(timeout)
+
+    def forget(self, stream, reader):
+        self.forgets.set()
+        self.names.wait(60)
+
+
+def test_who_opens_a_reader_while_it_is_forgotten_waits_until_it_is(tmp_path):
+    stream = Held((0, [0, 1]))
+    with with_stream(tmp_path, stream) as gateway:
+        before = reader_of(gateway).first_offset()
+        forgetting = threading.Thread(target=gateway.forget, args=("q.out",))
+        forgetting.start()
+        assert stream.forgets.wait(60)
+        with pytest.raises(LinkError, match="'q.out' of 'spark' is being forgotten"):
+            reader_of(gateway, timeout="200ms").first_offset()
+        with pytest.raises(LinkError, match="'q.out' of 'spark' is being forgotten"):
+            gateway.wait("q.out", 1, timeout="1ms")
+        stream.names.set()
+        forgetting.join()
+        after = reader_of(gateway).first_offset()
+        assert before["life"] != after["life"], "at the node it is another one too"
+
+
+def test_who_opens_a_reader_whose_time_is_over_waits_until_it_is_forgotten(tmp_path, monkeypatch):
+    stream = Held((0, [0, 1]))
+    monkeypatch.setattr(gateways, "EXPIRE_EVERY_S", 1e9)
+    with with_stream(tmp_path, stream, keep_s=0.0) as gateway:
+        gateway.wait("q.out", 2)
+        stream.reads.clear()
+        stream.names.set()
+        monkeypatch.setattr(gateways, "EXPIRE_EVERY_S", 0.0)
+        until(lambda: gateway._inlets._expiring, what="it is over")
+        monkeypatch.setattr(gateways, "EXPIRE_EVERY_S", 1e9)
+        with pytest.raises(LinkError, match="'q.out' of 'spark' is being forgotten"):
+            reader_of(gateway, timeout="200ms").first_offset()
+        stream.reads.set()
+        assert reader_of(gateway).first_offset(), "one that is new"

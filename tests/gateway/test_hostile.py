@@ -13,8 +13,9 @@ from medusa.elements import Train
 from medusa.errors import ConfigError, FullError, LinkError
 from medusa.query.boxes import Field
 from medusa.query.types import to_arrow
-from medusa.spark.exchange import held, staging
+from medusa.spark.exchange import asides, held, staging
 from medusa.spark.exchange import requests as r
+from medusa.spark.exchange.asides import Asides
 from medusa.spark.exchange.caller import Caller, Endpoint
 from medusa.spark.exchange.desk import Later
 from medusa.spark.exchange.requests import encode, token_of
@@ -111,11 +112,11 @@ def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
 
 
 def test_ever_more_names_to_look_up_take_so_many_threads(monkeypatch):
-    monkeypatch.setattr(held, "ASIDES_MAX", 2)
-    asides, go = held.Asides(), threading.Event()
+    monkeypatch.setattr(asides, "ASIDES_MAX", 2)
+    questions, go = Asides(), threading.Event()
 
     def ask(key):
-        return asides.done(key, "it", lambda: go.wait(60) and key)
+        return questions.done(key, "it", lambda: go.wait(60) and key)
 
     for key in "ab":
         with pytest.raises(Later, match="is being done"):
@@ -123,12 +124,31 @@ def test_ever_more_names_to_look_up_take_so_many_threads(monkeypatch):
     with pytest.raises(Later, match="2 questions to nodes are waiting"):
         ask("c")
     go.set()
-    asides.join()
+    questions.join()
     with contextlib.suppress(Later):
         assert ask("c") == "c", "nobody came for the others"
         return
-    asides.join()
+    questions.join()
     assert ask("c") == "c"
+
+
+def test_an_answer_that_nobody_fetched_is_not_that_of_a_later_question(monkeypatch):
+    questions, go, answers = Asides(), threading.Event(), iter("ab")
+
+    def ask():
+        return questions.done("key", "it", lambda: go.wait(60) and next(answers))
+
+    with pytest.raises(Later, match="is being done"):
+        ask()
+    go.set()
+    questions.join()
+    monkeypatch.setattr(asides, "FETCHED_S", -1.0)
+    found = None
+    with contextlib.suppress(Later):
+        found = ask()
+    monkeypatch.setattr(asides, "FETCHED_S", 60.0)
+    questions.join()
+    assert (found or ask()) == "b"
 
 
 def test_without_keys_it_is_for_this_machine_alone(tmp_path):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli import main
 from medusa.elements import END_US, START_US, Train
-from medusa.errors import ConfigError, DataError, LinkError
+from medusa.errors import ConfigError, DataError, LinkError, StateError
 from medusa.query.boxes import Field
 from medusa.runtime.publishing import described
 from medusa.spark.exchange.gateway import Gateway
@@ -262,8 +262,19 @@ class Stream:
 
 
 def with_stream(tmp_path, stream, **more):
-    folder, listen = f"{tmp_path}/g", "tcp://127.0.0.1:*"
-    return Gateway(stream, "spark", folder, listen=listen, **{"report": lambda line: None} | more)
+    given = {"listen": "tcp://127.0.0.1:*", "report": lambda line: None} | more
+    return Gateway(stream, "spark", f"{tmp_path}/g", **given)
+
+
+def test_a_gateway_that_does_not_start_lets_go_of_what_it_has(tmp_path):
+    listen = f"ipc://{tmp_path}/s"
+    with with_stream(tmp_path, Stream(), listen=listen) as gateway:
+        reader_of(gateway).first_offset()
+    [path] = [each for each in (tmp_path / "g" / "readers").rglob("*") if each.name == "reader"]
+    path.write_bytes(b"?" + path.read_bytes()[1:])
+    for _ in range(2):
+        with pytest.raises(StateError, match="readers"):
+            with_stream(tmp_path, Stream(), listen=listen)
 
 
 def test_a_gap_fails_what_reads_unless_that_is_accepted(tmp_path):

@@ -6,12 +6,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from medusa.query.boxes import Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.files import FolderStore, told
 from medusa.runtime.history import FolderSegments, make_folder
+from medusa.spark.exchange.asides import Asides
 from medusa.spark.exchange.desk import Later, columns_of
 from medusa.spark.exchange.requests import ReaderLine, SourceLine
 from medusa.spark.exchange.staging import Staging
@@ -32,80 +32,10 @@ from medusa.wire import limits
 __all__ = ["READERS_MAX", "SOURCES_MAX", "Inlets", "Outlets"]
 
 READERS_MAX = 100
-ASIDES_MAX = 50
-FETCHED_S = 60.0
-"""An answer that nobody fetched for so long is nobody's. Too small: a slow one who asks again has it done
-twice; too large: who asks anew later hears what was so then."""
-
 KEEP_S = 3600.0
 SAID = "said"
 SOURCES_MAX = 100
 """Each has a thread and a connection. Too large: one who asks for names that aren't there takes them all."""
-
-
-class _Aside(threading.Thread):
-    """Attributes:
-    answer: what was returned, or raised; once it is done.
-    done_s: when that was; None: it is being done.
-    """
-
-    def __init__(self, what: str, work: Callable[[], Any]) -> None:
-        super().__init__(name=what, daemon=True)
-        self._work = work
-        self.answer: Any = None
-        self.done_s: float | None = None
-
-    def run(self) -> None:
-        try:
-            self.answer = self._work()
-        except MedusaError as error:
-            self.answer = error
-        except Exception as error:
-            why = f"{self.name} stopped: a fault of ours: {type(error).__name__}: {error}"
-            self.answer = LinkError(why, code="link.gateway")
-        self.done_s = time.monotonic()
-
-
-class Asides:
-    """What takes a node's answer, done in threads of their own for one who may not wait."""
-
-    def __init__(self) -> None:
-        self._running: dict[Hashable, _Aside] = {}
-        self._lock = threading.Lock()
-
-    def done(self, key: Hashable, what: str, work: Callable[[], Any]) -> Any:
-        """What ``work`` returned; it is begun where it isn't being done.
-
-        Raises:
-            Later: it is being done, or too much else is: ask again.
-            MedusaError: what it raised.
-        """
-        with self._lock:
-            found = self._running.get(key)
-            if found is None or (found.done_s or math.inf) < time.monotonic() - FETCHED_S:
-                self._running.pop(key, None)
-                self._make_room()
-                found = self._running[key] = _Aside(what, work)
-                found.start()
-            if found.done_s is None:
-                raise Later(f"{what} is being done")
-            del self._running[key]
-        if isinstance(found.answer, MedusaError):
-            raise found.answer
-        return found.answer
-
-    def _make_room(self) -> None:
-        if len(self._running) < ASIDES_MAX:
-            return
-        for key in [key for key, each in self._running.items() if each.done_s is not None]:
-            del self._running[key]  # Nobody came for the answer.
-        if len(self._running) >= ASIDES_MAX:
-            raise Later(f"{ASIDES_MAX} questions to nodes are waiting")
-
-    def join(self) -> None:
-        """Wait for all of them."""
-        for each in list(self._running.values()):
-            each.join()
 
 
 class Outlets:
