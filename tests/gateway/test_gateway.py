@@ -10,6 +10,7 @@ from medusa.errors import ConfigError, DataError, LinkError, MedusaError, StateE
 from medusa.spark.exchange.caller import Caller
 from medusa.spark.exchange.command import opened
 from medusa.spark.exchange.held import _folder_of
+from medusa.spark.exchange.requests import Listing
 from medusa.spark.options import options_from
 from medusa.spark.reading import BatchReader, StreamReader, columns_of
 from medusa.spark.writing import StreamWriter, TableWriter
@@ -194,10 +195,13 @@ def test_nobody_there(tmp_path):
 
 
 def test_strangers_bytes_end_their_connection_only(node, tmp_path):
-    with md.spark.gateway(node[1], tmp_path / "g") as gateway:
+    told: list[str] = []
+    with md.spark.gateway(node[1], tmp_path / "g", report=told.append) as gateway:
         stranger = Caller(options(gateway).endpoint)
         try:
+            stranger.ask(Listing(number=0))  # What is sent before the connection stands is lost.
             stranger._transport.send("gateway", [b"no message"])
+            until(lambda: any("a caller was cut off" in line for line in told), what="it is cut off")
             assert len(columns_of(options(gateway))) == 2
         finally:
             stranger.close()

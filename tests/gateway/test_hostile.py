@@ -26,6 +26,7 @@ from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import DyingDisk
 from tests.gateway.here import options
 from tests.gateway.test_forget import staged, write
+from tests.system.nodes import until
 
 
 def payload(values, type="int64"):
@@ -83,7 +84,9 @@ def test_what_is_no_request_ends_the_connection_of_who_sent_it(node, tmp_path, f
         stranger = Caller(options(gateway).endpoint)
         try:
             if frames:
+                stranger.ask(r.Listing(number=0))  # What is sent before the connection stands is lost.
                 stranger._transport.send("gateway", frames)
+                until(lambda: told, what="who sent it is cut off")
             assert len(columns_of(options(gateway))) == 1
             assert all("a caller was cut off" in line for line in told)
         finally:
