@@ -5,7 +5,7 @@ Until nodes have keys a name is believed: it is local.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.mind.hosting import Hosted
@@ -17,9 +17,12 @@ from medusa.wire import limits
 from medusa.wire.messages import Attach, Hello, Message, Refuse, Reply
 from medusa.wire.outbox import Outbox
 
-__all__ = ["check_caller", "check_memory", "check_reader", "say_no"]
+__all__ = ["CLIENTS_PER_KEY", "check_caller", "check_memory", "check_reader", "makes_room", "say_no"]
 
 CLIENTS_MAX = 1000
+CLIENTS_PER_KEY = 100
+"""Programs that use one key at the same time: less than all clients that a node takes, so that one key
+can't shut out the others."""
 
 
 def check_caller(hello: Hello, settings: Settings, clients: Collection[str]) -> None:
@@ -46,6 +49,19 @@ def check_caller(hello: Hello, settings: Settings, clients: Collection[str]) -> 
             hint=f"add {name} to [peers] in its configuration",
             code="E_IDENTITY",
         )
+
+
+def makes_room(clients: Mapping[str, int], same: Collection[str]) -> str | None:
+    """Who goes, so that one more client may come: of those that ended without a word, or are cut off, the one
+    that was silent for longest; None: there is room, or all speak.
+
+    Args:
+        clients: each with the time from which on it was silent; 0: it speaks.
+        same: those with the key of the one that comes.
+    """
+    among = same if len(same) >= CLIENTS_PER_KEY else clients if len(clients) >= CLIENTS_MAX else ()
+    silent = [(at_us, name) for name in among if (at_us := clients.get(name, 0))]
+    return min(silent)[1] if silent else None
 
 
 def check_reader(

@@ -14,7 +14,7 @@ from typing import Any
 from medusa.elements import Element
 from medusa.engine.holding import NOTHING, Held
 from medusa.errors import LocalProtocolError, RemoteProtocolError
-from medusa.mind.admission import check_caller
+from medusa.mind.admission import check_caller, makes_room
 from medusa.mind.catalog import Catalog
 from medusa.mind.checkpointing import Saved
 from medusa.mind.commands import Commands
@@ -246,6 +246,10 @@ class Brain(Driven):
             RemoteProtocolError: not one of our peers, or a client under the name of a node, or not the
                 name that belongs to the key.
         """
+        if hello.client and hello.node not in self.clients:
+            same = self.guard.bound(key) if self.guard is not None else ()
+            if (gone := makes_room(self.clients, same)) is not None:
+                self._forget(gone)
         try:
             check_caller(hello, self.settings, self.clients)
             if self.guard is not None:
@@ -469,11 +473,7 @@ class Brain(Driven):
             self._spread(now_us, peer, session.tick(now_us))
         for peer, silent_us in list(self.clients.items()):
             if silent_us and now_us - silent_us >= self._link.idle_us:
-                # Its positions stay with the fragments; should it come back it says Hello again.
-                del self.sessions[peer], self.clients[peer]
-                if self.guard is not None:
-                    self.guard.forget(peer)
-                self.outbox.append(Cut(peer=peer))
+                self._forget(peer)
         for hosted in self.fragments.values():
             hosted.tick(now_us)
         self._saver.tick(now_us)
@@ -482,6 +482,13 @@ class Brain(Driven):
             self._cut_off(now_us)
         self.commands.tick(now_us)
         self._wake(now_us)
+
+    def _forget(self, client: str) -> None:
+        # Its positions stay with the fragments; should it come back it says Hello again.
+        del self.sessions[client], self.clients[client]
+        if self.guard is not None:
+            self.guard.forget(client)
+        self.outbox.append(Cut(peer=client))
 
     def _wake(self, now_us: int) -> None:
         self.commands.naming.directory.flush()

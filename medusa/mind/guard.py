@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
-from medusa.mind.admission import say_no
+from medusa.mind.admission import CLIENTS_PER_KEY, say_no
 from medusa.mind.catalog import Catalog
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, Refusal, Registry, refusal
@@ -19,10 +19,6 @@ from medusa.wire.outbox import Cut, Outbox, Trust
 from medusa.wire.statement import Certificate, Statement
 
 __all__ = ["Guard"]
-
-CLIENTS_PER_KEY = 100
-"""Programs that use one key at the same time: less than all clients that a node takes, so that one key
-can't shut out the others."""
 
 
 class Guard:
@@ -102,13 +98,17 @@ class Guard:
             RemoteProtocolError: as ``caller``; or too many are here already with this key (``E_LIMIT``).
         """
         caller = self.registry.caller(peer, key, client=client)
-        if client and peer not in self._bound and list(self._bound.values()).count(key) >= CLIENTS_PER_KEY:
+        if client and peer not in self._bound and len(self.bound(key)) >= CLIENTS_PER_KEY:
             raise RemoteProtocolError(
                 f"{CLIENTS_PER_KEY} programs are here already with the key of client {caller.name!r}",
                 hint="close some of them, or give programs keys of their own",
                 code="E_LIMIT",
             )
         self._bound[peer] = key
+
+    def bound(self, key: str) -> set[str]:
+        """Who is here with this key."""
+        return {peer for peer, theirs in self._bound.items() if theirs == key}
 
     def refuses(self, peer: str, caller: Caller, message: Message) -> bool:
         """Whether the caller may not say that; then it was told so, and the message changes nothing."""

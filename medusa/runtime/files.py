@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
 import re
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer, Content, pieces_of
+from medusa.runtime.locks import FolderLock
 
 __all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "missing", "path_of", "read_whole", "told", "write_all"]
 
@@ -54,7 +54,8 @@ class FolderStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, shared: bool = False) -> None:
-        self._folder = self._lock = -1
+        self._folder = -1
+        self._lock: FolderLock | None = None
         self._path = path_of(path)
         self._shared = shared
         with told(self._path, "can't be opened"):
@@ -91,15 +92,8 @@ class FolderStore:
     def _take_lock(self) -> None:
         with told(f"{self._path}/{LOCK}", "can't be locked"):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._lock = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StateError(
-                f"{self._path}: is in use by another run or process",
-                hint="close that one first, or use another folder",
-                code="state.locked",
-            ) from None
+            number = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
+        self._lock = FolderLock(number, self._path)
 
     def _sweep(self) -> None:
         """Remove what a writer left that was killed; what else lies there is not ours."""
@@ -118,10 +112,11 @@ class FolderStore:
 
     def close(self) -> None:
         """Give the folder free; safe to call twice."""
-        for number in (self._lock, self._folder):
-            if number >= 0:
-                os.close(number)
-        self._lock = self._folder = -1
+        if self._lock is not None:
+            self._lock.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder, self._lock = -1, None
 
     def __del__(self) -> None:
         self.close()
@@ -190,7 +185,7 @@ class FolderStore:
         with told(f"{self._path}/{name}", "can't be read"):
             folder = os.open(name, _FOLDER, dir_fd=self._folder)
         try:
-            if self._lock < 0 and not self._shared:
+            if self._lock is None and not self._shared:
                 self._take_lock()
             with told(f"{self._path}/{name}", "can't be read"):
                 files = sorted(os.listdir(folder))

@@ -140,9 +140,11 @@ class Following:
         return found
 
     def place(self, name: str, kind: str) -> Place | None:
-        """Where a stream or source is that was asked for by name; None: nowhere, as far as anybody knows.
+        """Where a stream or source is that was asked for by name; None: nowhere, as far as anybody knows, or
+        at several nodes that aren't ours.
 
-        A name that nobody knows is asked for again for a second.
+        Both are asked for again for a second: what was deployed just now may not be known everywhere, and of
+        what moved the word that it came may be known before the word that it left.
         What was defined by name is a source and a stream.
         """
         end_us = now_us() + NEWS_US
@@ -154,20 +156,25 @@ class Following:
                     if error.code != "E_STREAM":
                         raise
                     continue
-                if each == kind:
-                    return place if self._is_one(place) else None
-                return {**self.lookup(place[kind], kind), "version": place["version"]}
-            if now_us() >= end_us:  # What was deployed just now may not be known everywhere.
+                if each != kind:
+                    return {**self.lookup(place[kind], kind), "version": place["version"]}
+                if self._is_one(place):
+                    return place
+                break
+            if now_us() >= end_us:
                 return None
             time.sleep(LOOK_EVERY_S / 4)
 
     def hinted(self, error: LinkError, name: str, kind: str) -> LinkError:
         """What a node says that has no such stream or source; the nearest name is of all nodes, not of that
-        one alone."""
+        one alone, as are those that have it."""
         if error.code == "E_STREAM":
             with contextlib.suppress(LinkError):
                 try:
-                    self.lookup(name, kind)
+                    holders = self.lookup(name, kind)["holders"]
+                    if len(holders) > 1:
+                        hint = f"it is at the nodes {', '.join(holders)}: connect to one of these"
+                        return LinkError(error.message, hint=hint, code=error.code)
                 except LinkError as nowhere:
                     if nowhere.code != "E_STREAM":
                         raise

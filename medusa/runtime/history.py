@@ -14,7 +14,6 @@ A sync that fails isn't tried again: the kernel may have dropped what it couldn'
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import ConnectionPoint, Graph
 from medusa.runtime.files import FILE_MODE, FOLDER_MODE, path_of, told, write_all
+from medusa.runtime.locks import FolderLock
 from medusa.units import size_text
 
 __all__ = [
@@ -108,7 +108,7 @@ class HistoryFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._lock = -1
+        self._lock: FolderLock | None = None
         self._made: list[FolderSegments] = []
         self._path = path_of(path, "history")
 
@@ -123,7 +123,9 @@ class HistoryFolder:
         """
         with told(self._path, "can't be opened"):
             make_folder(self._path)
-        self._take_lock()
+        with told(f"{self._path}/{LOCK}", "can't be locked"):
+            number = os.open(f"{self._path}/{LOCK}", os.O_RDWR | os.O_CREAT | _OPEN, FILE_MODE)
+        self._lock = FolderLock(number, self._path)
         try:
             with told(self._path, "can't be read"):
                 names = sorted(
@@ -144,20 +146,6 @@ class HistoryFolder:
             self.close()
             raise
 
-    def _take_lock(self) -> None:
-        with told(f"{self._path}/{LOCK}", "can't be locked"):
-            self._lock = os.open(f"{self._path}/{LOCK}", os.O_RDWR | os.O_CREAT | _OPEN, FILE_MODE)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            self._lock = -1
-            raise StateError(
-                f"{self._path}: is in use by another run or process",
-                hint="close that one first, or use another folder",
-                code="state.locked",
-            ) from None
-
     def segments(self, name: str) -> FolderSegments:
         """Where the history of one connection point lies."""
         made = FolderSegments(f"{self._path}/{name}")
@@ -168,9 +156,9 @@ class HistoryFolder:
         """Give the folder free; safe to call twice."""
         for each in self._made:
             each.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._lock = -1
+        if self._lock is not None:
+            self._lock.close()
+        self._lock = None
 
     def __del__(self) -> None:
         self.close()

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,10 @@ IDLE_S = 1
 HANDSHAKE_MS = 2000
 """Who hasn't said by then who it is, is put out."""
 
+TAKEN_S = 1.0
+"""An address that is taken is tried again for so long: who had it may be ending just now, or be a child of a
+fork that hasn't let go of it yet."""
+
 
 def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
     """A socket with our options, neither bound nor connected."""
@@ -62,11 +67,19 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
     """Bind; where it is bound, so ``*`` shows which port it took.
 
     Raises:
-        LinkError: the address is taken or not to be had.
+        LinkError: the address is not to be had, or taken, and still so after ``TAKEN_S``.
     """
+    end_s = time.monotonic() + TAKEN_S
     try:
-        with _private_path(address):
-            router.bind(address)
+        while True:
+            try:
+                with _private_path(address):
+                    router.bind(address)
+                break
+            except zmq.ZMQError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() >= end_s:
+                    raise
+            time.sleep(0.01)
     except zmq.ZMQError as error:
         raise LinkError(
             f"can't listen on {address}: {_bind_reason(error.errno)}",

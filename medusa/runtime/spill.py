@@ -7,7 +7,6 @@ killed run left are removed by the next one that opens the folder.
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import re
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.runtime.files import missing, path_of
+from medusa.runtime.locks import FolderLock
 
 __all__ = ["FolderSpill"]
 
@@ -45,24 +45,20 @@ class FolderSpill:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._folder = self._lock = -1
+        self._folder = -1
+        self._lock: FolderLock | None = None
         self._path = path_of(path, "spill")
         try:
             if not os.path.isdir(self._path):
                 os.mkdir(self._path, FOLDER_MODE)
             self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._lock = os.open(
-                LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE, dir_fd=self._folder
-            )
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            number = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
+            self._lock = FolderLock(number, self._path, hint="each run needs a spill= folder of its own")
             self._sweep()
-        except BlockingIOError:
+        except StateError:
             self._give_back()
-            raise StateError(
-                f"{self._path}: is in use by another run or process",
-                hint="each run needs a spill= folder of its own",
-                code="state.locked",
-            ) from None
+            raise
         except OSError as error:
             self._give_back()
             raise self._told("", "can't be used", error) from error
@@ -159,10 +155,11 @@ class FolderSpill:
             self._give_back()
 
     def _give_back(self) -> None:
-        for number in (self._lock, self._folder):
-            if number >= 0:
-                os.close(number)
-        self._lock = self._folder = -1
+        if self._lock is not None:
+            self._lock.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder, self._lock = -1, None
 
     def __del__(self) -> None:
         self._give_back()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import START_US, Train
 from medusa.errors import RemoteProtocolError
-from medusa.mind.guard import CLIENTS_PER_KEY
+from medusa.mind.admission import CLIENTS_MAX, CLIENTS_PER_KEY, makes_room
 from medusa.mind.placement import cut
 from medusa.mind.security import matches
 from medusa.mind.settings import Limits
@@ -133,6 +133,35 @@ def test_one_key_does_not_shut_out_the_others():
     node.brain.tick(node.now_us)
     node.settle()
     node.hello("nobody", suffix="one-more")
+
+
+def test_who_went_without_a_word_makes_room_for_one_more_with_its_key():
+    """A program that connects anew for each question is not shut out until its ends are noticed."""
+    node = running()
+    node.hello("writer", suffix="w")
+    names = [client_name(curve("nobody"), f"n{number}") for number in range(2 * CLIENTS_PER_KEY)]
+    for number, name in enumerate(names):
+        node.hello("nobody", suffix=f"n{number}")
+        node.brain.lost(1000 + number, name)
+    kept = [name for name in names if name in node.brain.sessions]
+    assert len(kept) == len([name for name in node.brain.clients if name in names]) < CLIENTS_PER_KEY
+    assert kept == names[-len(kept) :]  # Who was silent for longest went first.
+    assert client_name(curve("writer"), "w") in node.brain.clients
+    for name in kept:  # All speak again: none goes for another.
+        node.hello("nobody", suffix=name.rpartition("-")[2], incarnation=2)
+    for number in range(CLIENTS_PER_KEY - 1 - len(kept)):
+        node.hello("nobody", suffix=f"more{number}")
+    with pytest.raises(RemoteProtocolError, match="close some of them"):
+        node.hello("nobody", suffix="one-more")
+
+
+def test_where_a_node_has_as_many_clients_as_it_takes_a_silent_one_makes_room():
+    clients = {f"c{number}": 0 for number in range(CLIENTS_MAX)}
+    assert makes_room(clients, ()) is None
+    clients |= {"c5": 7, "c6": 3}
+    assert makes_room(clients, ()) == "c6"
+    del clients["c0"]
+    assert makes_room(clients, ()) is None
 
 
 def test_one_key_takes_at_most_half_of_the_memory():

@@ -80,6 +80,41 @@ def world(monkeypatch):
     return World()
 
 
+def test_what_is_at_two_nodes_is_asked_for_again_until_the_word_comes_that_it_left_one(world, monkeypatch):
+    """The word that it came may be known before the word that it left."""
+    both = {"node": "b", "epoch": 2, "holders": ["b", "c"]}
+    one = {**both, "holders": ["b"]}
+    rests = []
+
+    def rest(seconds):
+        rests.append(seconds)
+        world.now_us += int(seconds * 1e6)
+        world.place = one if world.now_us > following.NEWS_US // 2 else both
+
+    monkeypatch.setattr(following.time, "sleep", rest)
+    world.place = both
+    assert world.following.place("q.out", "stream") == one
+    assert rests
+
+
+def test_what_stays_at_several_nodes_is_refused_and_they_are_named(world, monkeypatch):
+    def rest(seconds):
+        world.now_us += int(seconds * 1e6)
+
+    monkeypatch.setattr(following.time, "sleep", rest)
+    world.place = {"node": "b", "epoch": 1, "holders": ["b", "c"]}
+    assert world.following.place("q.in", "source") is None
+    assert world.now_us >= following.NEWS_US
+    refused = LinkError("node 'a' has no source 'q.in'", hint="nothing is deployed here", code="E_STREAM")
+    told = world.following.hinted(refused, "q.in", "source")
+    assert (told.message, told.code) == (refused.message, "E_STREAM")
+    assert told.hint == "it is at the nodes b, c: connect to one of these"
+    world.place = {"node": "a", "epoch": 1, "holders": ["a", "b"]}  # Our own is meant, at once.
+    before = world.now_us
+    assert world.following.place("q.in", "source") == world.place
+    assert world.now_us == before
+
+
 def test_what_moved_is_waited_for_while_nobody_has_heard_where_it_is(world):
     """The word that it left may be known before the word that it came."""
     stream = world.refused("E_MOVED")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.runtime.files import FolderStore
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -94,6 +95,52 @@ def test_what_is_on_disk_is_the_parents(tmp_path: Path, given: tuple[str, ...]) 
         with md.restore(folders["checkpoint"], history=folders["history"]) as run:
             assert run.positions() == {"s": 110}
             assert run.view("recent").num_rows == 110
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "history", "spill"])
+def test_a_folder_is_free_when_its_run_ends_though_a_forked_child_lives_on(tmp_path: Path, kind: str) -> None:
+    """A child has what was open when it was forked, and with that the lock of the folder."""
+    folder: dict[str, Any] = {kind: tmp_path / kind}
+    if kind == "spill":
+        folder["memory"] = "1 KiB"
+    reads, ends = os.pipe()
+    with md.start(query(), **folder) as run:
+        run.push("s", rows(0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            os.close(ends)
+            os.read(reads, 1)  # Until the parent has closed the other end.
+            os._exit(0)
+    try:
+        again = md.start(query(), **folder) if kind == "spill" else None
+        if kind == "checkpoint":
+            again = md.restore(folder[kind])
+        elif kind == "history":
+            with pytest.raises(md.StateError, match="holds history already"):  # So it was opened.
+                md.start(query(), **folder).__enter__()
+        if again is not None:
+            with again as run:
+                assert run.positions() == {"s": 10 if kind == "checkpoint" else 0}
+    finally:
+        os.close(ends)
+        os.close(reads)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_child_that_ends_its_copy_of_a_lock_leaves_it_with_its_parent(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "s")
+
+    def child() -> None:
+        store.close()
+        sys.exit(0)
+
+    assert in_child(child) == 0
+    with pytest.raises(md.StateError, match="is in use"):
+        FolderStore(tmp_path / "s")
+    store.close()
+    FolderStore(tmp_path / "s").close()
 
 
 def test_a_run_in_memory_goes_on_in_both() -> None:

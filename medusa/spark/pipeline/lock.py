@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
-from medusa.errors import DataError
+from medusa.errors import DataError, StateError
+from medusa.runtime.locks import FolderLock
 
 __all__ = ["LOCK", "Lock"]
 
@@ -14,7 +14,7 @@ LOCK = "_lock"
 FILE_MODE = 0o600
 
 
-class Lock:
+class Lock(FolderLock):
     """A folder for us alone, until it is closed.
 
     Raises:
@@ -22,23 +22,11 @@ class Lock:
         OSError: the file can't be made.
     """
 
-    _number: int | None = None
-
     def __init__(self, folder: Path) -> None:
-        self._number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
-            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
+            super().__init__(number, str(folder))
+        except StateError:
             raise DataError(
                 f"{folder}: another process writes into it", hint="end that one first", code="data.archive"
             ) from None
-
-    def close(self) -> None:
-        """Another may have it; closed twice is closed."""
-        number, self._number = self._number, None
-        if number is not None:
-            os.close(number)
-
-    def __del__(self) -> None:
-        self.close()
