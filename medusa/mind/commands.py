@@ -426,7 +426,7 @@ class Commands:
         """When ``tick`` has work that can't wait; None: not before something else happens."""
         times = [self.coordinator.wake_at_us(), self._definitions.wake_at_us(), self.reading.wake_at_us()]
         times += [self.diverting.wake_at_us(), self.remotes.wake_at_us()]
-        times += [self.naming.directory.wake_at_us(), self.sliding.wake_at_us(now_us)]
+        times += [self.naming.wake_at_us(), self.sliding.wake_at_us(now_us)]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def told(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:

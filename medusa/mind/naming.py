@@ -10,6 +10,7 @@ from medusa.mind.between import Between, Sought
 from medusa.mind.calling import Calling
 from medusa.mind.catalog import Catalog
 from medusa.mind.directory import Directory
+from medusa.mind.early import Early, Question
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.listing import Listing
@@ -67,6 +68,7 @@ class Naming:
         self._settings = settings
         self._outbox = outbox
         self._count = count
+        self._early = Early(filter(self.is_ours, settings.peers))
 
     def take_part(self, guard: Guard | None, wall: Wall, verify: Verify, signer: Signer | None) -> None:
         """Be a member of the catalog between participants, as the configuration says.
@@ -115,6 +117,7 @@ class Naming:
             self.directory.peer_down(peer)
         elif self.is_ours(peer):
             self.directory.peer_up(now_us, peer)
+            self._early.heard(peer)
         if self.between is not None:
             self.between.peer_event(now_us, peer, event)
 
@@ -160,6 +163,8 @@ class Naming:
             self.listing.refresh(now_us)
             content = self.names.answer(message.name, message.kind, caller)
         except LinkError as error:
+            if error.code == "E_STREAM" and self._early.waits(now_us, Question(peer, message, caller)):
+                return
             most = limits.TEXT_CHARS_MAX
             reply = Reply(
                 request=message.request, code=error.code, text=error.message[:most], hint=error.hint[:most]
@@ -176,12 +181,19 @@ class Naming:
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""
+        for each in self._early.due(now_us):
+            self._answer(now_us, each.client, each.message, each.caller)
         self.versions.tick(now_us)
         self.listing.tick(now_us)
         self.calling.tick(now_us, self.names.address_of)
         self.directory.tick(now_us)
         if self.between is not None:
             self.between.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work that can't wait."""
+        times = [self.directory.wake_at_us(), self._early.wake_at_us()]
+        return min((time_us for time_us in times if time_us is not None), default=None)
 
     def stop(self, now_us: int) -> None:
         """The node ends."""

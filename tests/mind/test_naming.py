@@ -10,14 +10,15 @@ import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.calling import AWAY_US, Calling, reachable
 from medusa.mind.catalog import REMOVING, RUNNING, Catalog
+from medusa.mind.early import LOOK_US, NEWS_US, WAITING_MAX
 from medusa.mind.entry_bodies import StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Remove, Reply
 from medusa.wire.messages_directory import Entry, Run, runs_to
-from medusa.wire.outbox import CallAt, Outbox, Send
+from medusa.wire.outbox import CallAt, Outbox, Send, WakeAt
 from medusa.wire.statement import client_name
 from tests.mind.keyed import NODES, Keyed, curve
-from tests.mind.test_security import running
+from tests.mind.test_security import query, running
 
 
 def asked(node, name, what="", kind=""):
@@ -86,6 +87,68 @@ def test_nodes_ask_and_define_nothing(name, message, payload):
     with pytest.raises(RemoteProtocolError) as caught:
         node.say(name, message, payload)
     assert caught.value.code == "E_ROLE"
+
+
+# --- the first moments -------------------------------------------------------------------------------
+
+
+def begun(name="maker"):
+    """A node that has just started: a client is here, and no peer yet."""
+    node = Keyed()
+    node.hello(name)
+    return node
+
+
+def told(node, after_us=0):
+    """What clients hear when so much time has passed: the code of each answer, and what it says."""
+    node.now_us += after_us
+    node.brain.tick(node.now_us)
+    sent = [e for e in node.settle() if isinstance(e, Send) and isinstance(e.message, Reply)]
+    return [(e.message.code, None if e.payload is None else json.loads(bytes(e.payload))) for e in sent]
+
+
+def test_a_name_that_is_asked_for_before_a_node_has_heard_its_peers_waits_for_their_news():
+    """A stream was defined at another node just before: who asks is not told that there is none."""
+    node = begun()
+    assert node.say("maker", Lookup(request=4, name="far.out", kind="stream")) == []
+    assert told(node, LOOK_US) == []
+    node.now_us += LOOK_US
+    node.brain.admit(Hello(version=1, node="near", incarnation=1), key=curve("near"))
+    node.say("near", Hello(version=1, node="near", incarnation=1, answer=True))
+    node.say("near", Entries(), news())
+    [(code, found)] = told(node, LOOK_US)
+    assert (code, found["node"]) == ("", "near")
+    assert told(node, LOOK_US) == []
+    # From now on what is unknown is unknown, at once.
+    assert node.answer("maker", Lookup(request=5, name="no.such", kind="stream")) == "E_STREAM"
+
+
+def test_what_nobody_has_named_is_refused_in_the_end_though_a_peer_stays_away():
+    node = begun()
+    assert node.say("maker", Lookup(request=4, name="no.such")) == []
+    assert told(node, NEWS_US - 1) == []
+    assert told(node, 1) == [("E_STREAM", None)]
+    assert told(node, LOOK_US) == []
+    assert node.answer("maker", Lookup(request=5, name="no.such")) == "E_STREAM"
+
+
+def test_a_node_that_waits_wakes_by_itself_and_keeps_not_too_many_questions():
+    node = begun()
+    for number in range(WAITING_MAX):
+        assert node.say("maker", Lookup(request=number, name="no.such")) == []
+    assert node.say("maker", Lookup(request=0, name="no.such")) == []  # Asked again, after its link broke.
+    assert node.answer("maker", Lookup(request=WAITING_MAX, name="no.such")) == "E_STREAM"
+    [at_us] = [e.at_us for e in node.effects if isinstance(e, WakeAt)][-1:]
+    assert at_us <= node.now_us + LOOK_US
+    assert told(node, NEWS_US) == [("E_STREAM", None)] * WAITING_MAX
+
+
+def test_what_is_known_and_what_a_client_may_not_use_is_answered_at_once():
+    node = begun()
+    assert node.deploy("maker", query()) == ""
+    assert asked(node, "maker", "q.out", "stream")[0] == ""
+    node.hello("nobody")
+    assert asked(node, "nobody", "q.out", "stream")[0] == "E_ROLE"
 
 
 # --- who sees what ------------------------------------------------------------------------------------

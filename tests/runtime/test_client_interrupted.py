@@ -12,6 +12,8 @@ import itertools
 import signal
 import sys
 import threading
+import weakref
+from weakref import WeakSet
 
 import pytest
 
@@ -20,6 +22,7 @@ from medusa.runtime import client, client_loop, publishing, reading
 from tests.runtime.test_process import InThread, query, write
 
 OURS = {module.__file__ for module in (client, client_loop, publishing, reading)}
+WEAK = {weakref.__file__, sys.modules[WeakSet.__module__].__file__}
 DEADLINE_S = 60
 MOMENTS_MIN = 5
 
@@ -53,9 +56,10 @@ def deadline():
 
 
 def from_ours(frame) -> bool:
-    """Our code, or what it called in the standard library, but not what packages do within."""
+    """Our code, or what it called in the standard library, but not what packages do within, nor where what
+    is weakly referred to goes: Python itself drops what is raised there."""
     for _ in range(4):
-        if frame is None:
+        if frame is None or frame.f_code.co_filename in WEAK:
             return False
         if frame.f_code.co_filename in OURS:
             return True

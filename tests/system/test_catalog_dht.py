@@ -88,6 +88,7 @@ def test_one_member_leaves_and_one_joins(owners):
                 times = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
                 fed.publish("qa.rows", {"ts": times, "v": [0, 1, 2]})
                 assert trains.next("60s").batch["v"].to_pylist() == [1, 2]
+                fed.flush()  # Later it is undeployed: what isn't durable then is told.
         owners.start("e")
         assert owners.stop("b") == 0
         owners.kill("c")
