@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
     help="the most rows of an epoch",
 )
 @key_options
-@spark_options
+@partial(spark_options, masters="local[N], spark://host:port")  # Epochs end in our own process.
 @_JSON
 def archive(
     stream: str,

@@ -57,7 +57,7 @@ def example(*lines: str) -> str:
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def spark_options(command: Command) -> Command:
+def spark_options(command: Command, masters: str = "local[N], spark://host:port, sc://host:port") -> Command:
     """Where Spark runs."""
     for option in (
         click.option("--quiet", "-q", is_flag=True, help="no progress"),
@@ -65,7 +65,7 @@ def spark_options(command: Command) -> Command:
         click.option(
             "--master",
             metavar="URL",
-            help="local[N], spark://host:port, sc://host:port  [default: all cores of this machine]",
+            help=f"{masters}  [default: all cores of this machine]",
         ),
     ):
         command = option(command)
