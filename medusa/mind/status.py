@@ -100,7 +100,8 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
     """One fragment.
 
     Args:
-        engine: what the driver knows of the boxes, e.g. rows late and dead.
+        engine: what the driver knows of the boxes: ``late``, ``dead``, ``state_bytes``, ``boxes``; nothing
+            until the engine has told.
 
     Returns:
         ``rows_in``, ``rows_out`` (since the stream began for outputs, since the process started for
@@ -142,6 +143,9 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "checkpoints": hosted.checkpoints,
         "checkpoint_failures": hosted.checkpoint_failures,
         "disk_error": hosted.disk_error or hosted.decided.why or _spill_error(hosted),
+        "late": 0,
+        "dead": 0,
+        "state_bytes": 0,
         **engine,
         "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
         "arcs": [[arc.box, arc.port, box.id] for box in hosted.spec.graph.boxes for arc in box.inputs],

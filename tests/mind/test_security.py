@@ -164,6 +164,11 @@ def test_where_a_node_has_as_many_clients_as_it_takes_a_silent_one_makes_room():
     assert makes_room(clients, ()) is None
 
 
+def test_a_fragment_has_all_its_figures_before_the_engine_has_told_any():
+    [fragment] = running().brain.status(0)["fragments"]
+    assert (fragment["late"], fragment["dead"], fragment["state_bytes"]) == (0, 0, 0)
+
+
 def test_one_key_takes_at_most_half_of_the_memory():
     """Credit is memory: who may publish leaves some for others."""
     node = running(limits=Limits(memory_bytes=32 << 20))

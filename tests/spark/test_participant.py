@@ -18,6 +18,7 @@ from medusa.spark.overflow.on_spark import OnSpark
 from medusa.spark.session import running
 from tests.overflow.many_keys import KINDS, there_and_back
 from tests.spark.placed import Reading, node_of
+from tests.system.nodes import until
 
 KEYS = 101_000
 ROWS = 2_000
@@ -78,7 +79,7 @@ def test_a_window_of_100_000_keys_goes_to_spark_and_comes_back_with_every_row(
             fed.publish("q.rows", part)
         moved.join(DEADLINE_S)
         assert [answer["node"] for answer in answers] == ["spark1"]
-        assert far.status()["fragments"][0]["state_bytes"] > KEYS
+        until(lambda: far.status()["fragments"][0]["state_bytes"] > KEYS, what="its state is counted there")
         for part in parts[30:]:
             fed.publish("q.rows", part)
         assert other.move("q/rows", to="a", timeout="120s")["node"] == "a"
