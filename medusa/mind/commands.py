@@ -176,6 +176,7 @@ class Commands:
             outbox=outbox,
             number=self.diverting.number,
             names=self.naming.names,
+            early=self.naming.early,
             own_peer=lambda node: node == self._settings.name or node in self._own,
         )
 

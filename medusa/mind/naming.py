@@ -10,7 +10,7 @@ from medusa.mind.between import Between, Sought
 from medusa.mind.calling import Calling
 from medusa.mind.catalog import Catalog
 from medusa.mind.directory import Directory
-from medusa.mind.early import Early, Question
+from medusa.mind.early import Early
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.listing import Listing
@@ -43,6 +43,7 @@ class Naming:
         calling: at which address peers are called.
         versions: of streams that are read here, and what follows for those that leave.
         between: its part in the catalog between participants; None: it has none.
+        early: what is asked by a name that may be known in a moment, as the node has just started.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Naming:
         self._settings = settings
         self._outbox = outbox
         self._count = count
-        self._early = Early(filter(self.is_ours, settings.peers))
+        self.early = Early(filter(self.is_ours, settings.peers))
 
     def take_part(self, guard: Guard | None, wall: Wall, verify: Verify, signer: Signer | None) -> None:
         """Be a member of the catalog between participants, as the configuration says.
@@ -117,7 +118,6 @@ class Naming:
             self.directory.peer_down(peer)
         elif self.is_ours(peer):
             self.directory.peer_up(now_us, peer)
-            self._early.heard(peer)
         if self.between is not None:
             self.between.peer_event(now_us, peer, event)
 
@@ -141,6 +141,8 @@ class Naming:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
                 self.directory.receive(now_us, peer, message, payload)
+                if self.early.awaits(peer) and self._has_told(message):
+                    self.early.told(peer)
             case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
                 if client:
                     text = "a client is no member of the catalog between participants"
@@ -155,6 +157,12 @@ class Naming:
                 return False
         return True
 
+    def _has_told(self, message: Entries | Digest) -> bool:
+        """Whether a peer that said this knows nothing any more that we don't, of what it wrote itself."""
+        if isinstance(message, Digest):
+            return message.digest == self.directory.digest()
+        return not message.more
+
     def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
         try:
             if self.between is not None and self.between.is_foreign(message.name):
@@ -163,7 +171,9 @@ class Naming:
             self.listing.refresh(now_us)
             content = self.names.answer(message.name, message.kind, caller)
         except LinkError as error:
-            if error.code == "E_STREAM" and self._early.waits(now_us, Question(peer, message, caller)):
+            if error.code == "E_STREAM" and self.early.waits(
+                now_us, peer, message.request, lambda at_us: self._answer(at_us, peer, message, caller)
+            ):
                 return
             most = limits.TEXT_CHARS_MAX
             reply = Reply(
@@ -181,8 +191,7 @@ class Naming:
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""
-        for each in self._early.due(now_us):
-            self._answer(now_us, each.client, each.message, each.caller)
+        self.early.tick(now_us)
         self.versions.tick(now_us)
         self.listing.tick(now_us)
         self.calling.tick(now_us, self.names.address_of)
@@ -192,7 +201,7 @@ class Naming:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work that can't wait."""
-        times = [self.directory.wake_at_us(), self._early.wake_at_us()]
+        times = [self.directory.wake_at_us(), self.early.wake_at_us()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def stop(self, now_us: int) -> None:

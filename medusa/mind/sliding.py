@@ -15,6 +15,7 @@ import msgspec
 from medusa.errors import RemoteProtocolError
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
+from medusa.mind.early import Early
 from medusa.mind.hosting import Hosted
 from medusa.mind.looking_up import Names
 from medusa.mind.moves import Moves
@@ -84,6 +85,7 @@ class Sliding:
     Args:
         number: gives the numbers of questions.
         names: of the participant: which node has a fragment.
+        early: where orders wait of which this node may hear in a moment who has their fragment.
         own_peer: whether a node is one of our participant's.
     """
 
@@ -98,6 +100,7 @@ class Sliding:
         outbox: Outbox,
         number: Callable[[], int],
         names: Names,
+        early: Early,
         own_peer: Callable[[str], bool],
     ) -> None:
         self.moves = moves
@@ -108,6 +111,7 @@ class Sliding:
         self._outbox = outbox
         self._number = number
         self._names = names
+        self._early = early
         self._where = names.fragment_at
         self._own_peer = own_peer
         self._relayed: dict[int, _Relayed] = {}
@@ -224,7 +228,7 @@ class Sliding:
         ):
             pass
         elif name not in self._catalog.fragments:
-            self._pass_on(now_us, peer, message)
+            self._pass_on(now_us, peer, message, caller)
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
         elif isinstance(message, Split | Merge):
@@ -259,11 +263,13 @@ class Sliding:
             node = left.node
         return node if node not in (None, self._me) and self._own_peer(node or "") else None
 
-    def _pass_on(self, now_us: int, peer: str, message: Order) -> None:
+    def _pass_on(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
         name = message.fragment
         if self._own_peer(peer) and name in self._catalog.left:
             return  # It was here, maybe by this very order: who passed it on asks where the catalog says.
         node = self._place(name)
+        if node is None and not self._own_peer(peer) and self._waits(now_us, peer, message, caller):
+            return
         if node is None or self._own_peer(peer):
             known = sorted({*self._catalog.fragments, *self._names.fragments()})
             there = ", ".join(known)[:500] or "none"
@@ -279,6 +285,12 @@ class Sliding:
         if len(self._relayed) > RELAYED_MAX:
             del self._relayed[next(iter(self._relayed))]
         self._say_again(now_us)
+
+    def _waits(self, now_us: int, client: str, message: Order, caller: Caller | None) -> bool:
+        def again(at_us: int) -> None:
+            self._ordered(at_us, client, message, caller)
+
+        return self._early.waits(now_us, client, message.request, again)
 
     def _say_again(self, now_us: int) -> None:
         for number, each in list(self._relayed.items()):

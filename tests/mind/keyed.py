@@ -9,7 +9,7 @@ from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.settings import Limits, Settings
 from medusa.mind.settings_security import ClientRules, PeerKey, Security
 from medusa.query.codec import graph_to_msgpack
-from medusa.wire.messages import Declare, Deploy, Hello, Refuse, Reply
+from medusa.wire.messages import Declare, Deploy, Digest, Hello, Refuse, Reply
 from medusa.wire.outbox import Cut, Log, Persist, Send, Trust
 from medusa.wire.statement import Certificate, Revocation, client_name, sign
 
@@ -119,6 +119,10 @@ class Keyed:
         self.brain.admit(hello, key=curve(name))
         self.say(name, hello, called=called)
         return called
+
+    def agree(self):
+        """Near knows what we know: there is nothing to wait for."""
+        self.say("near", Digest(digest=self.brain.commands.naming.directory.digest()))
 
     def say(self, name, message, payload=None, *, called=None, key=None, disk=True):
         """What node or client ``name`` says, and what the brain sends to it then."""

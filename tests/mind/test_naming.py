@@ -11,10 +11,11 @@ from medusa.errors import RemoteProtocolError
 from medusa.mind.calling import AWAY_US, Calling, reachable
 from medusa.mind.catalog import REMOVING, RUNNING, Catalog
 from medusa.mind.early import LOOK_US, NEWS_US, WAITING_MAX
-from medusa.mind.entry_bodies import StreamBody, body_to
+from medusa.mind.entry_bodies import FragmentBody, StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Remove, Reply
 from medusa.wire.messages_directory import Entry, Run, runs_to
+from medusa.wire.messages_move import Move
 from medusa.wire.outbox import CallAt, Outbox, Send, WakeAt
 from medusa.wire.statement import client_name
 from tests.mind.keyed import NODES, Keyed, curve
@@ -29,15 +30,16 @@ def asked(node, name, what="", kind=""):
     return send.message.code, None if send.payload is None else json.loads(bytes(send.payload))
 
 
-def news(writer="near", name="far.out", version=7):
-    body = md_body()
-    entry = Entry(kind="stream", name=name, writer=writer, epoch=1, version=version, body=body)
-    return runs_to((Run(writer=writer, since=1, after=0, upto=version, entries=(entry,)),))
-
-
-def md_body():
-
-    return body_to(StreamBody(query="far", fragment="far/x", columns=(("v", "int64"),), timed=False))
+def news(writer="near", name="far.out", version=7, fragment="far/x"):
+    """A stream and its fragment."""
+    stream = StreamBody(query="far", fragment=fragment, columns=(("v", "int64"),), timed=False)
+    boxes = FragmentBody(query="far", boxes=("x",), streams=(name,), sources=())
+    told = (("stream", name, stream), ("fragment", fragment, boxes))
+    entries = tuple(
+        Entry(kind=kind, name=of, writer=writer, epoch=1, version=version - 1 + number, body=body_to(body))
+        for number, (kind, of, body) in enumerate(told)
+    )
+    return runs_to((Run(writer=writer, since=1, after=0, upto=version, entries=entries),))
 
 
 def definition(name="trips", column="v"):
@@ -92,10 +94,11 @@ def test_nodes_ask_and_define_nothing(name, message, payload):
 # --- the first moments -------------------------------------------------------------------------------
 
 
-def begun(name="maker"):
-    """A node that has just started: a client is here, and no peer yet."""
+def begun():
+    """A node that has just started: clients are here, and no peer yet."""
     node = Keyed()
-    node.hello(name)
+    for name in ("maker", "writer"):
+        node.hello(name)
     return node
 
 
@@ -107,20 +110,47 @@ def told(node, after_us=0):
     return [(e.message.code, None if e.payload is None else json.loads(bytes(e.payload))) for e in sent]
 
 
-def test_a_name_that_is_asked_for_before_a_node_has_heard_its_peers_waits_for_their_news():
+@pytest.mark.parametrize("order", [None, Move(request=4, fragment="q/far", to="n", timeout_ms=1000)])
+def test_a_name_that_is_used_before_a_node_has_heard_its_peers_waits_for_their_news(order):
     """A stream was defined at another node just before: who asks is not told that there is none."""
     node = begun()
-    assert node.say("maker", Lookup(request=4, name="far.out", kind="stream")) == []
+    asks = order or Lookup(request=4, name="q.out", kind="stream")
+    assert node.say("maker", asks) == []
     assert told(node, LOOK_US) == []
-    node.now_us += LOOK_US
-    node.brain.admit(Hello(version=1, node="near", incarnation=1), key=curve("near"))
-    node.say("near", Hello(version=1, node="near", incarnation=1, answer=True))
-    node.say("near", Entries(), news())
-    [(code, found)] = told(node, LOOK_US)
-    assert (code, found["node"]) == ("", "near")
+    node.hello("near")
+    assert told(node, LOOK_US) == []  # It is there, and hasn't said what it knows.
+    node.say("near", Entries(more=True), news(name="q.else", fragment="q/else"))
+    assert told(node, LOOK_US) == []
+    node.say("near", Entries(), news(name="q.out", fragment="q/far", version=9))
+    answers = told(node, LOOK_US)
+    if order is None:
+        [(code, found)] = answers
+        assert (code, found["node"]) == ("", "near")
+    else:
+        assert answers == []
+        passed = [e.message for e in node.effects if isinstance(e, Send) and e.peer == "near"]
+        assert [each.fragment for each in passed if isinstance(each, Move)] == ["q/far"]
     assert told(node, LOOK_US) == []
     # From now on what is unknown is unknown, at once.
     assert node.answer("maker", Lookup(request=5, name="no.such", kind="stream")) == "E_STREAM"
+    assert node.answer("maker", Move(request=6, fragment="q/such", to="n", timeout_ms=1)) == "E_FRAGMENT"
+
+
+def test_a_peer_that_knows_as_much_has_told_what_it_knows():
+    node = begun()
+    node.hello("near")
+    assert node.say("maker", Lookup(request=4, name="no.such")) == []
+    node.say("near", DIGEST)
+    assert told(node, LOOK_US) == []
+    node.agree()
+    assert told(node, LOOK_US) == [("E_STREAM", None)]
+
+
+def test_an_order_that_waits_and_names_what_nobody_has_is_refused_in_the_end():
+    node = begun()
+    assert node.say("maker", Move(request=4, fragment="q/such", to="n", timeout_ms=1)) == []
+    assert node.answer("writer", Move(request=4, fragment="q/such", to="n", timeout_ms=1)) == "E_ROLE"
+    assert told(node, NEWS_US) == [("E_FRAGMENT", None)]
 
 
 def test_what_nobody_has_named_is_refused_in_the_end_though_a_peer_stays_away():
@@ -286,6 +316,7 @@ def changing():
     node = Keyed()
     node.hello("maker")
     node.hello("near")
+    node.agree()
     assert node.answer("maker", Define(request=2), definition("q")) == ""
     node.brain.catalog.deployments["q"].nodes = ("n", "near")
     assert node.say("maker", Define(request=3), definition("q", "w")) == []

@@ -66,6 +66,7 @@ def running(**options):
     node = Keyed(**options)
     for name in ("maker", "writer", "second", "reader", "nobody", "near", "core"):
         node.hello(name)
+    node.agree()
     assert node.deploy("maker", query()) == ""
     assert "q/flows" in node.brain.fragments
     return node
