@@ -20,6 +20,10 @@ from medusa.wire.outbox import Outbox
 __all__ = ["CLIENTS_PER_KEY", "check_caller", "check_memory", "check_reader", "makes_room", "say_no"]
 
 CLIENTS_MAX = 1000
+GONE_US = 1_000_000
+"""Who is silent for so long makes room. Too small: the link of one that goes on was only slow; too large:
+programs that connect anew for each question are refused while those before them count."""
+
 CLIENTS_PER_KEY = 100
 """Programs that use one key at the same time: less than all clients that a node takes, so that one key
 can't shut out the others."""
@@ -51,16 +55,19 @@ def check_caller(hello: Hello, settings: Settings, clients: Collection[str]) -> 
         )
 
 
-def makes_room(clients: Mapping[str, int], same: Collection[str]) -> str | None:
-    """Who goes, so that one more client may come: of those that ended without a word, or are cut off, the one
-    that was silent for longest; None: there is room, or all speak.
+def makes_room(now_us: int, name: str, clients: Mapping[str, int], same: Collection[str]) -> str | None:
+    """Who goes, so that one more client may come: of those that ended without a word, or have been cut off
+    for a while, the one that was silent for longest; None: there is room, or none was for ``GONE_US``.
 
     Args:
+        name: of the one that comes; it may be here already.
         clients: each with the time from which on it was silent; 0: it speaks.
         same: those with the key of the one that comes.
     """
+    if name in clients:
+        return None
     among = same if len(same) >= CLIENTS_PER_KEY else clients if len(clients) >= CLIENTS_MAX else ()
-    silent = [(at_us, name) for name in among if (at_us := clients.get(name, 0))]
+    silent = [(at_us, name) for name in among if 0 < (at_us := clients.get(name, 0)) <= now_us - GONE_US]
     return min(silent)[1] if silent else None
 
 

@@ -243,18 +243,18 @@ class Brain(Driven):
             key: that the transport authenticated; empty: it knows none.
 
         Raises:
-            RemoteProtocolError: not one of our peers, or a client under the name of a node, or not the
-                name that belongs to the key.
+            RemoteProtocolError: no peer of ours, a client under the name of a node, or another's key.
         """
-        if hello.client and hello.node not in self.clients:
-            same = self.guard.bound(key) if self.guard is not None else ()
-            if (gone := makes_room(self.clients, same)) is not None:
-                self._forget(gone)
         try:
+            if self.guard is not None:  # Who isn't let in throws nobody out.
+                self.guard.registry.caller(hello.node, key, client=hello.client)
+            same = self.guard.bound(key) if self.guard is not None else ()
+            if hello.client and (gone := makes_room(self._now_us, hello.node, self.clients, same)):
+                self._forget(gone)
             check_caller(hello, self.settings, self.clients)
+            self.lanes.admit(hello)  # Only who it is may say how its streams come.
             if self.guard is not None:
                 self.guard.admit(hello.node, key, client=hello.client)
-            self.lanes.admit(hello)  # Only who it is may say how its streams come.
         except RemoteProtocolError as error:
             self._count(error.code)
             raise
@@ -291,7 +291,7 @@ class Brain(Driven):
                 self._count("E_STALE")  # Left over from a client that we have forgotten.
                 return
             self.sessions[peer] = self._session(peer, calls=False)
-            self.clients[peer] = 0
+            self.clients[peer] = now_us  # Silent until it is up: what it says may not hold.
         self._now_us = now_us
         try:
             if lane == 0:
@@ -350,6 +350,7 @@ class Brain(Driven):
 
     def lost(self, now_us: int, peer: str) -> None:
         """The connection to a peer broke."""
+        self.commands.naming.early.drop(peer)
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)

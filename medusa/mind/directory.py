@@ -72,6 +72,15 @@ class Directory:
     def changed(self, changed: bool) -> None:
         self._changes = -1 if changed else self._written.changes
 
+    @property
+    def changes(self) -> int:
+        """How many things were learned or written so far."""
+        return self._written.changes
+
+    def seen(self, node: str) -> int:
+        """The version up to which all is known that a node wrote."""
+        return self._written.seen(node)
+
     # --- names ------------------------------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> Entry | None:

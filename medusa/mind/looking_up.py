@@ -91,6 +91,13 @@ class Names:
             code="E_STREAM",
         )
 
+    def stands(self, name: str, kind: str = "") -> bool:
+        """Whether anything of that kind, or of any, is called so."""
+        short = self.short(name)
+        kinds = (kind,) if kind else ORDER
+        known = any(self._directory.versions(one, each) for each in (name, short) for one in kinds)
+        return known or (kind in ("", "box") and self._box(short, None) is not None)
+
     def fragments(self) -> list[str]:
         """Names of the fragments of the participant, each once."""
         return list(dict.fromkeys(entry.name for entry in self._directory.entries("fragment")))

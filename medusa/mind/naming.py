@@ -25,6 +25,7 @@ from medusa.wire import limits
 from medusa.wire.link import LinkEvent
 from medusa.wire.messages import Digest, Entries, Lookup, Message, Reply
 from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
+from medusa.wire.messages_directory import seen_from
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Naming"]
@@ -141,8 +142,8 @@ class Naming:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
                 self.directory.receive(now_us, peer, message, payload)
-                if self.early.awaits(peer) and self._has_told(message):
-                    self.early.told(peer)
+                said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
+                self.early.told(peer, said.get(peer), self.directory.seen(peer))
             case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
                 if client:
                     text = "a client is no member of the catalog between participants"
@@ -157,13 +158,8 @@ class Naming:
                 return False
         return True
 
-    def _has_told(self, message: Entries | Digest) -> bool:
-        """Whether a peer that said this knows nothing any more that we don't, of what it wrote itself."""
-        if isinstance(message, Digest):
-            return message.digest == self.directory.digest()
-        return not message.more
-
     def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
+        self.early.drop(peer, message.request)
         try:
             if self.between is not None and self.between.is_foreign(message.name):
                 self.between.look_up(now_us, peer, message, caller)
@@ -171,9 +167,7 @@ class Naming:
             self.listing.refresh(now_us)
             content = self.names.answer(message.name, message.kind, caller)
         except LinkError as error:
-            if error.code == "E_STREAM" and self.early.waits(
-                now_us, peer, message.request, lambda at_us: self._answer(at_us, peer, message, caller)
-            ):
+            if error.code == "E_STREAM" and self._waits(now_us, peer, message, caller):
                 return
             most = limits.TEXT_CHARS_MAX
             reply = Reply(
@@ -183,6 +177,15 @@ class Naming:
         else:
             self._outbox.send(peer, Reply(request=message.request), content)
 
+    def _waits(self, now_us: int, client: str, message: Lookup, caller: Caller | None) -> bool:
+        return self.early.waits(
+            now_us,
+            client,
+            message.request,
+            stands=lambda: self.names.stands(message.name, message.kind),
+            again=lambda at_us: self._answer(at_us, client, message, caller),
+        )
+
     def seek(self, now_us: int, participant: str, stream: str, then: Sought) -> bool:
         """Look for a stream of another participant, among what it has published; False: it is of ours."""
         if participant != self._settings.participant and self.between is not None:
@@ -191,7 +194,7 @@ class Naming:
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""
-        self.early.tick(now_us)
+        self.early.tick(now_us, self.directory.changes)
         self.versions.tick(now_us)
         self.listing.tick(now_us)
         self.calling.tick(now_us, self.names.address_of)

@@ -218,6 +218,7 @@ class Sliding:
             raise RemoteProtocolError(f"{what} is between nodes of one participant", peer=peer, code="E_ROLE")
 
     def _ordered(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
+        self._early.drop(peer, message.request)
         name = message.fragment
         query = name.partition("/")[0]
         if caller is not None and not caller.may("deploy", query):
@@ -287,10 +288,14 @@ class Sliding:
         self._say_again(now_us)
 
     def _waits(self, now_us: int, client: str, message: Order, caller: Caller | None) -> bool:
-        def again(at_us: int) -> None:
-            self._ordered(at_us, client, message, caller)
-
-        return self._early.waits(now_us, client, message.request, again)
+        name = message.fragment
+        return self._early.waits(
+            now_us,
+            client,
+            message.request,
+            stands=lambda: name in self._catalog.fragments or self._place(name) is not None,
+            again=lambda at_us: self._ordered(at_us, client, message, caller),
+        )
 
     def _say_again(self, now_us: int) -> None:
         for number, each in list(self._relayed.items()):

@@ -92,8 +92,7 @@ class FolderStore:
     def _take_lock(self) -> None:
         with told(f"{self._path}/{LOCK}", "can't be locked"):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            number = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
-        self._lock = FolderLock(number, self._path)
+            self._lock = FolderLock(os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder), self._path)
 
     def _sweep(self) -> None:
         """Remove what a writer left that was killed; what else lies there is not ours."""

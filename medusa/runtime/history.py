@@ -125,7 +125,7 @@ class HistoryFolder:
             make_folder(self._path)
         with told(f"{self._path}/{LOCK}", "can't be locked"):
             number = os.open(f"{self._path}/{LOCK}", os.O_RDWR | os.O_CREAT | _OPEN, FILE_MODE)
-        self._lock = FolderLock(number, self._path)
+            self._lock = FolderLock(number, self._path)
         try:
             with told(self._path, "can't be read"):
                 names = sorted(

@@ -18,6 +18,7 @@ import threading
 from pathlib import Path
 
 from medusa.errors import LinkError
+from medusa.runtime.sockets import listening
 from medusa.wire.statement import CURVE_KEY, is_curve_key
 
 __all__ = ["Introduction", "ask", "check_pins", "pin", "pinned"]
@@ -45,7 +46,7 @@ class Introduction:
     def __init__(self, address: str, key: str) -> None:
         host, port = _place(address)
         try:
-            self._listening = socket.create_server((host, port), family=_family(host))
+            self._listening = listening(lambda: socket.create_server((host, port), family=_family(host)))
         except OSError as error:
             text = f"can't introduce itself at {address}: {error.strerror or error}"
             raise LinkError(text, hint="choose another `introduce`", code="link.listen") from None

@@ -7,15 +7,18 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import zmq
 
 from medusa.errors import LinkError
 from medusa.wire import limits
 
-__all__ = ["bind", "open_socket"]
+__all__ = ["bind", "listening", "open_socket"]
+
+_T = TypeVar("_T")
 
 FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 """Larger ones end the connection before they are read."""
@@ -69,17 +72,13 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
     Raises:
         LinkError: the address is not to be had, or taken, and still so after ``TAKEN_S``.
     """
-    end_s = time.monotonic() + TAKEN_S
+
+    def bind_it() -> None:
+        with _private_path(address):
+            router.bind(address)
+
     try:
-        while True:
-            try:
-                with _private_path(address):
-                    router.bind(address)
-                break
-            except zmq.ZMQError as error:
-                if error.errno != errno.EADDRINUSE or time.monotonic() >= end_s:
-                    raise
-            time.sleep(0.01)
+        listening(bind_it)
     except zmq.ZMQError as error:
         raise LinkError(
             f"can't listen on {address}: {_bind_reason(error.errno)}",
@@ -87,6 +86,22 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
             code="link.listen",
         ) from None
     return router.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+
+def listening(begin: Callable[[], _T]) -> _T:
+    """Begin to listen at an address; where that is taken, try again for ``TAKEN_S``.
+
+    Raises:
+        OSError, zmq.ZMQError: as ``begin``.
+    """
+    end_s = time.monotonic() + TAKEN_S
+    while True:
+        try:
+            return begin()
+        except (OSError, zmq.ZMQError) as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= end_s:
+                raise
+        time.sleep(0.01)
 
 
 _UMASK = threading.Lock()

@@ -10,6 +10,7 @@ from medusa.mind.settings import Limits, Settings
 from medusa.mind.settings_security import ClientRules, PeerKey, Security
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Declare, Deploy, Digest, Hello, Refuse, Reply
+from medusa.wire.messages_directory import seen_to
 from medusa.wire.outbox import Cut, Log, Persist, Send, Trust
 from medusa.wire.statement import Certificate, Revocation, client_name, sign
 
@@ -121,8 +122,9 @@ class Keyed:
         return called
 
     def agree(self):
-        """Near knows what we know: there is nothing to wait for."""
-        self.say("near", Digest(digest=self.brain.commands.naming.directory.digest()))
+        """Near has written nothing that we don't know: there is nothing to wait for."""
+        directory = self.brain.commands.naming.directory
+        self.say("near", Digest(digest=directory.digest()), seen_to({"near": directory.seen("near")}))
 
     def say(self, name, message, payload=None, *, called=None, key=None, disk=True):
         """What node or client ``name`` says, and what the brain sends to it then."""

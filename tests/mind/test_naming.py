@@ -10,16 +10,14 @@ import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.mind.calling import AWAY_US, Calling, reachable
 from medusa.mind.catalog import REMOVING, RUNNING, Catalog
-from medusa.mind.early import LOOK_US, NEWS_US, WAITING_MAX
 from medusa.mind.entry_bodies import FragmentBody, StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Remove, Reply
 from medusa.wire.messages_directory import Entry, Run, runs_to
-from medusa.wire.messages_move import Move
-from medusa.wire.outbox import CallAt, Outbox, Send, WakeAt
+from medusa.wire.outbox import CallAt, Outbox, Send
 from medusa.wire.statement import client_name
 from tests.mind.keyed import NODES, Keyed, curve
-from tests.mind.test_security import query, running
+from tests.mind.test_security import running
 
 
 def asked(node, name, what="", kind=""):
@@ -30,7 +28,7 @@ def asked(node, name, what="", kind=""):
     return send.message.code, None if send.payload is None else json.loads(bytes(send.payload))
 
 
-def news(writer="near", name="far.out", version=7, fragment="far/x"):
+def news(writer="near", name="far.out", version=7, fragment="far/x", after=0):
     """A stream and its fragment."""
     stream = StreamBody(query="far", fragment=fragment, columns=(("v", "int64"),), timed=False)
     boxes = FragmentBody(query="far", boxes=("x",), streams=(name,), sources=())
@@ -39,7 +37,7 @@ def news(writer="near", name="far.out", version=7, fragment="far/x"):
         Entry(kind=kind, name=of, writer=writer, epoch=1, version=version - 1 + number, body=body_to(body))
         for number, (kind, of, body) in enumerate(told)
     )
-    return runs_to((Run(writer=writer, since=1, after=0, upto=version, entries=entries),))
+    return runs_to((Run(writer=writer, since=1, after=after, upto=version, entries=entries),))
 
 
 def definition(name="trips", column="v"):
@@ -89,96 +87,6 @@ def test_nodes_ask_and_define_nothing(name, message, payload):
     with pytest.raises(RemoteProtocolError) as caught:
         node.say(name, message, payload)
     assert caught.value.code == "E_ROLE"
-
-
-# --- the first moments -------------------------------------------------------------------------------
-
-
-def begun():
-    """A node that has just started: clients are here, and no peer yet."""
-    node = Keyed()
-    for name in ("maker", "writer"):
-        node.hello(name)
-    return node
-
-
-def told(node, after_us=0):
-    """What clients hear when so much time has passed: the code of each answer, and what it says."""
-    node.now_us += after_us
-    node.brain.tick(node.now_us)
-    sent = [e for e in node.settle() if isinstance(e, Send) and isinstance(e.message, Reply)]
-    return [(e.message.code, None if e.payload is None else json.loads(bytes(e.payload))) for e in sent]
-
-
-@pytest.mark.parametrize("order", [None, Move(request=4, fragment="q/far", to="n", timeout_ms=1000)])
-def test_a_name_that_is_used_before_a_node_has_heard_its_peers_waits_for_their_news(order):
-    """A stream was defined at another node just before: who asks is not told that there is none."""
-    node = begun()
-    asks = order or Lookup(request=4, name="q.out", kind="stream")
-    assert node.say("maker", asks) == []
-    assert told(node, LOOK_US) == []
-    node.hello("near")
-    assert told(node, LOOK_US) == []  # It is there, and hasn't said what it knows.
-    node.say("near", Entries(more=True), news(name="q.else", fragment="q/else"))
-    assert told(node, LOOK_US) == []
-    node.say("near", Entries(), news(name="q.out", fragment="q/far", version=9))
-    answers = told(node, LOOK_US)
-    if order is None:
-        [(code, found)] = answers
-        assert (code, found["node"]) == ("", "near")
-    else:
-        assert answers == []
-        passed = [e.message for e in node.effects if isinstance(e, Send) and e.peer == "near"]
-        assert [each.fragment for each in passed if isinstance(each, Move)] == ["q/far"]
-    assert told(node, LOOK_US) == []
-    # From now on what is unknown is unknown, at once.
-    assert node.answer("maker", Lookup(request=5, name="no.such", kind="stream")) == "E_STREAM"
-    assert node.answer("maker", Move(request=6, fragment="q/such", to="n", timeout_ms=1)) == "E_FRAGMENT"
-
-
-def test_a_peer_that_knows_as_much_has_told_what_it_knows():
-    node = begun()
-    node.hello("near")
-    assert node.say("maker", Lookup(request=4, name="no.such")) == []
-    node.say("near", DIGEST)
-    assert told(node, LOOK_US) == []
-    node.agree()
-    assert told(node, LOOK_US) == [("E_STREAM", None)]
-
-
-def test_an_order_that_waits_and_names_what_nobody_has_is_refused_in_the_end():
-    node = begun()
-    assert node.say("maker", Move(request=4, fragment="q/such", to="n", timeout_ms=1)) == []
-    assert node.answer("writer", Move(request=4, fragment="q/such", to="n", timeout_ms=1)) == "E_ROLE"
-    assert told(node, NEWS_US) == [("E_FRAGMENT", None)]
-
-
-def test_what_nobody_has_named_is_refused_in_the_end_though_a_peer_stays_away():
-    node = begun()
-    assert node.say("maker", Lookup(request=4, name="no.such")) == []
-    assert told(node, NEWS_US - 1) == []
-    assert told(node, 1) == [("E_STREAM", None)]
-    assert told(node, LOOK_US) == []
-    assert node.answer("maker", Lookup(request=5, name="no.such")) == "E_STREAM"
-
-
-def test_a_node_that_waits_wakes_by_itself_and_keeps_not_too_many_questions():
-    node = begun()
-    for number in range(WAITING_MAX):
-        assert node.say("maker", Lookup(request=number, name="no.such")) == []
-    assert node.say("maker", Lookup(request=0, name="no.such")) == []  # Asked again, after its link broke.
-    assert node.answer("maker", Lookup(request=WAITING_MAX, name="no.such")) == "E_STREAM"
-    [at_us] = [e.at_us for e in node.effects if isinstance(e, WakeAt)][-1:]
-    assert at_us <= node.now_us + LOOK_US
-    assert told(node, NEWS_US) == [("E_STREAM", None)] * WAITING_MAX
-
-
-def test_what_is_known_and_what_a_client_may_not_use_is_answered_at_once():
-    node = begun()
-    assert node.deploy("maker", query()) == ""
-    assert asked(node, "maker", "q.out", "stream")[0] == ""
-    node.hello("nobody")
-    assert asked(node, "nobody", "q.out", "stream")[0] == "E_ROLE"
 
 
 # --- who sees what ------------------------------------------------------------------------------------

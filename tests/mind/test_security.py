@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import START_US, Train
 from medusa.errors import RemoteProtocolError
-from medusa.mind.admission import CLIENTS_MAX, CLIENTS_PER_KEY, makes_room
+from medusa.mind.admission import CLIENTS_MAX, CLIENTS_PER_KEY, GONE_US, makes_room
 from medusa.mind.placement import cut
 from medusa.mind.security import matches
 from medusa.mind.settings import Limits
@@ -142,8 +142,9 @@ def test_who_went_without_a_word_makes_room_for_one_more_with_its_key():
     node.hello("writer", suffix="w")
     names = [client_name(curve("nobody"), f"n{number}") for number in range(2 * CLIENTS_PER_KEY)]
     for number, name in enumerate(names):
+        node.now_us = 1000 + number * GONE_US // 50  # Some fifty end in a second.
         node.hello("nobody", suffix=f"n{number}")
-        node.brain.lost(1000 + number, name)
+        node.brain.lost(node.now_us, name)
     kept = [name for name in names if name in node.brain.sessions]
     assert len(kept) == len([name for name in node.brain.clients if name in names]) < CLIENTS_PER_KEY
     assert kept == names[-len(kept) :]  # Who was silent for longest went first.
@@ -158,11 +159,48 @@ def test_who_went_without_a_word_makes_room_for_one_more_with_its_key():
 
 def test_where_a_node_has_as_many_clients_as_it_takes_a_silent_one_makes_room():
     clients = {f"c{number}": 0 for number in range(CLIENTS_MAX)}
-    assert makes_room(clients, ()) is None
+    assert makes_room(GONE_US + 5, "new", clients, ()) is None
     clients |= {"c5": 7, "c6": 3}
-    assert makes_room(clients, ()) == "c6"
+    assert makes_room(GONE_US + 5, "new", clients, ()) == "c6"
+    assert makes_room(GONE_US + 5, "c7", clients, ()) is None
+    assert makes_room(GONE_US + 2, "new", clients, ()) is None  # Its link may be slow.
     del clients["c0"]
-    assert makes_room(clients, ()) is None
+    assert makes_room(GONE_US + 5, "new", clients, ()) is None
+
+
+def test_who_is_not_let_in_throws_nobody_out():
+    node = running()
+    for number in range(CLIENTS_PER_KEY - 1):
+        node.hello("nobody", suffix=f"n{number}")
+    silent = client_name(curve("nobody"), "n3")
+    node.brain.lost(1, silent)
+    node.now_us = 2 * GONE_US
+    node.brain.tick(node.now_us)
+    hello = Hello(version=1, node="near", incarnation=1, client=True)
+    with pytest.raises(RemoteProtocolError) as caught:
+        node.brain.admit(hello, key=curve("nobody"))
+    assert caught.value.code == "E_IDENTITY"
+    assert silent in node.brain.clients
+
+
+def test_programs_that_never_came_up_are_forgotten():
+    """Such as of another version: each start has another name, and would count for ever."""
+    node = running()
+    names = [client_name(curve("nobody"), f"old{number}") for number in range(CLIENTS_PER_KEY - 1)]
+    for name in names:
+        hello = Hello(version=99, node=name, incarnation=1, client=True)
+        node.now_us += 1
+        node.brain.admit(hello, key=curve("nobody"))
+        with pytest.raises(RemoteProtocolError) as caught:
+            node.say("nobody", hello, called=name)
+        assert caught.value.code == "E_VERSION"
+        node.brain.lost(node.now_us, name)
+    node.now_us += GONE_US
+    node.brain.tick(node.now_us)
+    node.hello("nobody", suffix="new")
+    node.now_us += 60_000_000
+    node.brain.tick(node.now_us)
+    assert not set(names) & set(node.brain.clients)
 
 
 def test_a_fragment_has_all_its_figures_before_the_engine_has_told_any():

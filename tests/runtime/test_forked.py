@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,7 +15,9 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.runtime import locks
 from medusa.runtime.files import FolderStore
+from medusa.runtime.spill import FolderSpill
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -127,6 +132,41 @@ def test_a_folder_is_free_when_its_run_ends_though_a_forked_child_lives_on(tmp_p
         os.close(ends)
         os.close(reads)
         assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_folder_is_free_when_its_process_is_killed_though_a_forked_child_lives_on(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from medusa.runtime.files import FolderStore\n"
+        "store = FolderStore(sys.argv[1])\n"
+        "came, begun = os.pipe()\n"
+        "if not os.fork():\n"
+        "    os.write(begun, b'x')\n"
+        "    os.read(int(sys.argv[2]), 1)\n"
+        "    os._exit(0)\n"
+        "os.read(came, 1)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    reads, ends = os.pipe()
+    try:
+        command = [sys.executable, "-c", program, str(tmp_path / "s"), str(reads)]
+        assert subprocess.run(command, pass_fds=[reads], check=False).returncode == -signal.SIGKILL
+        FolderStore(tmp_path / "s").close()
+    finally:
+        os.close(ends)
+        os.close(reads)
+
+
+def test_a_folder_that_cannot_be_locked_says_what_the_system_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(number: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", none)
+    for opens in (lambda: FolderStore(tmp_path / "s"), lambda: FolderSpill(tmp_path / "p")):
+        with pytest.raises(md.StateError, match="No locks available"):
+            opens()
 
 
 def test_a_child_that_ends_its_copy_of_a_lock_leaves_it_with_its_parent(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -9,6 +10,8 @@ import pytest
 import zmq
 
 from medusa.errors import LinkError
+from medusa.runtime import sockets
+from medusa.runtime.introduction import Introduction
 from medusa.runtime.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transport
 
 DEADLINE_S = 20.0
@@ -142,6 +145,26 @@ def test_a_taken_port_and_a_missing_folder_say_so(open_transport, tmp_path):
     assert "another process listens there" in caught.value.hint
     with pytest.raises(LinkError, match="No such file or directory"):
         Transport(listen=f"ipc://{tmp_path}/none/s")
+
+
+@pytest.mark.parametrize("kind", ["node", "introduction"])
+def test_an_address_that_becomes_free_is_taken(open_transport, monkeypatch, kind):
+    """Who had it may be ending just now."""
+    first = socket.create_server(("127.0.0.1", 0))
+    address = f"tcp://127.0.0.1:{first.getsockname()[1]}"
+    rests = []
+
+    def rest(seconds):
+        rests.append(seconds)
+        first.close()
+
+    monkeypatch.setattr(sockets.time, "sleep", rest)
+    if kind == "node":
+        assert open_transport(listen=address).endpoint == address
+    else:
+        with contextlib.closing(Introduction(address, "k" * 40)) as introduced:
+            assert introduced.address == address
+    assert rests
 
 
 def test_a_reader_that_sleeps_fills_a_bounded_queue_then_is_cut(open_transport):
