@@ -67,7 +67,7 @@ def makes_room(now_us: int, name: str, clients: Mapping[str, int], same: Collect
     if name in clients:
         return None
     among = same if len(same) >= CLIENTS_PER_KEY else clients if len(clients) >= CLIENTS_MAX else ()
-    silent = [(at_us, name) for name in among if 0 < (at_us := clients.get(name, 0)) <= now_us - GONE_US]
+    silent = [(at_us, each) for each in among if 0 < (at_us := clients.get(each, 0)) <= now_us - GONE_US]
     return min(silent)[1] if silent else None
 
 

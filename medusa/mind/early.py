@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["Early"]
+__all__ = ["NEWS_US", "Early"]
 
 NEWS_US = 3_000_000
 """From the start on; a peer that dials anew does so within a second, and has told us soon after. Too small: a
@@ -40,6 +40,10 @@ class Early:
         self._until_us: int | None = None
         self._look_at_us = 0
         self._changes = -1
+
+    def awaits(self, peer: str) -> bool:
+        """A peer hasn't told yet all that it wrote."""
+        return peer in self._untold
 
     def told(self, peer: str, wrote: int | None, seen: int) -> None:
         """A peer spoke of its catalog.

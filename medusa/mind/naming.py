@@ -142,8 +142,9 @@ class Naming:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
                 self.directory.receive(now_us, peer, message, payload)
-                said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
-                self.early.told(peer, said.get(peer), self.directory.seen(peer))
+                if self.early.awaits(peer):
+                    said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
+                    self.early.told(peer, said.get(peer), self.directory.seen(peer))
             case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
                 if client:
                     text = "a client is no member of the catalog between participants"

@@ -15,7 +15,7 @@ import msgspec
 from medusa.errors import RemoteProtocolError
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
-from medusa.mind.early import Early
+from medusa.mind.early import NEWS_US, Early
 from medusa.mind.hosting import Hosted
 from medusa.mind.looking_up import Names
 from medusa.mind.moves import Moves
@@ -71,9 +71,6 @@ refused."""
 
 AGAIN_US = 1_000_000
 """An order that wasn't answered is passed on again after this: to who has the fragment now."""
-
-NEWS_US = 3_000_000
-"""Where a fragment is is known everywhere after this; until then nobody's "not here" counts."""
 
 RELAYED_MAX = 1000
 """Orders of clients that are passed on and not answered; older ones are asked again by who waits."""
@@ -322,6 +319,7 @@ class Sliding:
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
         # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.
         theirs = peer == relayed.node or (not reply.code and self._own_peer(peer))
+        # Until then where a fragment is needn't be known everywhere, so nobody's "not here" counts.
         if theirs and (reply.code != "E_FRAGMENT" or now_us - relayed.since_us >= NEWS_US):
             del self._relayed[reply.request]
             answer = msgspec.structs.replace(reply, request=relayed.message.request)

@@ -24,6 +24,8 @@ class FolderLock:
         OSError: nothing can be locked there. After either the file is closed.
     """
 
+    _number = -1
+
     def __init__(
         self, number: int, path: str, *, hint: str = "close that one first, or use another folder"
     ) -> None:
@@ -53,8 +55,7 @@ class FolderLock:
             os.close(number)
 
     def __del__(self) -> None:
-        if getattr(self, "_number", -1) >= 0:
-            self.close()
+        self.close()
 
 
 _LOCKS: weakref.WeakSet[FolderLock] = weakref.WeakSet()

@@ -82,7 +82,7 @@ def test_nodes_that_started_hear_each_other_and_then_answer_at_once(lives, peers
     now_us = 0
 
     def agree(early=None):
-        """Whether nothing is waited for in the end."""
+        """What all say to each other in two seconds; n's ``early`` hears it."""
         nonlocal now_us
         for _ in range(20):
             now_us += 100_000

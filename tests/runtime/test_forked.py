@@ -57,6 +57,18 @@ def in_child(does: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def child_until_closed(reads: int, ends: int) -> int:
+    """Fork a child that does nothing until its parent closes the end ``ends`` of a pipe; its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        os.close(ends)
+        os.read(reads, 1)
+        os._exit(0)
+    return child
+
+
 def codes(*calls: Callable[[], object]) -> set[str | None]:
     found: set[str | None] = set()
     for call in calls:
@@ -111,13 +123,7 @@ def test_a_folder_is_free_when_its_run_ends_though_a_forked_child_lives_on(tmp_p
     reads, ends = os.pipe()
     with md.start(query(), **folder) as run:
         run.push("s", rows(0))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if not child:
-            os.close(ends)
-            os.read(reads, 1)  # Until the parent has closed the other end.
-            os._exit(0)
+        child = child_until_closed(reads, ends)
     try:
         again = md.start(query(), **folder) if kind == "spill" else None
         if kind == "checkpoint":

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import medusa as md
 from medusa.runtime import inside
 from medusa.runtime.keys import CurveKey, write_key
 from tests.runtime.test_client_interrupted import MOMENTS_MIN
-from tests.runtime.test_forked import in_child
+from tests.runtime.test_forked import child_until_closed, in_child
 from tests.runtime.test_inside import DEADLINE_S, deadline, dies, fields, folder, query, threads, until_taken
 from tests.system.nodes import until
 
@@ -124,13 +123,7 @@ def test_a_child_that_lives_on_takes_no_address_and_no_folder(folder: Path, list
     reads, ends = os.pipe()
     with md.node(given) as node:
         address = node.address
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if not child:
-            os.close(ends)
-            os.read(reads, 1)  # Until the parent has closed the other end.
-            os._exit(0)
+        child = child_until_closed(reads, ends)
         assert node.status()["node"] == "a"
     try:
         with md.node(given | {"listen": address}) as node:

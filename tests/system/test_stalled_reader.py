@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 MIB = 1 << 20
 WINDOW, RETENTION = 8 * MIB, 64 * MIB
 ALLOWED = WINDOW + RETENTION + 20_000_000
-"""What may be kept, and what allocators don't use again: under 10 MB at rest, up to 17 MB where a machine has
+"""What may be kept, and what else stays taken: under 10 MB at rest, up to 17 MB was seen where a machine has
 too much to do, when what is kept shrinks and grows again before all stands still."""
 PACED, ROWS = 20_480, 20_480 + 250_112
 COST = 1012 * TRAIN_ROWS
