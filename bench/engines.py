@@ -38,22 +38,33 @@ LIMIT_S = 120.0  # for one answer of a worker
 
 
 class Contestant:
-    """A worker process; every method blocks until it has answered."""
+    """A worker process; every method blocks until it has answered.
+
+    Args:
+        checkout: the folder of another version of Medusa, with a ``.venv`` of its own, that runs the
+            worker; None: this one.
+    """
 
     def __init__(
-        self, engine: str, workload: str, path: Path, threads: int, limit_s: float = LIMIT_S
+        self,
+        engine: str,
+        workload: str,
+        path: Path,
+        threads: int,
+        limit_s: float = LIMIT_S,
+        checkout: Path | None = None,
     ) -> None:
         self.engine = engine
         self.limit_s = limit_s
         self.runs: list[dict[str, Any]] = []
         self.trouble = ""
         self.version = "?"
-        python = install.python(engine)
+        python = install.python(engine) if checkout is None else checkout / ".venv/bin/python"
         if python is None:
             self.trouble = f"not installed: python -m bench.peers.install {engine}"
             return
         command = [
-            python,
+            str(python),
             "-m",
             "bench.worker",
             engine,
@@ -65,6 +76,7 @@ class Contestant:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in close()
         self.process = subprocess.Popen(
             command,
+            cwd=checkout,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -7,6 +7,7 @@ The pieces hold checks, ownership and the GIL; no algorithm and no policy.
 include "common.pxi"
 include "borrow.pxi"
 include "gather.pxi"
+include "validate.pxi"
 include "calls.pxi"
 include "split.pxi"
 include "window_header.pxi"
@@ -26,6 +27,7 @@ include "partition.pxi"
 include "digest.pxi"
 include "program.pxi"
 include "queue.pxi"
+include "signals.pxi"
 
 
 cdef extern from "kernels.h" nogil:

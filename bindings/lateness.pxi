@@ -135,6 +135,7 @@ cdef class Intake:
     cdef object _capsule, _make
     cdef const ArrowSchema *_schema
     cdef int64_t _position
+    cdef bint _reads_values
 
     def __cinit__(self, schema, int64_t position, make):
         self._capsule = schema.__arrow_c_schema__()
@@ -143,18 +144,36 @@ cdef class Intake:
             raise ValueError("no such column")
         self._position = position
         self._make = make
+        formats = [self._schema.children[i].format[:2] for i in range(self._schema.n_children)]
+        self._reads_values = any(each in (b"u", b"z", b"U", b"Z", b"d:") for each in formats)
 
     def rows(self, batch):
         cdef Borrowed rows = borrow(batch)
         cdef Exported out
+        cdef md_error err
         if not _same(rows.schema, self._schema) or rows.array.offset != 0 or rows.array.null_count > 0:
             return None
         for i in range(rows.schema.n_children):
             if rows.array.children[i].length != rows.array.length:
                 return None
+        check(md_structs_check(rows.schema, rows.array, &err), &err)
         out = Exported.__new__(Exported)
         out._rows = rows
         return out
+
+    def invalid(self, Exported rows not None):
+        cdef int64_t row, i
+        if rows._rows.array.n_children != self._schema.n_children:
+            raise ValueError("rows of another schema")
+        for i in range(self._schema.n_children):
+            # Of most types only the count of nulls is looked at, for which the GIL needn't be handed over.
+            if self._reads_values and rows._rows.array.length >= FEW_ROWS:
+                found = invalid_value(rows._rows.schema.children[i], rows._rows.array.children[i])
+                if found is not None:
+                    return i, *found
+            elif md_validate(rows._rows.schema.children[i], rows._rows.array.children[i], &row) != MD_VALID:
+                return i, *invalid_value(rows._rows.schema.children[i], rows._rows.array.children[i])
+        return None
 
     def times(self, Exported rows not None, batch):
         cdef Times out = Times.__new__(Times)

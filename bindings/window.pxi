@@ -206,6 +206,10 @@ cdef class Window:
         refuse_busy(self._busy)
         return start if md_window_oldest_open(self._w, &start) else None
 
+    def groups_open(self):
+        refuse_busy(self._busy)
+        return md_window_groups_open(self._w)
+
     def rows_open(self):
         refuse_busy(self._busy)
         return md_window_rows_open(self._w)

@@ -41,6 +41,7 @@ cdef extern from "window.h" nogil:
     md_rc md_window_failed(md_window *w, ArrowSchema *schema, ArrowArray *array)
     int64_t md_window_next_end(const md_window *w)
     bint md_window_oldest_open(const md_window *w, int64_t *start)
+    int64_t md_window_groups_open(const md_window *w)
     int64_t md_window_rows_open(const md_window *w)
     int64_t md_window_taken(const md_window *w)
     int64_t md_window_boundary(const md_window *w)

@@ -5,6 +5,37 @@ Names load on first use, so that ``import medusa`` stays light.
 
 from __future__ import annotations
 
+
+def _refuse_subinterpreters() -> None:
+    """Raises ImportError in a subinterpreter: native code, numpy and pyarrow keep state for the process, and
+    what a subinterpreter loads of them first isn't there for the main one.
+    """
+    # Loaded at Python's start; importing signal would take longer than this file.
+    import _signal  # type: ignore[import-not-found]
+
+    try:
+        _signal.signal(_signal.SIGINT, None)  # refused in any case, and it tells where
+    except TypeError:
+        return  # the main thread of the main interpreter
+    except ValueError:
+        pass  # a subinterpreter, or another thread
+    from importlib import import_module
+
+    for name in ("_interpreters", "_xxsubinterpreters"):  # CPython 3.13 and later; before
+        try:
+            known = import_module(name)
+        except ImportError:
+            continue
+        if known.get_current() != known.get_main():
+            raise ImportError(
+                "medusa can't be used in a subinterpreter: import it in the main interpreter of the process, "
+                "or start a process"
+            )
+        return
+
+
+_refuse_subinterpreters()
+
 # Not from typing, whose import takes longer than all the rest of this file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:

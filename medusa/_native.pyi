@@ -17,6 +17,23 @@ def abi_version() -> int: ...
 def cpu_kernels() -> str:
     """Which kernels were chosen at run time: ``baseline`` or ``avx2``."""
 
+def structs_checked(data: Any) -> tuple[Any, Any]:
+    """The capsules (``__arrow_c_array__``) of a column or of rows, whose structs can be.
+
+    Nothing follows their pointers before: lengths, offsets, counts, children, buffers that are missing.
+    ValueError: says where.
+    """
+
+def invalid(column: Any) -> tuple[int, str] | None:
+    """Look at the values of a column, whose structs and the sizes of whose buffers are right.
+
+    Returns:
+        The first row that is invalid, and what is: ``offsets`` of text or binary (negative, decreasing, or
+        without buffers), ``utf8``, ``decimal`` (128 bits: more digits than its type has), or ``nulls``
+        (another count of them than was said; of any type). Nulls may hold anything. None: nothing is, as far
+        as this looks: not at dictionaries, views and nested types.
+    """
+
 class Batch:
     """A struct array made by native code; handed over once (``__arrow_c_array__``)."""
 
@@ -178,6 +195,9 @@ class Window:
 
     def oldest_open_us(self) -> int | None:
         """window_start of the oldest window that holds rows; None when there is none."""
+
+    def groups_open(self) -> int:
+        """Groups of all panes: no window that closes has more."""
 
     def rows_open(self) -> int:
         """Rows taken that stand in panes an open window needs (``combine``: groups)."""
@@ -513,7 +533,11 @@ class Intake:
 
     def __init__(self, schema: Any, position: int, make: Callable[[Any], Any]) -> None: ...
     def rows(self, batch: Any) -> Exported | None:
-        """The batch, if it has this schema for certain; the batch was validated."""
+        """The batch, if it has this schema for certain, and its structs can be (ValueError)."""
+
+    def invalid(self, rows: Exported) -> tuple[int, int, str] | None:
+        """The first column with an invalid value, the row of its first one, and what it is, as ``invalid``
+        says; None: all are valid."""
 
     def times(self, rows: Exported, batch: Any) -> Times | None:
         """The times of what ``rows`` gave for ``batch``; None: one is null."""
@@ -682,3 +706,45 @@ class Digests:
 
 def crc32c(data: Any, value: int = 0) -> int:
     """CRC-32C (Castagnoli) of a buffer; ``value``: of what came before it."""
+
+class SignalGate:
+    """Defers signal handlers that are written in Python, for one thread, while it is held.
+
+    Python runs handlers in the main thread, between any two steps of it; one that raises, as that of SIGINT
+    does, breaks off what is at work there. ``hold`` puts this object in the place of each handler, and it
+    notes the signals that come; ``release`` puts the handlers back and calls them. Holds nest. In any other
+    thread every method does nothing.
+    """
+
+    def __init__(self, signals: Sequence[int], thread: int, passes: Callable[[int, bool], bool]) -> None:
+        """Args:
+        signals: at most 16.
+        thread: identifier of the main thread.
+        passes: asked when a signal comes while this is held, with its number and whether one of the same
+            number is deferred already; True: its handler is called at once.
+        """
+
+    @property
+    def passed(self) -> bool:
+        """Since the outermost hold a handler that was called at once has raised."""
+
+    @property
+    def held(self) -> bool:
+        """This thread holds it."""
+
+    def hold(self) -> None:
+        """Defer from now on. Raises what the handler of a signal raises that came just before; then nothing
+        is held."""
+
+    def release(self) -> None:
+        """The last one: put handlers back and call those whose signals came. Raises their first error."""
+
+    def check(self) -> None:
+        """Call now the handlers of the signals that came, and hold on. Raises the first error of them."""
+
+    def forked(self, thread: int) -> None:
+        """In a child after a fork: nothing is held, and this thread is the main one."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+    def __call__(self, signum: int, frame: Any) -> None: ...

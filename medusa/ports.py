@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 __all__ = [
     "Buffer",
     "Clock",
     "Content",
+    "Interrupts",
     "Journal",
     "Lock",
     "Segments",
     "Signer",
     "Spill",
     "Store",
+    "Synced",
     "Task",
     "Tasks",
     "Turns",
@@ -103,9 +105,9 @@ class Store(Protocol):
 class Segments(Protocol):
     """The history of one connection point: segments, each named by the number of its first row.
 
-    A segment is two files, ``rows`` and ``index``, that only grow at their end; the last one may be
-    cut. Numbers of segments ascend. Where a method raises, nothing is promised of the last segment
-    but what was synced.
+    A segment is three files, ``rows``, ``index`` and a ``copy`` of the index, that only grow at their end;
+    the last one may be cut. Numbers of segments ascend. Where a method raises, nothing is promised of the
+    last segment but what was synced.
 
     Attributes:
         memory: it is memory of this process, gone with it.
@@ -114,7 +116,7 @@ class Segments(Protocol):
     memory: bool
 
     def names(self) -> list[int]:
-        """The segments there are, ascending."""
+        """The segments there are, ascending: those of which any file is."""
 
     def begin(self, first: int, rows: Buffer, index: Buffer) -> None:
         """Sync the last segment, and begin a new one with these bytes.
@@ -127,10 +129,15 @@ class Segments(Protocol):
         """Add to the files of the last segment, first ``rows``."""
 
     def sync(self) -> None:
-        """When this returns, all that was written survives a power cut."""
+        """When this returns, all rows and entries that were written survive a power cut; of the copy of the
+        index only what is of earlier segments.
+        """
 
-    def index(self, first: int) -> Buffer:
-        """The whole index of a segment."""
+    def indexes(self, first: int) -> tuple[Buffer, ...]:
+        """The whole index of a segment, and its copy; empty, where a file is missing."""
+
+    def rewrite_index(self, first: int, index: Buffer) -> None:
+        """Let the index of a segment and its copy be this, each replaced as a whole and durably."""
 
     def read(self, first: int, start: int, length: int) -> Buffer:
         """So many bytes of its rows, fewer at the end."""
@@ -179,33 +186,53 @@ class Spill(Protocol):
         """The file as a person would look for it: for messages only."""
 
 
+class Synced(NamedTuple):
+    """The beginning of a log that was synced: its length in bytes, and their CRC-32C."""
+
+    length: int
+    crc: int
+
+
 class Journal(Protocol):
     """The decision logs of one run, numbered: each is bytes that only grow at their end."""
 
     def numbers(self) -> list[int]:
-        """Those there are, ascending."""
+        """Those there are, ascending; also one that is gone though its mark of what was synced is there."""
 
     def read(self, number: int) -> Buffer:
-        """The whole of one.
+        """The whole of one; nothing, where it is gone and its mark is there.
 
         Raises:
             StateError: it can't be read; so of all methods.
         """
 
+    def synced(self, number: int) -> Synced | None:
+        """How much of one was synced, at least; None: its mark is missing or damaged, or it never had one."""
+
     def append(self, number: int, data: Buffer) -> None:
         """Add to the end of one; the first call makes it. Durable only after ``sync``."""
 
     def sync(self, number: int) -> None:
-        """When this returns, all that was appended survives a power cut."""
+        """When this returns, all that was appended survives a power cut, and ``synced`` says so.
+
+        Of a log that was found, everything in it counts as synced from now on: look for damage before.
+        """
 
     def cut(self, number: int, length: int) -> None:
-        """Shorten one, durably."""
+        """Shorten one, durably; what is left counts as synced."""
 
     def remove(self, number: int) -> None:
         """Forget one; one that isn't there is no error."""
 
     def where(self, number: int) -> str:
         """One as a person would look for it: for messages only."""
+
+
+class NodeJournal(Journal, Protocol):
+    """The decision logs of a node, which keeps what it finds damaged."""
+
+    def set_aside(self, number: int) -> str:
+        """Keep a copy of one, as it is, where ``numbers`` doesn't list it; where that is, for messages."""
 
 
 class Task(Protocol):
@@ -244,7 +271,32 @@ class Turns(Protocol):
         """Give it back, where the caller has it."""
 
     def pause(self) -> None:
-        """Let others work until one of them has, and take the turn again."""
+        """Let others work for a while, and take the turn again."""
+
+
+class Interrupts(Protocol):
+    """Defers signal handlers that may raise, such as that of Ctrl-C, while something must be done whole.
+
+    A context manager; holds nest. It does nothing in threads that run no handlers.
+
+    Attributes:
+        passed: since the outermost hold a handler wasn't deferred any longer, and raised.
+    """
+
+    @property
+    def passed(self) -> bool: ...
+
+    def hold(self) -> None:
+        """Defer from now on."""
+
+    def release(self) -> None:
+        """Stop deferring; the last release calls the handlers whose signals came, and raises their error."""
+
+    def check(self) -> None:
+        """Call those handlers now, where nothing is half done, and raise their error."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 
 class Workers(Protocol):

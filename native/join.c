@@ -38,6 +38,8 @@ void md_join_free(md_join *j) {
     md_free(j->sides[0].block);
     md_free(j->sides[1].block);
     md_free(j->pairs);
+    md_free(j->dense.left);
+    md_free(j->dense.right);
     md_free(j);
 }
 
@@ -174,6 +176,7 @@ md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struc
     md_rows *rows = NULL;
     md_word *words = NULL;
     int64_t n = 0;
+    if (j->dense.on) return md_fail(err, MD_BADARG, "pairs of a time are still to come");
     md_rc rc = wanted(&j->sides[side], &found, &n);
     if (rc == MD_OK) rc = md_rows_new(3, &rows);
     if (rc == MD_OK) {
@@ -205,7 +208,7 @@ md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n_n
     join_side *s = &j->sides[side];
     const join_row **found;
     int64_t n;
-    if (j->stepped) return md_fail(err, MD_BADARG, "results of a step are still to be taken");
+    if (j->stepped || j->dense.on) return md_fail(err, MD_BADARG, "results of a step are still to be taken");
     if (wanted(s, &found, &n) != MD_OK) return md_nomem(err);
     join_row *rows = join_at(s, s->base);
     bool fit = numbers == NULL || n == n_numbers;
@@ -253,5 +256,6 @@ int64_t md_join_waiting(const md_join *j, int side) { return join_end(&j->sides[
 size_t md_join_nbytes(const md_join *j) {
     return sizeof *j + md_keys_nbytes(j->keys) + 2 * (size_t)j->heads_capacity * sizeof *j->heads +
            (size_t)(j->sides[0].capacity + j->sides[1].capacity) * sizeof(join_row) +
-           (size_t)j->pairs_capacity * sizeof *j->pairs;
+           (size_t)j->pairs_capacity * sizeof *j->pairs +
+           (size_t)(j->dense.left_capacity + j->dense.right_capacity) * sizeof(join_found);
 }

@@ -67,9 +67,11 @@ md_rc md_join_add(md_join *j, int side, const struct ArrowSchema *schema, const 
 /* No row below `boundary` comes any more: those there are can become done. MD_BADARG: it decreases. */
 md_rc md_join_advance(md_join *j, int64_t boundary, md_error *err);
 
-/* Let rows become done, whole times at once, until there are `pairs_max` pairs or more, or nothing is left
- * below the boundary (then *more is false). Only after the results of the step before were taken. On
- * MD_NOMEM the step can be called again. */
+/* Let rows become done until there are `pairs_max` pairs or more (at most twice as many, but for one left
+ * row's of a judged as-of join), or as many were looked at, or nothing is left below the boundary (then
+ * *more is false). A time with more pairs is gone through in several steps; which steps there are changes
+ * neither results nor their order. Only after the results of the step before were taken. On MD_NOMEM the step
+ * can be called again. */
 md_rc md_join_step(md_join *j, int64_t pairs_max, bool *more, md_error *err);
 
 /* Of a judged join: the pairs of the step, in order, as a batch (left, right). */
@@ -83,7 +85,8 @@ md_rc md_join_judge(md_join *j, const struct ArrowSchema *schema, const struct A
  * called again. */
 md_rc md_join_results(md_join *j, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err);
 
-/* The rows a side holds, as a batch (row int64, time timestamp[us, UTC], matched bool) by row. */
+/* The rows a side holds, as a batch (row int64, time timestamp[us, UTC], matched bool) by row.
+ * MD_BADARG: between steps, while the pairs of one time are still to come. */
 md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struct ArrowArray *array,
                    md_error *err);
 

@@ -30,6 +30,24 @@ typedef struct join_pair {
     int64_t left_seq, right_seq;
 } join_pair;
 
+typedef struct join_found {
+    int64_t row, seq;
+} join_found;
+
+/* A time with more pairs than one step may give: they are listed left row by left row, so that a step can stop
+ * at any of them. */
+typedef struct join_dense {
+    bool on;
+    bool scanned;      /* partners are those of left[at] */
+    int64_t time;
+    join_found *left;  /* left rows that may have a pair of this release, by row */
+    int64_t n_left, left_capacity, at;
+    join_found *right; /* partners of left[at], by row */
+    int64_t n_right, right_capacity, next;
+    int32_t right_id;  /* `right` is of this key, and holds the rows of this time alone or all: */
+    bool right_all;
+} join_dense;
+
 struct md_join {
     md_keys *keys;
     int64_t *heads; /* [2 * id + side]: seq, or below base: none */
@@ -37,12 +55,15 @@ struct md_join {
     join_side sides[2];
     join_pair *pairs;
     int64_t n_pairs, pairs_capacity;
+    int64_t pairs_most; /* of a step; beyond it a time is gone through in pieces */
+    int64_t pairs_room; /* the smaller of the two */
     md_join_how how;
     int64_t within_us;
     int64_t boundary;
     int64_t passed; /* all releases below it are in the results taken, or in those of the step */
     int64_t keys_spare, taken;
     uint64_t seed;
+    join_dense dense;
     bool judged, stepped, judge_due;
     md_type types[MD_KEYS_COLUMNS_MAX];
 };
@@ -83,7 +104,26 @@ void join_compact(md_join *j, int side);
 /* Forget keys of which no row is held, when they are many. */
 md_rc join_forget_keys(md_join *j);
 
+/* ---- join_dense.c ---- */
+
+MD_INLINE void join_make_room(md_join *j) {
+    j->pairs_room = j->pairs_capacity < j->pairs_most ? j->pairs_capacity : j->pairs_most;
+}
+
+/* Go through the pairs of time t by (left, right): its rows become done on both sides. On failure nothing
+ * changed. */
+md_rc join_dense_begin(md_join *j, int64_t t);
+/* Add pairs until there are about pairs_max, or as many were looked at, or none is left: then dense.on is false. */
+md_rc join_dense_step(md_join *j, int64_t pairs_max);
+
 /* ---- join_step.c ---- */
+
+/* As if the rows from those seqs on had not become done, nor the pairs behind n_pairs been found. */
+void join_undo(md_join *j, const int64_t *seqs, int64_t n_pairs);
+/* What pairs from `first` on mean for a join that isn't inner: marks, and which of them are results. */
+void join_count_pairs(md_join *j, int64_t first);
+/* Rows of that side from its result on are too old for time t. */
+int64_t join_live_from(md_join *j, join_side *s, int64_t t);
 
 /* Make a row the last of its key that is done. */
 MD_INLINE void join_link(md_join *j, int side, int64_t seq, join_row *r) {

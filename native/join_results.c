@@ -19,7 +19,14 @@ MD_INLINE void put(writer *w, int64_t release, int64_t time, int64_t left, int64
 
 /* Whether a row that is done finds no partner any more. */
 MD_INLINE bool settles(const md_join *j, const join_row *r) {
-    return join_later(r->time, j->within_us) < j->passed || j->passed == INT64_MAX;
+    return join_later(r->time, j->within_us) < j->passed || (j->passed == INT64_MAX && !j->dense.on);
+}
+
+/* The same of a left row while the pairs of a time are gone through by left row: all of its own have been. */
+static bool settles_within(const md_join *j, int side, const join_row *r) {
+    const join_dense *d = &j->dense;
+    return d->on && side == MD_JOIN_LEFT_SIDE && r->row < d->left[d->at].row &&
+           join_later(r->time, j->within_us) == d->time;
 }
 
 /* The next row of a side from *seq on that is settled now and has no pair; NULL: there is none. */
@@ -27,7 +34,7 @@ static const join_row *next_alone(const md_join *j, int side, int64_t *seq) {
     const join_side *s = &j->sides[side];
     for (; join_keeps(j->how, side) && *seq < s->done; ++*seq) {
         const join_row *r = join_at(s, *seq);
-        if (!settles(j, r)) break;
+        if (!settles(j, r) && !settles_within(j, side, r)) break;
         if (!(r->flags & JOIN_MATCHED)) return r;
     }
     return NULL;

@@ -5,13 +5,16 @@
 
 #define AHEAD 12 /* rows whose heads are asked for before they are read */
 
+/* MD_EMPTY: one time has more pairs than a step may give. */
 static MD_NOINLINE md_rc grow_pairs(md_join *j) {
     int64_t capacity = j->pairs_capacity < 256 ? 512 : 2 * j->pairs_capacity;
+    if (j->n_pairs >= j->pairs_most) return MD_EMPTY;
     if (capacity > (INT64_C(1) << 40)) return MD_NOMEM;
     join_pair *pairs = md_realloc(j->pairs, (size_t)capacity * sizeof *pairs);
     if (pairs == NULL) return MD_NOMEM;
     j->pairs = pairs;
     j->pairs_capacity = capacity;
+    join_make_room(j);
     return MD_OK;
 }
 
@@ -72,7 +75,10 @@ static void sort_pairs(join_pair *pairs, int64_t n) {
 
 MD_INLINE md_rc put_pair(md_join *j, int64_t release, int64_t left_seq, int64_t right_seq, const join_row *left,
                          const join_row *right) {
-    if (MD_UNLIKELY(j->n_pairs == j->pairs_capacity) && grow_pairs(j) != MD_OK) return MD_NOMEM;
+    if (MD_UNLIKELY(j->n_pairs == j->pairs_room)) {
+        md_rc rc = grow_pairs(j);
+        if (rc != MD_OK) return rc;
+    }
     j->pairs[j->n_pairs++] = (join_pair){release, left->row, right->row, left_seq, right_seq};
     return MD_OK;
 }
@@ -92,7 +98,7 @@ MD_INLINE md_rc probe(md_join *j, int side, int64_t seq, const join_row *r, int6
     return MD_OK;
 }
 
-static int64_t live_from(md_join *j, join_side *s, int64_t t) {
+int64_t join_live_from(md_join *j, join_side *s, int64_t t) {
     const int64_t least = join_earlier(t, j->within_us);
     if (s->live < s->base) s->live = s->base;
     while (s->live < s->done && join_at(s, s->live)->time < least) s->live++;
@@ -104,7 +110,7 @@ MD_INLINE md_rc probe_time(md_join *j, int side, int64_t t) {
     join_side *s = &j->sides[side];
     if (s->done == s->sorted || join_at(s, s->done)->time != t) return MD_OK;
     const join_side *other = &j->sides[1 - side];
-    const int64_t live = live_from(j, &j->sides[1 - side], t);
+    const int64_t live = join_live_from(j, &j->sides[1 - side], t);
     while (s->done < s->sorted) {
         join_row *r = join_at(s, s->done);
         if (r->time != t) break;
@@ -128,8 +134,7 @@ static void mark(md_join *j, const join_pair *p) {
     join_at(&j->sides[1], p->right_seq)->flags |= JOIN_MATCHED;
 }
 
-/* What pairs from `first` on mean for a join that isn't inner: marks, and which of them are results. */
-static void count_pairs(md_join *j, int64_t first) {
+void join_count_pairs(md_join *j, int64_t first) {
     int64_t kept = first;
     for (int64_t i = first; i < j->n_pairs; i++) {
         bool fresh = !(join_at(&j->sides[0], j->pairs[i].left_seq)->flags & JOIN_MATCHED);
@@ -156,7 +161,8 @@ static md_rc probe_asof(md_join *j, int64_t seq, const join_row *r) {
     return MD_OK;
 }
 
-static md_rc asof_time(md_join *j, int64_t t) {
+/* Left rows of a time may be left for the next step. */
+static md_rc asof_time(md_join *j, int64_t t, int64_t pairs_max) {
     join_side *left = &j->sides[MD_JOIN_LEFT_SIDE], *right = &j->sides[MD_JOIN_RIGHT_SIDE];
     for (; right->done < right->sorted; right->done++) {
         join_row *r = join_at(right, right->done);
@@ -166,7 +172,7 @@ static md_rc asof_time(md_join *j, int64_t t) {
     }
     for (; left->done < left->sorted; left->done++) {
         const join_row *r = join_at(left, left->done);
-        if (r->time != t) break;
+        if (r->time != t || j->n_pairs >= pairs_max) break;
         md_rc rc = probe_asof(j, left->done, r);
         if (rc != MD_OK) return rc;
     }
@@ -175,8 +181,7 @@ static md_rc asof_time(md_join *j, int64_t t) {
 
 /* ---- steps ---- */
 
-/* As if the rows of this time, from those seqs on, had not become done. */
-static void undo_time(md_join *j, const int64_t *seqs, int64_t n_pairs) {
+void join_undo(md_join *j, const int64_t *seqs, int64_t n_pairs) {
     for (int side = 0; side < 2; side++) {
         join_side *s = &j->sides[side];
         bool linked = side == MD_JOIN_RIGHT_SIDE || !join_is_asof(j);
@@ -195,34 +200,55 @@ static void undo_time(md_join *j, const int64_t *seqs, int64_t n_pairs) {
 
 MD_INLINE int64_t next_time(const join_side *s) { return s->done < s->sorted ? join_at(s, s->done)->time : INT64_MAX; }
 
+/* The time of the next rows below the boundary; whether there are any. */
+static bool next_below(const md_join *j, int64_t *t) {
+    int64_t left = next_time(&j->sides[0]), right = next_time(&j->sides[1]);
+    bool rows = j->sides[0].done < j->sides[0].sorted || j->sides[1].done < j->sides[1].sorted;
+    *t = left < right ? left : right;
+    return rows && (*t < j->boundary || j->boundary == INT64_MAX);
+}
+
+/* The rows of a time; all of its pairs, or the first of many. On failure they aren't done. */
+static md_rc step_time(md_join *j, int64_t t, int64_t pairs_max) {
+    const bool asof = join_is_asof(j);
+    int64_t seqs[2] = {j->sides[0].done, j->sides[1].done}, n_pairs = j->n_pairs;
+    md_rc rc = asof ? asof_time(j, t, pairs_max) : probe_time(j, MD_JOIN_LEFT_SIDE, t);
+    if (!asof && rc == MD_OK) rc = probe_time(j, MD_JOIN_RIGHT_SIDE, t);
+    if (MD_UNLIKELY(rc != MD_OK)) {
+        join_undo(j, seqs, n_pairs);
+        return rc == MD_EMPTY ? join_dense_begin(j, t) : rc;
+    }
+    if (asof) return MD_OK;
+    if (j->n_pairs - n_pairs > 1) sort_pairs(j->pairs + n_pairs, j->n_pairs - n_pairs);
+    if (j->how != MD_JOIN_INNER && !j->judged) join_count_pairs(j, n_pairs);
+    return MD_OK;
+}
+
 md_rc md_join_step(md_join *j, int64_t pairs_max, bool *more, md_error *err) {
     if (j->stepped) return md_fail(err, MD_BADARG, "results of a step are still to be taken");
     j->n_pairs = 0;
-    const bool asof = join_is_asof(j), inner = j->how == MD_JOIN_INNER;
-    int64_t passed = j->boundary;
+    /* As-of joins stop between left rows, so one row's partners are all that can come on top. */
+    j->pairs_most = join_is_asof(j) || pairs_max > (INT64_MAX >> 1) ? INT64_MAX : 2 * pairs_max;
+    join_make_room(j);
+    int64_t passed = j->boundary, t = passed;
     *more = false;
-    for (;;) {
-        int64_t left = next_time(&j->sides[0]), right = next_time(&j->sides[1]), t = left < right ? left : right;
-        bool rows = j->sides[0].done < j->sides[0].sorted || j->sides[1].done < j->sides[1].sorted;
-        if (!rows || (t >= j->boundary && j->boundary != INT64_MAX)) break;
-        if (j->n_pairs >= pairs_max) {
-            passed = t;
-            *more = true;
-            break;
+    while (j->dense.on || next_below(j, &t)) {
+        md_rc rc = MD_OK;
+        if (!j->dense.on && j->n_pairs < pairs_max) rc = step_time(j, t, pairs_max);
+        else if (!j->dense.on) *more = true;
+        if (rc == MD_OK && j->dense.on) {
+            t = j->dense.time;
+            rc = join_dense_step(j, pairs_max);
+            *more = j->dense.on;
         }
-        int64_t seqs[2] = {j->sides[0].done, j->sides[1].done}, n_pairs = j->n_pairs;
-        md_rc rc = asof ? asof_time(j, t) : probe_time(j, MD_JOIN_LEFT_SIDE, t);
-        if (!asof && rc == MD_OK) rc = probe_time(j, MD_JOIN_RIGHT_SIDE, t);
         if (MD_UNLIKELY(rc != MD_OK)) {
-            undo_time(j, seqs, n_pairs);
-            if (n_pairs == 0) return md_nomem(err);
-            passed = t; /* what there is goes out first, and makes room */
-            *more = true;
+            if (j->n_pairs == 0) return md_nomem(err);
+            *more = true; /* what there is goes out first, and makes room */
+        }
+        if (*more) {
+            passed = t;
             break;
         }
-        if (asof) continue;
-        if (j->n_pairs - n_pairs > 1) sort_pairs(j->pairs + n_pairs, j->n_pairs - n_pairs);
-        if (!inner && !j->judged) count_pairs(j, n_pairs);
     }
     j->passed = passed;
     j->stepped = true;
@@ -263,7 +289,7 @@ md_rc md_join_judge(md_join *j, const struct ArrowSchema *schema, const struct A
     for (int64_t i = 0; i < j->n_pairs; i++)
         if (!md_column_null(&keep, i) && md_column_bool(&keep, i)) j->pairs[kept++] = j->pairs[i];
     j->n_pairs = kept;
-    if (j->how != MD_JOIN_INNER && !join_is_asof(j)) count_pairs(j, 0);
+    if (j->how != MD_JOIN_INNER && !join_is_asof(j)) join_count_pairs(j, 0);
     j->judge_due = false;
     return MD_OK;
 }

@@ -16,4 +16,10 @@ bool md_all_within(const uint8_t *values, int64_t n, int64_t low, int64_t high);
 /* Whether one of n float64 at `values` (any address) is NaN. */
 bool md_any_nan(const uint8_t *values, int64_t n);
 
+/* Whether none of the n + 1 int32 at `values` (any address) is less than the one before it. */
+bool md_ascend_i32(const uint8_t *values, int64_t n);
+
+/* Whether none of n bytes has its highest bit. */
+bool md_all_ascii(const uint8_t *bytes, int64_t n);
+
 #endif

@@ -253,6 +253,12 @@ int64_t md_window_rows_open(const md_window *w) {
     return rows;
 }
 
+int64_t md_window_groups_open(const md_window *w) {
+    int64_t groups = 0;
+    for (int64_t i = 0; i < w->n_panes; i++) groups += w->panes[i]->keys->count;
+    return groups;
+}
+
 int64_t md_window_taken(const md_window *w) { return w->taken; }
 int64_t md_window_boundary(const md_window *w) { return w->boundary; }
 

@@ -105,6 +105,7 @@ int64_t md_window_next_end(const md_window *w);
 /* *start = window_start of the oldest window that holds rows; false: there is none. */
 bool md_window_oldest_open(const md_window *w, int64_t *start);
 
+int64_t md_window_groups_open(const md_window *w); /* groups of all panes; no window that closes has more */
 int64_t md_window_rows_open(const md_window *w); /* rows in panes that an open window needs; combine: groups */
 int64_t md_window_taken(const md_window *w);     /* rows taken so far, or as loaded */
 int64_t md_window_boundary(const md_window *w);  /* of the last close, or as loaded; INT64_MIN: none */

@@ -222,7 +222,10 @@ def test_checkpoints_are_shown_and_checked(query: md.Query, tmp_path: Path) -> N
         running.push("clicks", {"ts": [0, 1, 2], "user": ["a", "b", None]})
         running.checkpoint()
         live = json.loads(run("checkpoint", "show", state, "--json").output)
-        assert [each["verdict"] for each in live] == ["whole"]
+        assert [(each["verdict"], each["positions"]["clicks"]) for each in live] == [
+            ("whole", 0),
+            ("whole", 3),
+        ]
     found = json.loads(run("checkpoint", "show", state, "--json").output)
     assert found[-1]["query"] == "counts"
     assert found[-1]["positions"] == {"clicks": 3}
@@ -251,7 +254,8 @@ def test_a_delta_is_shown_as_the_whole_it_stands_for(tmp_path: Path) -> None:
             running.push("rows", {"ts": [0 for _ in keys], "k": list(keys)})
             running.take("o")
             running.checkpoint()
-    base, delta, _ = json.loads(run("checkpoint", "show", state, "--json").output)
+    first, base, delta, _ = json.loads(run("checkpoint", "show", state, "--json").output)
+    assert first["positions"] == {"rows": 0}
     assert base["delta_on"] == []
     assert delta["delta_on"] == [base["name"]]
     assert delta["stored_bytes"] < base["stored_bytes"] / 5
@@ -261,7 +265,9 @@ def test_a_delta_is_shown_as_the_whole_it_stands_for(tmp_path: Path) -> None:
     shown = json.loads(run("checkpoint", "show", state / delta["name"], "--json").output)
     assert shown == [delta]
     (state / base["name"] / "sum.keys.arrow").unlink()
-    verdicts = [each["verdict"] for each in json.loads(run("checkpoint", "show", state, "--json").output)]
+    found = json.loads(run("checkpoint", "show", state, "--json").output)
+    verdicts = [each["verdict"] for each in found if each["name"] != first["name"]]
+    assert len(verdicts) == 3
     assert all("sum.keys.arrow is missing" in verdict for verdict in verdicts)
 
 

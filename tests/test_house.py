@@ -60,7 +60,8 @@ def test_every_module_is_used(sources: list[Source]) -> None:
 def test_the_lists_of_exceptions_only_shrink(sources: list[Source]) -> None:
     texts = {source.path: source.text for source in sources}
     for path in house.LONGER:
-        assert texts.get(path, "").count("\n") > house.LINES_MAX, f"{path} is short: take it off LONGER"
+        most = house.BINDING_LINES_MAX if path.startswith("bindings/") else house.LINES_MAX
+        assert texts.get(path, "").count("\n") > most, f"{path} is short: take it off LONGER"
     for path in house.ASKS_AGAIN:
         assert "sleep(" in texts.get(path, ""), f"{path} doesn't sleep: take it off ASKS_AGAIN"
 

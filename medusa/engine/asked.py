@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from medusa._native import Times
 from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.boxes.connection import ConnectionPointBox, Connections
 from medusa.engine.boxes.sink import SinkBox
@@ -19,6 +20,7 @@ from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.storage import Memory, Storage, memory_of
 from medusa.engine.utility import qos_table
 from medusa.engine.waiting import explain_boxes
+from medusa.engine.wiring import Scheduling
 from medusa.errors import DataError
 from medusa.ports import Clock, Lock
 from medusa.query.boxes import Graph
@@ -41,7 +43,10 @@ class Asked:
     has_calls: bool
     letters: DeadLetters
     storage: Storage | None
+    _entering: Collection[tuple[SourceBox, pa.RecordBatch, Times | None, int | None]]
     _meter: Meter
+    _scheduler: Scheduling
+    _sinks: Sequence[SinkBox]
     _measured: bool
     _now: Now
 
@@ -92,6 +97,19 @@ class Asked:
         if self.storage is not None:
             return self.storage.memory()
         return memory_of(list(self.boxes.values()), 0)
+
+    def held_bytes(self) -> int:
+        """Bytes of output that nobody has drained."""
+        held = 0
+        for box in self._sinks:
+            held += box.queue_bytes()
+        return held
+
+    def used_bytes(self) -> int:
+        """Bytes held by all boxes and between them: state, rows that wait, output that nobody has drained."""
+        boxes = sum(box.state_bytes() + box.queue_bytes() for box in self.boxes.values())
+        parts = sum(int(batch.nbytes) for _, batch, *_ in self._entering)
+        return boxes + parts + self._scheduler.waiting_bytes()
 
     def positions(self) -> dict[str, int]:
         """Rows accepted so far, of each source, late ones included."""

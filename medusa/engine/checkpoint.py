@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from medusa._native import crc32c
+from medusa.engine.ahead import Ahead, ahead_from_json, ahead_to_json, positions_of
 from medusa.engine.delta import Cut, Part, Tables, as_files, cut, is_plan, patch
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, Store, pieces_of
@@ -82,13 +83,7 @@ def unseal(
     Raises:
         StateError: names the file that is missing, too many, or damaged.
     """
-    for name in (MANIFEST, MANIFEST_SUM):
-        if name not in group:
-            raise StateError(f"{where}/{name} is missing", code="state.missing")
-    text = bytes(group[MANIFEST])
-    if bytes(group[MANIFEST_SUM]) != f"{crc32c(text):08x}\n".encode():
-        raise StateError(f"{where}/{MANIFEST} is damaged: its checksum is wrong", code="state.corrupt")
-    manifest = _parse(text, where)
+    manifest = _manifest(group, where)
     files: dict[str, Buffer] = {}
     for name, entry in manifest["files"].items():
         if name not in group:
@@ -106,6 +101,16 @@ def unseal(
         if name not in files and name not in (MANIFEST, MANIFEST_SUM):
             raise StateError(f"{where}/{name} doesn't belong there", code="state.corrupt")
     return manifest, files
+
+
+def _manifest(group: Mapping[str, Buffer], where: str) -> dict[str, Any]:
+    for name in (MANIFEST, MANIFEST_SUM):
+        if name not in group:
+            raise StateError(f"{where}/{name} is missing", code="state.missing")
+    text = bytes(group[MANIFEST])
+    if bytes(group[MANIFEST_SUM]) != f"{crc32c(text):08x}\n".encode():
+        raise StateError(f"{where}/{MANIFEST} is damaged: its checksum is wrong", code="state.corrupt")
+    return _parse(text, where)
 
 
 def _parse(text: bytes, where: str) -> dict[str, Any]:
@@ -160,6 +165,10 @@ def read_chain(
     while base is not None:
         group = read(base)
         manifest, files = unseal(group, where(base))
+        if manifest.get("name", base) != base:
+            raise StateError(
+                f"{where(base)}/{MANIFEST} was written as {manifest['name']!r:.80}", code="state.corrupt"
+            )
         if wanted is not None and bytes(group[MANIFEST_SUM]).decode().strip() != wanted:
             raise StateError(
                 f"{where(base)} is not the one that {where(links[-1][0])} was written after",
@@ -207,6 +216,11 @@ class Checkpoints:
         self._good: dict[str, tuple[str, ...]] = {}
         """Of each checkpoint that we wrote or read: the groups it is made of."""
         self._chain = _Chain()
+        self._positions: dict[str, Mapping[str, int]] = {}
+        """Of each good one: the rows of each source that it holds."""
+        self._loaded = ""
+        self._ahead: dict[str, Ahead] = {}
+        """Newer than the one that was gone back to."""
 
     def names(self) -> list[str]:
         """Of all checkpoints, the oldest first."""
@@ -215,6 +229,7 @@ class Checkpoints:
     def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any]) -> str:
         """Store a checkpoint durably, then forget all but the last two good ones and what they need.
 
+        Those that were newer than the one that was loaded stay for longer: see ``medusa.engine.ahead``.
         It is a delta where that is much smaller; every ``DELTAS_MAX``, or when the deltas have grown to
         half of the state, it is whole.
 
@@ -227,6 +242,8 @@ class Checkpoints:
         names = self.names()
         last = _NAME.fullmatch(names[-1]) if names else None
         name = f"checkpoint-{int(last[1]) + 1 if last else 1:09d}"
+        ahead = {"ahead": ahead_to_json(self._ahead)} if self._ahead else {}
+        facts = {**facts, "name": name, **ahead}
         made = self._cut(files)
         chain = self._chain
         after = chain.delta_bytes + (made.nbytes if made else 0)
@@ -243,8 +260,20 @@ class Checkpoints:
         chain.rows = made.rows if made else {}
         self._chain = chain if made else _Chain()
         self._good[name] = chain.names
+        self._positions[name] = positions_of(facts) or {}
         self._forget(names)
         return name
+
+    def logged(self) -> list[str]:
+        """Checkpoints that a run may still be restored from, so that their decision logs are needed."""
+        latest = next(reversed(self._positions.values()), {})
+        ahead = [each for each in self._ahead.values() if each.is_behind(latest)]
+        parts = [part for each in (*self._good.values(), *(each.groups for each in ahead)) for part in each]
+        return sorted({*self._good, *parts})
+
+    def logs_ahead(self) -> dict[str, int]:
+        """Of the checkpoints newer than the one that was loaded: the log that begins after each."""
+        return {name: each.decisions for name, each in self._ahead.items() if each.decisions is not None}
 
     def _cut(self, files: Mapping[str, Buffer]) -> Cut | None:
         total = sum(len(memoryview(data).cast("B")) for data in files.values())
@@ -259,10 +288,17 @@ class Checkpoints:
         if all(self._good[each][0] == base for each in kept):
             # One damaged file must not take all with it: the last that doesn't need it stays too.
             kept += [each for each in good if self._good[each][0] != base][-1:]
+        last = [self._positions[each] for each in good[-KEPT:]]
+        if len(last) == KEPT:
+            rewritten = self._loaded not in good[-KEPT:]
+            gone = {name for name, each in self._ahead.items() if each.may_go(last, rewritten=rewritten)}
+            self._ahead = {name: each for name, each in self._ahead.items() if name not in gone}
         needed = {part for each in kept for part in self._good[each]}
+        needed |= {part for each in self._ahead.values() for part in each.groups}
         self._good = {each: parts for each, parts in self._good.items() if each in kept or each in needed}
+        self._positions = {each: found for each, found in self._positions.items() if each in self._good}
         for other in names:
-            # What we neither wrote nor read: damaged, or ahead of the one we went back to.
+            # What we neither wrote nor read is older.
             if other not in needed:
                 self._store.delete(other)
 
@@ -286,9 +322,41 @@ class Checkpoints:
             manifest, files, parts = self._read(wanted)
         except StateError as error:
             raise StateError(error.message, hint=self._offer(wanted, names), code=error.code) from None
+        try:
+            self._ahead = ahead_from_json(manifest.get("ahead"), names)
+        except ValueError as error:
+            raise StateError(
+                f"{self._store.where(wanted)}/{MANIFEST}: {error}", code="state.corrupt"
+            ) from None
+        self._ahead |= {each: self._look_ahead(each) for each in names[names.index(wanted) + 1 :]}
+        self._loaded = wanted
         self._good = {wanted: parts}
+        self._positions = {wanted: positions_of(manifest) or {}}
         self._chain = _Chain()
         return manifest, files
+
+    def _look_ahead(self, name: str) -> Ahead:
+        """A checkpoint newer than the one that is loaded, as far as its manifest can be read."""
+        groups, facts = [name], None
+        try:
+            while True:
+                manifest = _manifest(self._store.read(groups[-1]), self._store.where(groups[-1]))
+                facts = facts or manifest
+                delta = manifest.get("delta")
+                if delta is None or not delta["base"] < groups[-1]:
+                    break
+                groups.append(delta["base"])
+        except StateError as error:
+            if facts is None and error.code not in ("state.corrupt", "state.missing"):
+                return Ahead((name,), readable=False)
+        if facts is None:
+            return Ahead((name,))
+        decisions = facts.get("decisions")
+        return Ahead(
+            tuple(groups),
+            positions_of(facts),
+            decisions if type(decisions) is int and decisions > 0 else None,
+        )
 
     def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Buffer], tuple[str, ...]]:
         return read_chain(name, self._store.read, self._store.where)

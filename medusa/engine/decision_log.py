@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
-from medusa.engine.decisions import Batch, Entry, pack, unpack
+from medusa.engine.decisions import Batch, Entry, is_framed, pack, unpack
+from medusa.engine.synced import Damage, damage_in
 from medusa.errors import StateError
 from medusa.ports import Journal
 
-__all__ = ["GATHERED_MAX", "DecisionLog", "read_log"]
+__all__ = ["GATHERED_MAX", "DecisionLog", "FoundLogs", "find_logs"]
 
 GATHERED_MAX = 1_000
 """Entries after which they are written, though not yet synced."""
@@ -114,29 +116,80 @@ class DecisionLog:
                 self._journal.remove(each)
 
 
-def read_log(journal: Journal, first: int) -> tuple[list[Entry], int]:
-    """What was decided from a log on, and the number of a log that may be written next.
+@dataclass(frozen=True, slots=True)
+class FoundLogs:
+    """What the logs of earlier lives say; nothing of them has been changed.
 
-    The end of the last one is cut where a record isn't whole: it wasn't synced, so nothing depends on it.
+    Attributes:
+        entries: what was decided, in order: all, or what comes before the damage.
+        number: of a log that may be written next.
+        damage: what of them was synced and can't be read; None: nothing is missing.
+    """
+
+    entries: list[Entry]
+    number: int
+    damage: StateError | None
+    _lengths: dict[int, int]
+    """Of each log: the bytes that count."""
+    _torn: frozenset[int]
+    """Logs with bytes behind those."""
+
+    def settle(self, journal: Journal) -> None:
+        """Cut torn ends, on which nothing depends, and sync the rest, on which rows will.
+
+        Raises:
+            StateError: something is damaged, so nothing is changed; or a log can't be cut or synced.
+        """
+        if self.damage is not None:
+            raise self.damage
+        for number, length in self._lengths.items():
+            if number in self._torn:
+                journal.cut(number, length)
+            else:
+                journal.sync(number)
+
+
+def find_logs(journal: Journal, first: int) -> FoundLogs:
+    """What was decided from a log on. Nothing is changed.
 
     Raises:
-        StateError: a record in the middle is damaged.
+        StateError: a log can't be read.
     """
     entries: list[Entry] = []
-    torn: str | None = None
-    last = first
-    for number in (each for each in journal.numbers() if each >= first):
+    lengths: dict[int, int] = {}
+    torn: list[int] = []
+    numbers = [each for each in journal.numbers() if each >= first]
+    damage: StateError | None = None
+    for number in numbers:
         data = journal.read(number)
         batches, length = unpack(data)
         live = [each for batch in batches if _counts(batch, number == first) for each in batch.entries]
-        if torn is not None and live:
-            raise StateError(f"{torn}: is damaged, so decisions are missing", code="state.corrupt")
-        if length < len(memoryview(data).cast("B")):
-            torn = journal.where(number)
-            journal.cut(number, length)
+        found = damage_in(data, length, journal.synced(number), is_framed)
+        if found is None and torn and live:
+            # Each life cuts what is torn before it writes another log.
+            last = torn[-1]
+            found = Damage(lengths[last], 0, f"is damaged at byte {lengths[last]}, and later logs follow it")
+            damage = _missing(journal.where(last), found, entries)
+            break
+        if found is not None:
+            entries += live
+            damage = _missing(journal.where(number), found, entries)
+            break
+        lengths[number] = length
+        if length < memoryview(data).nbytes:
+            torn.append(number)
         entries += live
-        last = number
-    return entries, last + 1
+    return FoundLogs(entries, max(numbers, default=first) + 1, damage, lengths, frozenset(torn))
+
+
+def _missing(where: str, damage: Damage, entries: Sequence[Entry]) -> StateError:
+    return StateError(
+        f"{where}: {damage.what}, so decisions are missing on which rows that left may depend"
+        f" ({damage.lost} bytes; {len(entries)} decisions before them are whole)",
+        hint="put the file back from a copy of the folder; or go on without them: restore(...,"
+        ' decisions="readable"), and rows may come in another order than before',
+        code="state.corrupt",
+    )
 
 
 def _counts(batch: Batch, first: bool) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "Sheds",
     "framed",
     "frames",
+    "is_framed",
     "pack",
     "unpack",
 ]
@@ -159,6 +160,17 @@ def frames(data: bytes | bytearray | memoryview) -> Iterator[tuple[memoryview, i
             return
         yield view[start:end], end
         at = end
+
+
+def is_framed(data: memoryview) -> bool:
+    """Whether bytes begin with a record that is whole."""
+    return next(frames(data), None) is not None
+
+
+def is_torn(data: bytes | bytearray | memoryview) -> bool:
+    """Whether what follows the whole records can be a record of which the end wasn't written."""
+    view = memoryview(data).cast("B")
+    return len(view) < _HEAD or len(view) < _HEAD + int.from_bytes(view[:4], "little") <= _HEAD + RECORD_MAX
 
 
 def unpack(data: bytes | bytearray | memoryview) -> tuple[list[Batch], int]:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from medusa._native import Exported, Times
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine import state as fragment_state
-from medusa.engine.asked import Asked
 from medusa.engine.boxes.apply import AsyncApplyBox
 from medusa.engine.boxes.base import Now, Operator
 from medusa.engine.boxes.connection import Connections
@@ -29,7 +28,7 @@ from medusa.engine.idle import Idleness
 from medusa.engine.later import Copying
 from medusa.engine.meter import Meter
 from medusa.engine.scheduler import Scheduler
-from medusa.engine.scheduler_steps import SteppingScheduler
+from medusa.engine.sliced import Sliced
 from medusa.engine.stats import counts_of
 from medusa.engine.storage import Storage
 from medusa.engine.wiring import Scheduling, combines_of, connect_all
@@ -48,7 +47,7 @@ don't stay in the cache from box to box (measured in docs/performance.md)."""
 T = TypeVar("T")
 
 
-class Fragment(Asked):
+class Fragment(Sliced):
     """The boxes of a graph, running in the caller's thread.
 
     Args:
@@ -85,6 +84,7 @@ class Fragment(Asked):
     ) -> None:
         if on_error not in ("dead", "stop"):
             raise QueryError(f'on_error is "dead" or "stop", got {on_error!r:.80}', code="query.on_error")
+        super().__init__()
         self.letters = DeadLetters(stop=on_error == "stop")
         self._now = Now()
         self.storage = storage
@@ -121,7 +121,7 @@ class Fragment(Asked):
         if self._ordered_by is not None:
             self._scheduler = self._ordered_by(self.graph, boxes, self._now)
         elif storage is not None and storage.spool is not None:
-            self._scheduler = SteppingScheduler(boxes, clock, storage.relieve)
+            self._scheduler = Scheduler(boxes, clock, storage.relieve)
         else:
             self._scheduler = Scheduler(boxes, clock)
         self._meter = Meter()
@@ -238,7 +238,10 @@ class Fragment(Asked):
             return
         for start in range(0, rows, step):
             part = None if times is None else times.part(start, step)
-            self._enter(box, batch.slice(start, step), part, arrival_us)
+            if self._rests is not None and self.unfinished:
+                self._entering.append((box, batch.slice(start, step), part, arrival_us))
+            else:
+                self._enter(box, batch.slice(start, step), part, arrival_us)
 
     def _enter(
         self, box: SourceBox, batch: pa.RecordBatch, times: Times | None, arrival_us: int | None
@@ -321,14 +324,14 @@ class Fragment(Asked):
         self._settle()
 
     def _settle(self) -> None:
-        self._guard(self._scheduler.run)
+        self._guard(partial(self._scheduler.run_until, self._rests))
 
     def _guard(self, run: Callable[[], T]) -> T:
         try:
             return run()
         except BaseException as error:
             # A failed row, or memory ran out: some boxes are ahead of others, and there is no way back.
-            self._scheduler.clear()
+            self._abandon()
             self._failed = error
             raise
 
@@ -340,9 +343,18 @@ class Fragment(Asked):
                 code="data.stopped",
             )
 
+    def give_up(self, error: BaseException) -> None:
+        """What was at work was broken off where it can't go on: take nothing more, as after a failed row."""
+        self._abandon()
+        self._failed = StateError(
+            f"what it did was broken off by {type(error).__name__} and couldn't be finished",
+            code="run.broken_off",
+        )
+
     @property
     def stopped(self) -> bool:
-        """A row failed with ``on_error="stop"``: output so far can be drained, nothing more is taken."""
+        """A row failed with ``on_error="stop"``, or an interrupt couldn't wait any longer: output so far can
+        be drained, nothing more is taken."""
         return self._failed is not None
 
     def finish(self) -> None:
@@ -380,13 +392,6 @@ class Fragment(Asked):
         """What has come to a sink since the last time: trains numbered by ``first_seq``, and boundaries."""
         return self.sink(sink).take()
 
-    def held_bytes(self) -> int:
-        """Bytes of output that nobody has drained."""
-        held = 0
-        for box in self._sinks:
-            held += box.queue_bytes()
-        return held
-
     # State
 
     def snapshot(self) -> dict[str, Buffer]:
@@ -405,6 +410,8 @@ class Fragment(Asked):
 
     def _copying(self, *, patient: bool) -> Copying:
         self._refuse_after_failure()
+        if self.unfinished and self._ordered_by is None:
+            raise StateError("the element under way is not done", code="state.slice")
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
         self._go_on(self.connections.sync)  # first: a history may be ahead of a checkpoint, never behind
@@ -424,11 +431,14 @@ class Fragment(Asked):
         plan: Plan | None = None,
         histories: Callable[[str], Segments] | None = None,
         storage: Storage | None = None,
+        settles: bool = True,
     ) -> Self:
         """A fragment that goes on where ``snapshot`` was taken, with as many workers as you like.
 
         Args:
             plan: what becomes of each box, where the graph isn't the one that was running.
+            settles: histories on disk are taken back to where the state is; else they stay as they are until
+                ``connections.settle``, or the first row that is written.
 
         Raises:
             StateError: a file is missing, isn't what ``snapshot`` wrote, or belongs to another graph.
@@ -445,7 +455,9 @@ class Fragment(Asked):
             storage=storage,
         )
         fragment_state.load(made.checked, made.boxes, files, kept=None if plan is None else plan.kept)
-        made.connections.open()
+        made.connections.prepare()
+        if settles:
+            made.connections.settle()
         made._settle()  # what was loaded may be more than memory has room for
         if plan is not None:
             for id in made.boxes:

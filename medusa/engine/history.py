@@ -25,7 +25,7 @@ judged source takes them as they come. Early results are not kept, and are not g
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,10 +84,6 @@ class Segment:
         return HEAD_BYTES + ENTRY_BYTES * len(self.entries)
 
     @property
-    def bytes(self) -> int:
-        return self.rows_bytes + self.index_bytes
-
-    @property
     def is_damaged(self) -> bool:
         """Some of its index is: nothing is added to it any more."""
         return any(entry.sum is None for entry in self.entries)
@@ -141,6 +137,7 @@ class History:
         self._waiting_us = int(START_US)
         self._dirty = self._grown = False
         self._damaged: Segment | None = None
+        self._unsettled: Callable[[], None] | None = None
         self.broken = False
 
     def retain(self, keep_us: int | None, keep_bytes: int | None) -> None:
@@ -157,9 +154,32 @@ class History:
         self.next_seq = self.durable_seq = next_seq
         self.most_us = most_us
         self._damaged = segments[-1] if segments and segments[-1].is_damaged else None
-        self._bytes = sum(segment.bytes for segment in segments)
+        self._bytes = sum(map(self._bytes_of, segments))
+
+    def settle_by(self, change: Callable[[], None]) -> None:
+        """Before these files are written to, ``change`` makes them what was taken over."""
+        self._unsettled = change
+
+    def settle(self) -> None:
+        """Change the files, where what was taken over asks for it.
+
+        Raises:
+            StateError: that failed; the history must not go on.
+        """
+        change, self._unsettled = self._unsettled, None
+        if change is not None:
+            try:
+                change()
+            except BaseException:
+                self.broken = True
+                raise
 
     # What is asked about it
+
+    @property
+    def settled(self) -> bool:
+        """The files are what was taken over."""
+        return self._unsettled is None
 
     @property
     def oldest_seq(self) -> int:
@@ -192,6 +212,9 @@ class History:
             return None
         return min((entry.least_us for _, entry in self.records() if entry.sum is not None), default=None)
 
+    def _bytes_of(self, segment: Segment) -> int:
+        return segment.rows_bytes + segment.index_bytes * (1 if self.port.memory else 2)
+
     @property
     def _written(self) -> int:
         """Number of the first row that waits to be written."""
@@ -208,6 +231,14 @@ class History:
         Raises:
             StateError: they couldn't be written; the history must not go on.
         """
+        self.hold(train, boundary_us)
+        if self._waiting_rows >= RECORD_ROWS or self._waiting_bytes >= self._record_bytes:
+            self.write()
+        if self._grown:
+            self._trim()
+
+    def hold(self, train: Train, boundary_us: int) -> None:
+        """Take rows as ``append``, but write none."""
         if not self._waiting:
             self._waiting_us = boundary_us
         self._waiting.append(train)
@@ -216,10 +247,6 @@ class History:
         self.next_seq += rows
         self._waiting_rows += rows
         self._waiting_bytes += int(train.batch.nbytes) + 8 * rows
-        if self._waiting_rows >= RECORD_ROWS or self._waiting_bytes >= self._record_bytes:
-            self.write()
-        if self._grown:
-            self._trim()
 
     def write(self) -> None:
         """Write the rows that wait. It trims nothing, so who looks sees what was there before.
@@ -257,6 +284,7 @@ class History:
 
     def _begin(self) -> None:
         """Before files change; after a change that failed it can't be known what they hold."""
+        self.settle()
         if self.broken:
             raise StateError(
                 f"{self.port.where(self.oldest_seq)}: writing failed before", code="state.history"
@@ -281,10 +309,11 @@ class History:
             before_us=self.most_us,
             sum=sum,
         )
+        before = self._bytes_of(segment)
         self._dirty = True
         self.port.append(data, entry.encoded())
         segment.add(entry)
-        self._bytes += entry.length + ENTRY_BYTES
+        self._bytes += self._bytes_of(segment) - before
         self.most_us = max(self.most_us, most)
 
     def _open_segment(self, first: int) -> Segment:
@@ -296,7 +325,7 @@ class History:
         self.durable_seq = first
         made = Segment(first, len(memoryview(rows)))
         self.segments.append(made)
-        self._bytes += made.bytes
+        self._bytes += self._bytes_of(made)
         return made
 
     def _is_full(self, segment: Segment) -> bool:
@@ -324,11 +353,11 @@ class History:
 
     def _trim(self) -> None:
         self._grown = False
-        while self.segments and self._may_go(self.segments[0]):
+        while self.settled and self.segments and self._may_go(self.segments[0]):
             gone = self.segments[0]
             self.port.remove(gone.first)
             del self.segments[0]
-            self._bytes -= gone.bytes
+            self._bytes -= self._bytes_of(gone)
             self.trimmed += gone.end - gone.first
 
     def _may_go(self, oldest: Segment) -> bool:
@@ -341,11 +370,7 @@ class History:
         return self._bytes + 2 * self._record_bytes > self._keep_bytes  # room for the rows that wait
 
     def sync(self) -> None:
-        """Write what waits; when this returns all rows survive a power cut.
-
-        Raises:
-            StateError: as ``append``.
-        """
+        """Write what waits; when this returns all rows survive a power cut. Raises as ``append``."""
         self.write()
         if self._dirty:
             self._begin()

@@ -1,14 +1,16 @@
 """The history of a stream as bytes: segments of records, each a record batch under a CRC-32C.
 
-A segment is two files. ``rows`` is an Arrow IPC stream (schema, then batches, without an end mark), which
+A segment is three files. ``rows`` is an Arrow IPC stream (schema, then batches, without an end mark), which
 any Arrow reads: the columns of the stream, ``@time`` where it has a time, and ``@late``. ``index`` has a
 head of 24 bytes and 72 bytes for each batch: its number, place, sum and extent, and a sum of its own, so
-that a record is there only with all its bytes, and a torn or changed one is known as such.
+that a record is there only with all its bytes, and a torn or changed one is known as such. ``copy`` is the
+same as ``index`` once more: without one nobody knows which rows a segment has, or whether they are right.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,10 +28,12 @@ __all__ = [
     "encode",
     "full_schema",
     "head",
+    "merged_index",
     "pack",
     "plain_schema",
     "read_entries",
     "read_head",
+    "read_index_head",
     "unpack",
 ]
 
@@ -94,11 +98,8 @@ def head(schema: pa.Schema) -> tuple[Buffer, bytes]:
     return data, plain + crc32c(plain).to_bytes(4, "little")
 
 
-def read_head(index: memoryview, rows: Buffer) -> int | None:
-    """Where the first record begins; None: the head is torn or damaged.
-
-    Args:
-        rows: the beginning of that file, at least as long as the schema.
+def read_index_head(index: memoryview) -> tuple[int, int] | None:
+    """Length and CRC-32C of the schema at the beginning of ``rows``; None: the head is torn or damaged.
 
     Raises:
         ValueError: it was written by a later version.
@@ -112,13 +113,48 @@ def read_head(index: memoryview, rows: Buffer) -> int | None:
         return None
     if version > VERSION:
         raise ValueError(f"has version {version}, this program reads up to {VERSION}")
+    return int(length), int(sum)
+
+
+def read_head(index: memoryview, rows: Buffer) -> int | None:
+    """Where the first record begins; None: the head is torn or damaged.
+
+    Args:
+        rows: the beginning of that file, at least as long as the schema.
+
+    Raises:
+        ValueError: it was written by a later version.
+    """
+    found = read_index_head(index)
+    if found is None:
+        return None
+    length, sum = found
     schema = memoryview(rows).cast("B")[:length]
-    return int(length) if len(schema) == length and crc32c(schema) == sum else None
+    return length if len(schema) == length and crc32c(schema) == sum else None
 
 
 def read_entries(index: memoryview) -> list[Entry | None]:
     """The entries behind the head, in order; None for one that is torn, damaged or can't be."""
     return [_entry(index[at : at + ENTRY_BYTES]) for at in range(HEAD_BYTES, len(index), ENTRY_BYTES)]
+
+
+def merged_index(indexes: Sequence[Buffer]) -> memoryview:
+    """An index of itself and its copies: the head and each entry from the first in which it is whole."""
+    views = [memoryview(each).cast("B") for each in indexes]
+    length = max((len(each) for each in views), default=0)
+    made = bytearray()
+    for start, size in (
+        (0, HEAD_BYTES),
+        *((at, ENTRY_BYTES) for at in range(HEAD_BYTES, length, ENTRY_BYTES)),
+    ):
+        slots = [bytes(each[start : start + size]) for each in views]
+        whole = [each for each in slots if len(each) == size and _is_summed(each)]
+        made += whole[0] if whole else max(slots, key=len, default=b"").ljust(size, b"\0")
+    return memoryview(bytes(made[:length]))
+
+
+def _is_summed(part: bytes) -> bool:
+    return crc32c(part[:-4]) == int.from_bytes(part[-4:], "little")
 
 
 def _entry(data: memoryview) -> Entry | None:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from medusa._native import invalid, structs_checked
 from medusa.engine.convert_in import Unfit, fit
 from medusa.engine.kernels.base import AWARE, raw, valid_rows
 from medusa.errors import DataError
@@ -22,7 +23,7 @@ from medusa.query.boxes import Field, Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow, to_arrow
 
-__all__ = ["normalise", "times_of", "validate"]
+__all__ = ["normalise", "refuse_broken", "refuse_invalid", "times_of"]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """Names that pandas gives an unnamed index; nobody asked for these columns."""
@@ -58,7 +59,8 @@ def normalise(
         raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
     target = _arrow_schema(schema) if arrow is None else arrow
     if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
-        validate(data, source)
+        _check_sizes(data, source)
+        _check_values(data, range(len(schema)), schema, source, 0)
         return [data] if data.num_rows else []
     if isinstance(data, Mapping):
         batches: Sequence[pa.RecordBatch] = _from_mapping(data, schema, extra, source)
@@ -66,9 +68,10 @@ def normalise(
         batches = _from_arrow(data, source)
     made, row = [], 0
     for batch in batches:
-        validate(batch, source)
+        _check_sizes(batch, source)
         columns = _select(batch.schema.names, schema, extra, source)
         if batch.num_rows:
+            _check_values(batch, columns, schema, source, row)
             fitted = [
                 _fit(batch.column(index), field, source, row)
                 for index, field in zip(columns, schema, strict=True)
@@ -91,12 +94,89 @@ def _refuse(source: str, message: str, *, code: str, hint: str = "") -> NoReturn
     raise DataError(f"{_who(source)}: {message}", hint=hint, code=code)
 
 
-def validate(batch: pa.RecordBatch, source: str) -> None:
-    """A cheap look at lengths and offsets; what lies in the buffers is trusted."""
+def refuse_broken(error: ValueError, source: str) -> NoReturn:
+    """Refuse what Arrow's cheap validation or ``medusa._native.structs_checked`` refuses."""
+    _refuse(source, f"a broken Arrow batch: {error}", code="data.arrow")
+
+
+def _structs(data: Any, source: str) -> _Given:
+    """What gives its structs by capsules, once they were looked at: importing them follows their pointers."""
     try:
+        return _Given(structs_checked(data))
+    except ValueError as error:
+        refuse_broken(error, source)
+
+
+class _Given:
+    """Capsules that somebody gave."""
+
+    def __init__(self, capsules: tuple[Any, Any]) -> None:
+        self._capsules = capsules
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        return self._capsules
+
+
+def _check_sizes(batch: pa.RecordBatch, source: str) -> None:
+    """Look at structs, the sizes of buffers, and the first and last offsets; at no values."""
+    try:
+        structs_checked(batch)
         batch.validate()
-    except pa.ArrowInvalid as error:
-        _refuse(source, f"a broken Arrow batch: {error}", code="data.arrow")
+    except ValueError as error:
+        refuse_broken(error, source)
+
+
+_FLAWS = {
+    "offsets": "offsets that ascend, came others from row {row} on",
+    "utf8": "UTF-8, row {row} holds other bytes",
+    "decimal": "{type}, row {row} holds more digits",
+    "nulls": "as many nulls as its bitmap has, came another count",
+}
+
+
+def refuse_invalid(name: str, type: object, row: int, flaw: str, source: str) -> NoReturn:
+    """Refuse a column of which ``medusa._native.invalid`` found a value that can't be."""
+    _refuse(
+        source,
+        f"a broken Arrow array: column {name!r}: expected " + _FLAWS[flaw].format(row=row, type=type),
+        hint="declare the column as binary if it isn't text" if flaw == "utf8" else "",
+        code="data.arrow",
+    )
+
+
+_LOOKED_AT = (
+    *(pa.types.is_primitive, pa.types.is_null, pa.types.is_fixed_size_binary, pa.types.is_decimal128),
+    *(pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary),
+)
+"""What native code knows all of; of other types Arrow looks at all values, which takes longer."""
+
+
+def _check_values(
+    batch: pa.RecordBatch, columns: Sequence[int], schema: Schema, source: str, first_row: int
+) -> None:
+    """Look at the values of the columns of the schema: kernels trust what Arrow promises of them."""
+    for place, field in zip(columns, schema, strict=True):
+        column = batch.column(place)
+        type = column.type
+        found = invalid(column)
+        if found is not None:
+            refuse_invalid(field.name, type, first_row + found[0], found[1], source)
+        if not _is_looked_at(type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowException as error:
+                _refuse(
+                    source,
+                    f"a broken Arrow array: column {field.name!r}: expected a valid {type}, came: {error}",
+                    code="data.arrow",
+                )
+
+
+def _is_looked_at(type: pa.DataType) -> bool:
+    for kind in _LOOKED_AT:  # noqa: SIM110 - Ctrl-C in a generator is lost where the generator is dropped
+        if kind(type):
+            return True
+    return False
 
 
 def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
@@ -110,7 +190,7 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
             reader = pa.RecordBatchReader.from_stream(data)
             return list(reader) or [_empty(reader.schema)]
         if hasattr(data, "__arrow_c_array__"):
-            return [pa.record_batch(data)]
+            return [pa.record_batch(_structs(data, source))]
     except _REFUSALS as error:
         _refuse(
             source,
@@ -203,7 +283,9 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
             return values
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
-        if hasattr(values, "__arrow_c_array__") or hasattr(values, "__array__"):
+        if hasattr(values, "__arrow_c_array__"):
+            return pa.array(_structs(values, source))
+        if hasattr(values, "__array__"):
             return pa.array(values)
         if isinstance(values, list | tuple | range):
             return _from_values(values, field.type)

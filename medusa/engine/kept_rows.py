@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from medusa._native import Chunks
+from medusa.engine import pieces
 from medusa.engine.later import ByNumber, rows_later
 
 __all__ = ["KeptRows"]
@@ -40,6 +43,10 @@ class KeptRows:
         self.next = 0
         self._parts: list[_Part] = []
         self._chunks = Chunks()
+        self._texts = pieces.text_columns(schema)
+        self.widest = 0
+        self._sizes: npt.NDArray[np.int64] | None = None
+        """Bytes of text of each row, part by part; None: not known since parts came or went."""
 
     def __len__(self) -> int:
         return sum(part.batch.num_rows for part in self._parts)
@@ -48,6 +55,9 @@ class KeptRows:
         """Keep rows; the number of the first."""
         first = self.next
         self.next += batch.num_rows
+        self._sizes = None
+        if self._texts and batch.num_rows:
+            self.widest = max(self.widest, int(pieces.text_bytes(batch, self._texts).max()))
         made = _Part(batch, first, last_us)
         count = len(self._parts)
         while self._parts and self._merges(self._parts[-1], made):
@@ -72,6 +82,20 @@ class KeptRows:
             return [pa.nulls(len(numbers), self.schema.field(index).type) for index in columns]
         made: list[pa.Array] = pa.record_batch(self._chunks.take(numbers, columns)).columns
         return made
+
+    def text_bytes(self, numbers: pa.Array) -> npt.NDArray[np.int64]:
+        """Bytes of text of rows by number; 0 for -1."""
+        if not self._texts or not self._parts:
+            return np.zeros(len(numbers), np.int64)
+        if self._sizes is None:
+            self._sizes = np.concatenate([pieces.text_bytes(part.batch, self._texts) for part in self._parts])
+            self.widest = int(self._sizes.max(initial=0))
+        wanted = np.asarray(numbers)
+        firsts = np.array([part.first for part in self._parts])
+        before = np.cumsum([0, *(part.batch.num_rows for part in self._parts)])
+        part = np.maximum(firsts.searchsorted(wanted, side="right") - 1, 0)
+        found = self._sizes[np.maximum(before[part] + wanted - firsts[part], 0)]
+        return np.where(wanted < 0, 0, found)
 
     def later(self, numbers: pa.Array, made: Callable[[list[pa.Array]], pa.Table]) -> ByNumber | None:
         """A table of rows by number, copied piece by piece; None: they are few.
@@ -104,11 +128,13 @@ class KeptRows:
             for part in left:
                 self._chunks.add(part.batch, part.first)
         self._parts = left
+        self._forget_sizes()
 
     def replace(self, batch: pa.RecordBatch, last_us: int) -> None:
         """Keep these rows only, numbered from 0."""
         self._parts = []
         self._chunks = Chunks()
+        self._forget_sizes()
         self.next = 0
         if batch.num_rows:
             self.add(batch, last_us)
@@ -117,6 +143,12 @@ class KeptRows:
         """Forget all rows; numbers go on."""
         self._parts = []
         self._chunks = Chunks()
+        self._forget_sizes()
+
+    def _forget_sizes(self) -> None:
+        self._sizes = None
+        if not self._parts:
+            self.widest = 0
 
     def nbytes(self) -> int:
         return sum(int(part.batch.nbytes) for part in self._parts)

@@ -70,7 +70,9 @@ def groups_later(
         None: they are few, others than expected, or of kinds that aren't copied in pieces.
     """
     snapshot = snapshot_of(window)
-    if snapshot is None or snapshot.left <= AT_ONCE or snapshot.left != (groups or snapshot.left):
+    if snapshot is None or snapshot.left <= AT_ONCE:
+        return None
+    if groups is not None and snapshot.left != groups:  # 0 too: groups that have left may be there still
         return None
     return OfWindow(snapshot, made)
 

@@ -23,7 +23,7 @@ from medusa.query.shape import Shape, types_of
 from medusa.query.split import Split
 from medusa.query.types import to_arrow
 
-__all__ = ["Cut", "CutState", "Joined", "Tables", "array_of", "ints", "ordered", "put"]
+__all__ = ["Cut", "CutState", "Joined", "Tables", "array_of", "hashes_of", "ints", "ordered", "put"]
 
 Tables = dict[str, pa.Table]
 
@@ -48,9 +48,7 @@ class Cut:
         return found
 
     def hashes(self, keys: list[pa.Array]) -> NDArray[np.uint64]:
-        names = [str(place) for place in range(len(keys))]
-        batch = pa.RecordBatch.from_arrays(keys, names)
-        return np.asarray(pa.array(hash_partition(batch)).to_numpy(), np.uint64)
+        return hashes_of(keys)
 
     def owners(self, keys: list[pa.Array], input: int = 0) -> Ints:
         return part_of(keys, self.made.routers[input].cuts)
@@ -100,6 +98,12 @@ class Joined:
         merge = self.made.merges[-1]
         assert isinstance(merge, OrderedMerge)
         return f"{merge.positions[0]}.value"
+
+
+def hashes_of(keys: list[pa.Array]) -> NDArray[np.uint64]:
+    """The hash of each row of the key columns, by which parts share the rows."""
+    batch = pa.RecordBatch.from_arrays(keys, [str(place) for place in range(len(keys))])
+    return np.asarray(pa.array(hash_partition(batch)).to_numpy(), np.uint64)
 
 
 def array_of(column: pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from medusa.elements import Element, Train
 from medusa.engine.boxes.base import Now, Operator
@@ -92,6 +92,8 @@ class OutputScheduler(ABC):
     ) -> None:
         self.holds = False
         self._boxes = list(boxes)
+        for box in boxes:
+            box.paced = False  # a step takes whole trains through
         self._clock = clock
         self._now = now
         self._graphs = dict(outputs)
@@ -120,6 +122,16 @@ class OutputScheduler(ABC):
         while not self.holds and self.step():
             if until_us is not None and self._clock.monotonic_us() >= until_us:
                 return
+
+    def run_until(self, rests: Callable[[], bool] | None) -> bool:
+        """The same; each step is whole, so it comes to rest in one go unless somebody ``holds`` it."""
+        self.run()
+        return not self._busy
+
+    def waiting_bytes(self) -> int:
+        """Bytes of the rows that wait between boxes."""
+        trains = (element for queue in self._queues for _, element in queue if isinstance(element, Train))
+        return sum(int(train.batch.nbytes) for train in trains)
 
     def step(self) -> bool:
         """Run some whole trains through to one output; False: nothing waits, and nothing happened."""

@@ -16,6 +16,7 @@ from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.ingest import normalise
 from medusa.engine.logged import LoggedFragment
 from medusa.engine.tell import warn_dead, warn_late, warn_user
+from medusa.engine.turn import Turn, begin, broken_off, leave
 from medusa.engine.watchers import Watchers
 from medusa.errors import (
     CheckpointWarning,
@@ -23,7 +24,7 @@ from medusa.errors import (
     MedusaError,
     StateError,
 )
-from medusa.ports import Clock, Lock, Turns
+from medusa.ports import Clock, Interrupts, Lock, Turns
 from medusa.units import byte_count, size_text
 
 __all__ = ["Run", "to_table"]
@@ -36,6 +37,10 @@ class Run(RunAsked):
     ``threads=`` of 2 or more, waits for its turn. ``taken``, ``positions``, ``stats``, ``explain`` and
     ``dead`` may be asked from any thread, also from a callback: they wait until what another thread
     does has ended.
+
+    Ctrl-C, and any other signal whose handler raises, is handled when the call that it came in is done,
+    so that a push is taken whole or not at all (``positions`` tells) and the run goes on. A call that
+    doesn't end is given up by a second one, a second or more later; then the run has stopped.
 
     Leaving a ``with`` block closes it: with checkpoints a last one is written, and windows stay
     open in it. Only ``finish`` ends the input and closes all windows.
@@ -50,6 +55,7 @@ class Run(RunAsked):
         settings: dict[str, Any],
         turns: Turns,
         state: Lock,
+        interrupts: Interrupts,
         checkpoints: Checkpoints | None = None,
         checkpoint_every_us: int | None = None,
         on_close: Callable[[], None] = lambda: None,
@@ -68,6 +74,7 @@ class Run(RunAsked):
         self._closed = False
         self._turns = turns  # not reentrant: a callback that pushes is refused
         self._state = state  # reentrant: a callback may ask
+        self._interrupts = interrupts  # deferred from before a turn is taken until after it was given back
         self._idles = any(box.spec.idle_us is not None for box in fragment.sources.values())
         self._idles |= bool(fragment.connections)  # whose histories are synced as time passes
         judged = fragment.sources_read_in_time()
@@ -102,8 +109,11 @@ class Run(RunAsked):
             DataError: the rows don't fit, or ``first`` leaves a gap: nothing of them entered.
             FullError: more output than ``memory=`` waits to be taken: nothing entered.
             StateError: the run is closed; or the state is larger than ``state_budget=``: nothing entered.
+            KeyboardInterrupt: Ctrl-C came meanwhile. The rows entered, or didn't: ``positions`` tells, and
+                with ``first=`` the same push may simply be repeated.
         """
-        with _Turn(self, True, wait, True):
+        begin(self, wait, True)
+        try:
             fragment = self._fragment
             if fragment.storage is not None:
                 fragment.storage.check_budget()
@@ -125,6 +135,11 @@ class Run(RunAsked):
                 if box.late or fragment.letters.fresh is not None:
                     self._warn(source)
             self._settled()
+        except BaseException as error:
+            broken_off(self, error)
+            raise
+        finally:
+            leave(self, True)
 
     def boundary(self, source: str, time: int | str | datetime) -> None:
         """Promise that no row of a source with a smaller time will come; those that do are late.
@@ -185,23 +200,51 @@ class Run(RunAsked):
             ``TENTATIVE``, without numbers), and boundaries. An early row is void when a final or
             later early row of its window and key comes, or a boundary beyond its time.
         """
-        with _Turn(self, False, True, False):
-            fragment = self._fragment
-            box = fragment.sink(sink)
-            if fragment.has_calls:
-                fragment.poll()
-            if self._idles:
-                self._pass_time()
-            if fragment.letters.fresh is not None:
-                self._warn("")
-            some = box.held_rows
-            if fragment.behind and (box.held_rows or changes):
-                self._sync()
-            elements = box.take(None if at_most is None else byte_count(at_most, what="at_most"))
-            self.room.tell()
-            if changes:
-                return elements
-            return to_table(elements, box.schema) if some else box.nothing
+        return self._take(sink, changes, at_most)[0]
+
+    def _take(self, sink: str, changes: bool, at_most: str | int | None) -> tuple[Any, bool]:
+        """What ``take`` gives, and whether there are rows in it.
+
+        An interrupt that comes before the caller can have them puts them back.
+        """
+        elements: list[Element] = []
+        try:
+            begin(self, True, False)
+            try:
+                fragment = self._fragment
+                box = fragment.sink(sink)
+                if fragment.has_calls:
+                    fragment.poll()
+                if self._idles:
+                    self._pass_time()
+                if fragment.letters.fresh is not None:
+                    self._warn("")
+                some = bool(box.held_rows)
+                if fragment.behind and (some or changes):
+                    self._sync()
+                elements = box.take(None if at_most is None else byte_count(at_most, what="at_most"))
+                self._took(elements)
+                if changes:
+                    made: Any = list(elements)
+                    some = any(isinstance(each, Train) for each in elements)
+                else:
+                    made = to_table(elements, box.schema) if some else box.nothing
+                    some = bool(len(made))
+            except BaseException as error:
+                broken_off(self, error)
+                raise
+            finally:
+                leave(self, False)
+            return made, some
+        except BaseException:
+            if elements:
+                with self._interrupts, self._state:
+                    box.put_back(elements)
+            raise
+
+    def _took(self, elements: list[Element]) -> None:
+        """Rows have been taken, perhaps none; within the turn."""
+        self.room.tell()
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back with new rows at the end of each push, boundary and finish that made some.
@@ -254,7 +297,7 @@ class Run(RunAsked):
                 "shedding": None if fragment.drops is None else fragment.drops.save(),
             },
         )
-        fragment.turned(number, name, self._checkpoints.names())
+        fragment.turned(number, name, self._checkpoints.logged())
         self._based = True
         self._due_us = self._clock.monotonic_us() + (self._every_us or 0)
         return name
@@ -337,7 +380,7 @@ class Run(RunAsked):
 
     # Inner workings
 
-    def _turn(self, *, tells: bool = False, wait: bool = True, room: bool = False) -> _Turn:
+    def _turn(self, *, tells: bool = False, wait: bool = True, room: bool = False) -> Turn:
         """The one that works.
 
         Args:
@@ -345,35 +388,7 @@ class Run(RunAsked):
             wait: for other threads, where the run has several.
             room: there must be room for output.
         """
-        return _Turn(self, tells, wait, room)
-
-    def _begin(self, wait: bool, room: bool) -> None:
-        if self._closed:
-            self._refuse_closed()
-        turns = self._turns
-        if not turns.enter(wait):
-            if not wait and turns.waits:
-                raise FullError("another thread is at work, and wait=False", code="full.busy")
-            raise StateError(
-                "the run is at work: a callback or another thread called it",
-                hint="one thread at a time; in a callback, note what to do and do it after the push",
-                code="run.busy",
-            )
-        if not turns.waits:
-            return
-        try:
-            while room and wait and not self._closed and self._full():
-                turns.pause()
-        except BaseException:
-            turns.leave()
-            raise
-
-    def _leave(self, tells: bool) -> None:
-        self._turns.leave()
-        if tells:
-            self.output.tell()
-        if self._turns.waits:
-            self.room.tell()  # who was refused because another was at work
+        return Turn(self, tells, wait, room)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -445,35 +460,6 @@ class Run(RunAsked):
         if dead is not None:
             self._fragment.letters.fresh = None
             warn_dead(dead)
-
-
-class _Turn:
-    """While it is open one thread works on a run; no generator, since every push opens one."""
-
-    __slots__ = ("_room", "_run", "_tells", "_wait")
-
-    def __init__(self, run: Run, tells: bool, wait: bool, room: bool) -> None:
-        self._run = run
-        self._tells = tells
-        self._wait = wait
-        self._room = room
-
-    def __enter__(self) -> None:
-        run = self._run
-        run._begin(self._wait, self._room)
-        run._state.acquire()  # those who ask hold it briefly
-        try:
-            if run._closed:
-                run._refuse_closed()
-            if self._room and run._full():
-                run._refuse_full()
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._run._state.release()
-        self._run._leave(self._tells)
 
 
 def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:

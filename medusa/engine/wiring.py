@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -27,6 +27,16 @@ class Scheduling(Protocol):
     def run(self) -> None:
         """Run until nothing waits."""
 
+    def run_until(self, rests: Callable[[], bool] | None) -> bool:
+        """Run until nothing waits, or ``rests`` says so between two pieces; whether nothing is left."""
+
+    @property
+    def waits(self) -> bool:
+        """Something waits."""
+
+    def waiting_bytes(self) -> int:
+        """Bytes of the rows that wait between boxes."""
+
     def step(self) -> bool:
         """Run some of what waits; False: nothing waits."""
 
@@ -46,14 +56,18 @@ def connect_all(
     places = {box.id: place for place, box in enumerate(boxes)}
     for box in boxes:
         box.now = now
-        for port in checked.boxes[box.id].ports:
+        spec = checked.boxes[box.id]
+        # Failed rows leave as they come, of whichever input.
+        read = bool(checked.consumers.get(Input(box.id, "dead")))
+        box.interleaves_freely = spec.determinism != "arbitrary" and not read
+        for port in spec.ports:
             for id, input in checked.consumers.get(Input(box.id, port), ()):
                 scheduler.connect(box, port, places[id], input)
         for id, input in checked.consumers.get(Input(box.id, "dead"), ()):
             scheduler.connect(box, "dead", places[id], input)
             letters.tap(box.id, partial(box.emit, port="dead"))
         if isinstance(box, SinkBox):
-            box.meter = _meter(box, checked.boxes[box.id], now, clock)
+            box.meter = _meter(box, spec, now, clock)
 
 
 def _meter(box: SinkBox, spec: Box, now: Now, clock: Clock | None) -> SinkMeter | None:

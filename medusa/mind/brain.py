@@ -19,7 +19,7 @@ from medusa.mind.catalog import Catalog
 from medusa.mind.checkpointing import Saved
 from medusa.mind.commands import Commands
 from medusa.mind.driven import Driven
-from medusa.mind.guard import Guard
+from medusa.mind.guard import Guard, may_say
 from medusa.mind.hosting import Hosted
 from medusa.mind.lanes import Lanes
 from medusa.mind.remote_kept import kept_for
@@ -148,8 +148,7 @@ class Brain(Driven):
         self.streams = Streams(
             settings, self.catalog, self.commands, self.clients, outbox=self.outbox, count=self._count
         )
-        for spec in self.catalog.fragments.values():
-            self.fragments[spec.name] = self._host(spec, (saved or {}).get(spec.name))
+        self.commands.resolving.begin(saved or {}, self.guard)
 
     def _session(self, peer: str, *, calls: bool) -> Session:
         return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
@@ -177,6 +176,7 @@ class Brain(Driven):
             saved=saved,
         )
         hosted.epoch = partial(self.catalog.ownership.surely, spec.name)
+        hosted.held = partial(self.catalog.held, spec.name, spec.query)
         for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
@@ -296,7 +296,7 @@ class Brain(Driven):
         try:
             if lane == 0:
                 self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
-            if caller is None or self.guard is None or not self.guard.refuses(peer, caller, message):
+            if may_say(self.guard, peer, caller, message, client=peer in self.clients):
                 self._dispatch(now_us, peer, lane, message, payload, caller)
         except RemoteProtocolError as error:
             self._count(error.code)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from medusa.errors import LinkError, RemoteProtocolError, StateError
+from medusa.mind.in_doubt import InDoubt
 from medusa.mind.moves_kept import Ownership
 from medusa.mind.remote_kept import RemoteKept
 from medusa.mind.spec import Fragment
@@ -122,6 +123,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     ownership: Ownership = msgspec.field(default_factory=Ownership)
     remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
     reading: dict[str, Reading] = {}
+    in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
 
 
 class Catalog:
@@ -138,6 +140,7 @@ class Catalog:
         left: where fragments are that were here, by name (``mind.diverting``).
         ownership: of those that go, or came (``mind.moves``).
         reading: streams of other queries' sinks that were asked for here (``mind.reading``).
+        in_doubt: what the disk lost, so that nobody here knows whether it is ours (``mind.resolving``).
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -155,11 +158,17 @@ class Catalog:
         self.ownership = Ownership()
         self.remote = RemoteKept()
         self.reading: dict[str, Reading] = {}
+        self.in_doubt = InDoubt()
         self.becoming: list[Becoming] = []
 
     def add(self, fragment: Fragment, owner: str) -> None:
         self.fragments[fragment.name] = fragment
         self.owners[fragment.query] = owner
+
+    def held(self, fragment: str, query: str) -> tuple[str, int]:
+        """The coordinator of a fragment of ours and its epoch; 0: it isn't ours, or not yet."""
+        epoch = self.ownership.surely(fragment) if fragment in self.fragments else 0
+        return self.owners.get(query, ""), epoch
 
     def expect(self, stream: str, reader: str, like: str, epoch: int) -> None:
         """``reader`` will read a stream of ours in place of ``like``, with its fragment in this epoch."""
@@ -280,6 +289,7 @@ class Catalog:
             ownership=ownership,
             remote=self.remote,
             reading=dict(self.reading),
+            in_doubt=self.in_doubt,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -318,6 +328,7 @@ class Catalog:
         made.ownership = saved.ownership
         made.remote = saved.remote
         made.reading = saved.reading
+        made.in_doubt = saved.in_doubt
         return made
 
 

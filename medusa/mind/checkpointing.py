@@ -9,6 +9,7 @@ from medusa.mind.decisions import Decision
 from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord
+from medusa.mind.spec import Fragment, fragment_to
 from medusa.ports import Buffer
 from medusa.wire.outbox import Persist
 
@@ -45,7 +46,7 @@ class Writing:
 
 
 def taken(
-    fragment: str,
+    spec: Fragment,
     token: int,
     *,
     inputs: Collection[Input],
@@ -53,6 +54,7 @@ def taken(
     fed_us: Mapping[str, int],
     mixed: bool,
     decided: int,
+    held: tuple[str, int] = ("", 0),
     alone: bool = False,
 ) -> tuple[Writing, Persist]:
     """The checkpoint of a fragment at rest, and how it gets to disk.
@@ -61,6 +63,7 @@ def taken(
         fed_us: source -> the newest boundary that it was fed, in us.
         mixed: its output depends on the order in which its inputs came.
         decided: the number of the next decision.
+        held: the coordinator of the query, and the epoch of the fragment here; 0: it isn't ours.
         alone: it needs no older one, beside segments.
     """
     compact = alone or len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
@@ -74,12 +77,15 @@ def taken(
         places.append((output, where))
     record = FragmentRecord(
         token=token,
-        fragment=fragment,
+        fragment=spec.name,
         mixed=mixed,
         inputs=tuple(input.record() for input in inputs),
         outputs=tuple(records),
         fed_us=dict(fed_us),
         decided=decided,
+        spec=fragment_to(spec),
+        coordinator=held[0],
+        epoch=held[1],
     )
     writing = Writing(
         token=token,
@@ -91,7 +97,7 @@ def taken(
     spilled = (token for output in outputs for token in output.spilling.writing)
     persist = Persist(
         token=token,
-        fragment=fragment,
+        fragment=spec.name,
         files={RECORD: record.to_bytes(), LOG: tuple(log)},
         keep=(*record.tokens(), *spilled),
     )

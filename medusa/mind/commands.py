@@ -24,6 +24,7 @@ from medusa.mind.naming import Naming
 from medusa.mind.placement import Plan, cut
 from medusa.mind.reading import Pending, Readings, feeds_from
 from medusa.mind.remote import Remotes
+from medusa.mind.resolving import Resolving
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy, visible
 from medusa.mind.settings import Settings
@@ -143,6 +144,9 @@ class Commands:
         )
         self.naming.listing.accepting = self.accepting
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
+        shared: dict[str, Any] = {"outbox": outbox, "saver": saver, "host": host, "naming": self.naming}
+        shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator}
+        self.resolving = Resolving(settings, catalog, self.fragments, **shared)
         self.diverting.moving = self.naming.versions.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares
         self.remotes.stopping.whose = self.diverting.participant_of
@@ -205,7 +209,8 @@ class Commands:
         Raises:
             RemoteProtocolError: who sent it may not say that.
         """
-        if self.naming.receive(now_us, peer, message, payload, client, caller):
+        waits = self.resolving.absorbs(now_us, peer, message, payload, client)
+        if waits or self.naming.receive(now_us, peer, message, payload, client, caller):
             return
         if self.sliding.receive(now_us, peer, message, payload, client, caller):
             return
@@ -232,8 +237,6 @@ class Commands:
             case Deploy() if client and payload is not None:
                 self._deploy(now_us, peer, message, payload, caller)
             case Load() if not client:
-                if peer not in self._own:
-                    raise RemoteProtocolError("another's load is nothing to us", peer=peer, code="E_ROLE")
                 self.loads.heard(now_us, peer, message)
             case StatusRequest():
                 status = self.status(now_us)
@@ -422,11 +425,12 @@ class Commands:
         self.coordinator.resume(now_us)
         self.diverting.start(now_us)
         self.sliding.start(now_us)
+        self.resolving.start(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work that can't wait; None: not before something else happens."""
         times = [self.coordinator.wake_at_us(), self._definitions.wake_at_us(), self.reading.wake_at_us()]
-        times += [self.diverting.wake_at_us(), self.remotes.wake_at_us()]
+        times += [self.diverting.wake_at_us(), self.remotes.wake_at_us(), self.resolving.wake_at_us()]
         times += [self.naming.wake_at_us(), self.sliding.wake_at_us(now_us)]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
@@ -443,6 +447,7 @@ class Commands:
         self.reading.tick(now_us)
         self.remotes.tick(now_us)
         self.sliding.tick(now_us)
+        self.resolving.tick(now_us)
         self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.engine)
         self.loads.tick(now_us, (peer for peer in self._own if self.peers[peer] == "up"))
@@ -483,6 +488,7 @@ class Commands:
             "dht": self.naming.between and self.naming.between.status(),
             "elsewhere": self._catalog.elsewhere(),
             "queries": queries_of(self._catalog.deployments.values()),
+            "in_doubt": self.resolving.status(),
             **self.accepting.status(),
         }
 

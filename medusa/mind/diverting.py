@@ -364,7 +364,9 @@ class Diverting:
     def _moved(self, now_us: int, peer: str, message: Moved) -> bool:
         reading = [(h, feed) for h, feed in self._readers_of(message.stream, peer)]
         if any(feed.epoch >= message.epoch for _, feed in reading):
-            return False  # It is late: the stream has been elsewhere, and come back.
+            return (
+                False  # The stream has come back. ``_is_late`` finds most of these, but not after a restart.
+            )
         if not reading:
             there = self._readers_of(message.stream, message.node)
             if not any(feed.epoch >= message.epoch for _, feed in there):

@@ -41,6 +41,11 @@ class Early:
         self._look_at_us = 0
         self._changes = -1
 
+    @property
+    def heard_all(self) -> bool:
+        """Every peer has told all that it wrote."""
+        return not self._untold
+
     def awaits(self, peer: str) -> bool:
         """A peer hasn't told yet all that it wrote."""
         return peer in self._untold

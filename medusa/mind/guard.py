@@ -8,8 +8,9 @@ from dataclasses import replace
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.mind.admission import CLIENTS_PER_KEY, say_no
 from medusa.mind.catalog import Catalog
+from medusa.mind.message_rights import refusal
 from medusa.mind.saving import Saver
-from medusa.mind.security import Caller, Refusal, Registry, refusal
+from medusa.mind.security import Caller, Refusal, Registry
 from medusa.mind.settings import Settings
 from medusa.mind.settings_security import Security
 from medusa.mind.wall import Wall
@@ -18,7 +19,23 @@ from medusa.wire.messages import Declare, Install, Message, Refuse, Reply
 from medusa.wire.outbox import Cut, Outbox, Trust
 from medusa.wire.statement import Certificate, Statement
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "may_say"]
+
+
+def may_say(guard: Guard | None, peer: str, caller: Caller | None, message: Message, *, client: bool) -> bool:
+    """Whether the table of rights lets ``peer`` say that; a refusal was answered, and changes nothing else.
+
+    Args:
+        guard: None: this node has no keys, and every peer has the rights of its kind.
+        caller: whose key it came with; None: without keys.
+        client: ``peer`` came as a client.
+
+    Raises:
+        RemoteProtocolError: it is not for this kind of caller to say.
+    """
+    if guard is None or caller is None:
+        return refusal(peer, None, message, "", client=client) is None
+    return not guard.refuses(peer, caller, message, client=client)
 
 
 class Guard:
@@ -110,9 +127,13 @@ class Guard:
         """Who is here with this key."""
         return {peer for peer, theirs in self._bound.items() if theirs == key}
 
-    def refuses(self, peer: str, caller: Caller, message: Message) -> bool:
-        """Whether the caller may not say that; then it was told so, and the message changes nothing."""
-        against = refusal(caller, message, self.registry.participant)
+    def refuses(self, peer: str, caller: Caller, message: Message, *, client: bool) -> bool:
+        """Whether the caller may not say that; then it was told so, and the message changes nothing.
+
+        Raises:
+            RemoteProtocolError: it is not for this kind of caller to say.
+        """
+        against = refusal(peer, caller, message, self.registry.participant, client=client)
         if against is None:
             return False
         if isinstance(message, Install) and (node := self.kept_for(caller.participant, message.fragment)):
@@ -188,6 +209,11 @@ class Guard:
             return self.registry.caller(peer, key)
         except RemoteProtocolError:
             return None
+
+    def let_in(self, *, own_nodes_only: bool) -> None:
+        """Whether only nodes of our own participant are let in: revocations may have been lost."""
+        self.registry.let_in(own_nodes_only=own_nodes_only)
+        self._trust()
 
     def start(self) -> None:
         """Say who is let in."""

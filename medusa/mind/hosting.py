@@ -63,6 +63,7 @@ class Hosted:
         tap: takes what it is fed while it is copied to another node; None: it isn't.
         frozen: it feeds and emits nothing: another node may be its owner.
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
+        held: what checkpoints say of whose it is (``Catalog.held``).
         settling: to be split or merged: no checkpoint is due, and planned readers may attach, frozen or not.
     """
 
@@ -91,6 +92,7 @@ class Hosted:
         record = saved.record if saved else None
         self.spec = spec
         self.epoch: Callable[[], int] = lambda: 0
+        self.held: Callable[[], tuple[str, int]] = lambda: ("", 0)
         self.failed = ""
         self.checkpoints = self.checkpoint_failures = 0
         self.disk_error = ""
@@ -411,13 +413,14 @@ class Hosted:
     def _checkpoint(self, now_us: int) -> None:
         token = self._next_token()
         self._writing, persist = taken(
-            self.spec.name,
+            self.spec,
             token,
             inputs=self.inputs.values(),
             outputs=self.outputs.values(),
             fed_us=self._entries.fed_us,
             mixed=self.mixed,
             decided=self.decided.at,
+            held=self.held(),
             alone=self.tap is not None,
         )
         if self.tap is not None:

@@ -93,6 +93,8 @@ class Moves:
     def start(self, now_us: int) -> None:
         """After a start: what hadn't been handed over is undone, what had is settled."""
         for name, kept in list(self._kept.moves.items()):
+            if name in self._orders:
+                continue
             order = Order(fragment=name, to=kept.to, until_us=now_us, attempt=kept.attempt, epoch=kept.epoch)
             self._orders[name] = order
             if kept.handing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medusa.errors import LinkError, RemoteProtocolError
+from medusa.errors import LinkError
 from medusa.mind.between import Between, Sought
 from medusa.mind.calling import Calling
 from medusa.mind.catalog import Catalog
@@ -134,21 +134,15 @@ class Naming:
         """Take a message that is about names; whether it was.
 
         Raises:
-            RemoteProtocolError: who sent it may not say that, or it is malformed.
+            RemoteProtocolError: it is malformed.
         """
         match message:
             case Entries() | Digest():
-                if client or not self.is_ours(peer):
-                    what = type(message).__name__
-                    raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
                 self.directory.receive(now_us, peer, message, payload)
                 if self.early.awaits(peer):
                     said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
                     self.early.told(peer, said.get(peer), self.directory.seen(peer))
             case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
-                if client:
-                    text = "a client is no member of the catalog between participants"
-                    raise RemoteProtocolError(text, peer=peer, code="E_ROLE")
                 if self.between is None:
                     self._count("E_ROLE")  # Whoever asks finds that nobody answers, and asks others.
                 else:

@@ -145,7 +145,9 @@ class Publishers:
         self._changed(now_us, input.fed)
 
     def _oust(self, input: Input, code: str, text: str) -> None:
-        """Whoever has the name has it no more."""
+        """Whoever has the name has it no more, and hears so at once. If that word is lost, or was never said,
+        it hears so when it sends or asks again: nothing takes its rows (``Streams.unwanted``), and ``offer``
+        refuses who goes on with a name that another client has."""
         self._ousted.append((input.peer, input.by))
         for each in self._waiting:
             if each.input is input and isinstance(each.message, Offer):

@@ -78,6 +78,9 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
             order is on disk.
         fed_us: the last boundary fed to each source that publishers feed.
         decided: the number of the next decision (``mind.decided``).
+        spec: of the fragment, as it was then; empty: an earlier version wrote this.
+        coordinator: the node that deployed its query.
+        epoch: of the fragment here; 0: it wasn't this node's yet.
     """
 
     token: int
@@ -87,6 +90,9 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[OutputRecord, ...]
     fed_us: dict[str, int]
     decided: int = 0
+    spec: bytes = b""
+    coordinator: str = ""
+    epoch: int = 0
     version: int = VERSION
 
     def segments(self) -> set[int]:

@@ -284,7 +284,7 @@ def stands(hosted: Hosted, token: int, *, whole: bool) -> Saved:
         whole: with its output, all of it in memory.
     """
     _, persist = taken(
-        hosted.spec.name,
+        hosted.spec,
         token,
         inputs=hosted.inputs.values(),
         outputs=hosted.outputs.values() if whole else (),

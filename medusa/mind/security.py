@@ -2,7 +2,7 @@
 
 The key that the transport authenticated is the caller; a name in a message or a routing id is only a
 claim. So each message is asked two things before anything else happens: does this name belong to this
-key (``Registry.caller``), and may this caller say that (``refusal``). Both are look-ups.
+key (``Registry.caller``), and may this caller say that (``message_rights.refusal``). Both are look-ups.
 
 What was declared (certificates of nodes' keys, revocations) lies in the catalog of the node: on disk
 before a new key counts. A revoked key counts no more at once, whatever the disk does.
@@ -18,27 +18,6 @@ from typing import Any
 from medusa.errors import RemoteProtocolError
 from medusa.mind.settings_security import ClientRules, Security
 from medusa.ports import Verify
-from medusa.wire.messages import (
-    Ack,
-    Attach,
-    Attached,
-    Boundary,
-    Data,
-    Define,
-    Deploy,
-    Detach,
-    Digest,
-    Entries,
-    Forget,
-    Install,
-    Lookup,
-    Message,
-    Offer,
-    Progress,
-    Remove,
-    StatusRequest,
-)
-from medusa.wire.messages_divert import Placed
 from medusa.wire.statement import (
     SKEW_US,
     Certificate,
@@ -50,27 +29,13 @@ from medusa.wire.statement import (
     opened,
 )
 
-__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "no_role", "refusal", "visible"]
+__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "no_role", "visible"]
 
 STATEMENTS_MAX = 1000
 """Subjects of one participant that are remembered, so that it can't fill our disk."""
 
 KEPT = 2
 """Certificates of one node that count: the last one and the one before, so that keys can be changed."""
-
-ROLES = {
-    Offer: "publish",
-    Attached: "publish",
-    Data: "publish",
-    Boundary: "publish",
-    Progress: "publish",
-    Attach: "subscribe",
-    Ack: "subscribe",
-    Detach: "subscribe",
-    Forget: "subscribe",
-    Remove: "deploy",
-}
-"""What a client must be allowed to for each message that names a stream or a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,55 +91,6 @@ class Refusal:
     code: str
     text: str
     hint: str
-
-
-def refusal(caller: Caller, message: Message, own: str) -> Refusal | None:
-    """What stands against a message of this caller; None: nothing.
-
-    Args:
-        own: the participant of this node.
-    """
-    if caller.rules is not None:
-        return _client_refusal(caller, caller.rules, message)
-    if caller.participant == own:
-        return None
-    who = f"node {caller.name!r} of participant {caller.participant!r}"
-    if isinstance(message, Install | Placed):  # What else is said of moves: see ``Diverting``.
-        text = f"{who} has no contract under which it may run or stop anything here"
-        hint = (
-            f"have that part kept first, by {caller.name} (medusa remote define there: a definition is "
-            "of one node, so deploy there too), or put it at nodes of its own participant"
-        )
-        return Refusal(code="E_NO_CONTRACT", text=text, hint=hint)
-    if isinstance(message, StatusRequest):
-        return Refusal(code="E_ROLE", text=f"{who} may not ask for the status", hint="")
-    if isinstance(message, Entries | Digest):
-        text = f"{who} takes no part in the catalog of participant {own!r}"
-        return Refusal(code="E_ROLE", text=text, hint="")
-    if isinstance(message, Attach) and message.plain:
-        text = f"{who} reads only what the plan of a query gives it"
-        return Refusal(code="E_READER", text=text, hint="subscribe with the key of a client")
-    return None
-
-
-def _client_refusal(caller: Caller, rules: ClientRules, message: Message) -> Refusal | None:
-    if isinstance(message, StatusRequest):  # Who may not see all sees what concerns it: ``visible``.
-        sees = rules.status or rules.publish or rules.subscribe
-        return None if sees else no_role(caller, "status", "")
-    if isinstance(message, Lookup):  # What it may not use isn't shown to it: ``looking_up``.
-        any_role = rules.status or rules.publish or rules.subscribe or rules.deploy
-        return None if any_role else no_role(caller, "status", "")
-    if isinstance(message, Deploy | Define):  # Which query it is shows when its graph is read.
-        return None if rules.deploy else no_role(caller, "deploy", "")
-    if isinstance(message, Forget) and message.owner:  # Which query it is of shows there.
-        return no_deploy(caller, "") if not rules.deploy else None
-    role = ROLES.get(type(message))
-    if isinstance(message, Forget) and message.publisher:
-        role = "publish"
-    if role is None:
-        return None
-    name = message.query if isinstance(message, Remove) else getattr(message, "stream", "")
-    return None if caller.may(role, name) else no_role(caller, role, name)
 
 
 def visible(status: Mapping[str, Any], caller: Caller, peer: str) -> dict[str, Any]:
@@ -258,6 +174,7 @@ class Registry:
         self._certificates: dict[str, list[Certificate]] = {}
         """Node -> those that count, the oldest first."""
         self._callers: dict[str, Caller] = {}
+        self._own_nodes_only = False
         self.configure(security)
 
     def configure(self, security: Security, pending: Collection[bytes] = ()) -> None:
@@ -284,6 +201,11 @@ class Registry:
             self.count(statement)
 
     # --- keys -----------------------------------------------------------------------------------
+
+    def let_in(self, *, own_nodes_only: bool) -> None:
+        """Whether only nodes of our own participant count: revocations may have been lost."""
+        self._own_nodes_only = own_nodes_only
+        self._list()
 
     def caller(self, name: str, key: str, *, client: bool | None = None) -> Caller:
         """Who has this key, if it is the one to call itself so.
@@ -361,6 +283,9 @@ class Registry:
                         rules=client,
                     ),
                 )
+        if self._own_nodes_only:
+            own = ((key, each) for key, each in made.items() if each.rules is None)
+            made = {key: each for key, each in own if each.participant == self.participant}
         self._callers = made
 
     def _is_revoked(self, key: str, owner: str) -> bool:

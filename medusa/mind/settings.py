@@ -97,6 +97,14 @@ class Limits:
     calls_per_s: int = 50
     """In [1, 100,000]."""
 
+    connections_unheard: int = 256
+    """With keys: open at once, from all addresses together, before their first message. One more ends the
+    oldest of them. In [1, 65,536].
+
+    Too small: during a flood a peer is ended before its handshake is through. Too large: strangers hold
+    so many descriptors, each for up to 2 s.
+    """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -174,6 +182,7 @@ _COUNTS = {
     "connections_per_address": (1, 65_536),
     "calls_at_once": (1, 1_000_000),
     "calls_per_s": (1, 100_000),
+    "connections_unheard": (1, 65_536),
 }
 """For the door, which only a node with keys has; named as their attributes."""
 _LIMITS = (*_SIZES, *_DURATIONS, *_COUNTS)

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from medusa.errors import RemoteProtocolError
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
 from medusa.mind.early import NEWS_US, Early
@@ -171,15 +170,9 @@ class Sliding:
         client: bool,
         caller: Caller | None,
     ) -> bool:
-        """Take a message; whether it was one of ours.
-
-        Raises:
-            RemoteProtocolError: who sent it may not say that.
-        """
+        """Take a message; whether it was one of ours."""
         match message:
             case Move() | Grant() | Split() | Merge():
-                if not client:
-                    self._check_own(peer, message)
                 self._ordered(now_us, peer, message, caller if client else None)
                 return True
             case Reply() if not client:
@@ -190,11 +183,6 @@ class Sliding:
                 pass
             case _:
                 return False
-        if client:
-            raise RemoteProtocolError(
-                f"{type(message).__name__} is not for it to say", peer=peer, code="E_ROLE"
-            )
-        self._check_own(peer, message)
         match message:
             case Receive():
                 self.arrivals.asked(now_us, peer, message, payload or b"")
@@ -208,11 +196,6 @@ class Sliding:
             case Ready() | Got() | Settled():
                 self.moves.receive(now_us, peer, message)
         return True
-
-    def _check_own(self, peer: str, message: Message) -> None:
-        if not self._own_peer(peer):
-            what = type(message).__name__
-            raise RemoteProtocolError(f"{what} is between nodes of one participant", peer=peer, code="E_ROLE")
 
     def _ordered(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
         self._early.drop(peer, message.request)

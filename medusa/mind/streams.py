@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from medusa.errors import LinkError, RemoteProtocolError
+from medusa.errors import LinkError
 from medusa.mind.admission import check_reader, say_no
 from medusa.mind.catalog import Catalog
 from medusa.mind.commands import Commands
@@ -61,7 +61,7 @@ class Streams:
         except LinkError as error:
             # A client may have missed the word that it went elsewhere; nodes are told until they answer.
             asks = isinstance(message, Attach) or (isinstance(message, Ack) and peer in self._clients)
-            asks = asks and not self._may_come(now_us)
+            asks = asks and not self._may_come(now_us, message.stream)
             if asks and (peer in self._clients or not diverting.point(peer, message.stream)):
                 self._refuse(peer, message, error)
             return
@@ -84,13 +84,7 @@ class Streams:
             diverting.attached(now_us, fragment, sink, peer)
 
     def offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
-        """A client has rows for a source.
-
-        Raises:
-            RemoteProtocolError: it is a node.
-        """
-        if peer not in self._clients:
-            raise RemoteProtocolError("a node publishes nothing", peer=peer, code="E_ROLE")
+        """A client has rows for a source."""
         try:
             fragment, source = self._catalog.entry(message.stream)
             hosted = self._commands.fragments[fragment]
@@ -106,7 +100,7 @@ class Streams:
             else:
                 hosted.offer(now_us, peer, source, message.schema)
         except LinkError as error:
-            if error.code != "E_STREAM" or not self._may_come(now_us):
+            if error.code != "E_STREAM" or not self._may_come(now_us, message.stream):
                 self._refuse(peer, message, error)
 
     def _check_offer(self, peer: str, key: str, message: Offer, hosted: Hosted) -> None:
@@ -124,7 +118,9 @@ class Streams:
 
         Where that is a client it hears why: it may have missed the word that its source went elsewhere.
         """
-        if peer not in self._clients or not isinstance(message, Progress) or self._may_come(now_us):
+        if peer not in self._clients or not isinstance(message, Progress):
+            return
+        if self._may_come(now_us, message.stream):
             return
         try:
             self._catalog.entry(message.stream)
@@ -136,10 +132,11 @@ class Streams:
                 peer, Refuse(code="E_DETACHED", text=text, stream=message.stream, epoch=message.epoch)
             )
 
-    def _may_come(self, now_us: int) -> bool:
-        """We have forgotten what ran here, and who coordinates it may not have told us yet: who asks for
-        a stream that we don't know will ask again."""
-        return self._forgets and now_us - self._started_us < PATIENCE_US
+    def _may_come(self, now_us: int, stream: str) -> bool:
+        """We have forgotten what ran here, and who coordinates it may not have told us yet; or the disk has
+        lost what says whether it is here. Who asks for a stream that we don't know will ask again."""
+        forgot = self._forgets and now_us - self._started_us < PATIENCE_US
+        return forgot or (self._catalog.in_doubt.hides(stream) and self._catalog.place(stream) is None)
 
     def _refuse(self, peer: str, message: Message, error: LinkError) -> None:
         if error.code not in (

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from medusa.elements import START_US, Boundary, Train
+from medusa.elements import START_US, Boundary, Element, Train
 from medusa.engine.boxes.connection import ConnectionPointBox
 from medusa.engine.judged import JudgedRun
 from medusa.errors import MedusaError, StateError
@@ -75,6 +75,7 @@ class AttachedRun(LiveRun):
             settings={},
             turns=run._turns,
             state=run._state,
+            interrupts=run._interrupts,
         )
         self.at = point.id
         self.label = f"{point.id}-{number}"
@@ -87,6 +88,7 @@ class AttachedRun(LiveRun):
         self._judged = judged
         self._tasks = tasks
         self._next = first_seq
+        self._told = self._place  # as far as it had read when its output was told of last
         self._error: BaseException | None = None
         self._idles = True  # whatever lets time pass reads on
 
@@ -128,11 +130,15 @@ class AttachedRun(LiveRun):
                 another thread is at work with it; this is closed.
             What a failed row or a callback raised, also at each later call.
         """
-        before = self._place
-        made = super().take(sink, changes=changes, at_most=at_most)
-        if len(made) or self._place != before:  # other sinks may have rows now, or there is room to read on
+        return super().take(sink, changes=changes, at_most=at_most)
+
+    def _took(self, elements: list[Element]) -> None:
+        super()._took(elements)
+        if (
+            elements or self._place != self._told
+        ):  # other sinks may have rows now, or there is room to read on
+            self._told = self._place
             self.output.tell()
-        return made
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back with new rows: with those of the history now, then at the end of each push, boundary and

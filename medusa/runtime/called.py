@@ -20,6 +20,7 @@ class Called:
     Attributes:
         up: the handshake is done.
         opened: of a data lane: it was introduced, and streams may follow.
+        number: descriptor of the connection; -1: there is none.
         lanes: of lane 0: the others.
     """
 
@@ -29,6 +30,7 @@ class Called:
     dealer: zmq.Socket[bytes] | None = None
     monitor: zmq.Socket[bytes] | None = None
     key: str = ""
+    number: int = -1
     up: bool = False
     opened: bool = False
     failures: int = 0
@@ -81,6 +83,7 @@ class Called:
         if self.dealer is not None and self.monitor is not None:
             _discard(self.dealer, self.monitor)
         self.dealer = self.monitor = None
+        self.number = -1
         self.up = self.opened = False
         self.waiting.clear()
 

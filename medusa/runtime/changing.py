@@ -299,8 +299,9 @@ class ChangingRun(WatchedRun):
 
     def _settled(self) -> None:
         super()._settled()
-        for each in tuple(self._followers):
-            each.follow()
+        if self._followers:
+            for each in tuple(self._followers):
+                each.follow()
 
     def _end(self, *, save: bool) -> None:
         try:

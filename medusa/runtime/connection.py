@@ -8,16 +8,21 @@ be closed and given to something else meanwhile; the inode of a socket is its ow
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
 import struct
+import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import zmq
 
-__all__ = ["Connection", "let_go", "told_by"]
+__all__ = ["Connection", "let_go", "number_of", "told_by"]
+
+_RECEIVED = struct.Struct("=128xQ")
+"""``tcpi_bytes_received`` in Linux's ``struct tcp_info``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +49,39 @@ class Connection:
     @classmethod
     def that_brought(cls, frame: zmq.Frame) -> Connection | None:
         """The one by which a frame came; None where it is closed already."""
-        try:
-            number = frame.get(zmq.SRCFD)
-        except zmq.ZMQError:
-            return None
-        return cls.of(int(number))
+        return cls.of(number_of(frame))
 
-    def cut(self) -> bool:
-        """End it at once, both ways; False: it has ended already."""
+    def bytes_read(self) -> int | None:
+        """So many came in and were read from it so far; None: it has ended, or isn't TCP on Linux."""
+        with contextlib.suppress(OSError, AttributeError), _held(self.number) as held:
+            if os.fstat(held.fileno()).st_ino == self.inode:
+                told = held.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+                if len(told) == _RECEIVED.size:
+                    (unread,) = struct.unpack("i", fcntl.ioctl(held, termios.FIONREAD, bytes(4)))
+                    return int(_RECEIVED.unpack(told)[0]) - int(unread)
+        return None
+
+    def cut(self, *, reset: bool = False) -> bool:
+        """End it at once, both ways; False: it has ended already.
+
+        Args:
+            reset: drop what is under way and reset it, so that a peer that can't send hears it too.
+        """
         with contextlib.suppress(OSError), _held(self.number) as held:
             if os.fstat(held.fileno()).st_ino == self.inode:
+                if reset:
+                    held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 held.shutdown(socket.SHUT_RDWR)
                 return True
         return False
+
+
+def number_of(frame: zmq.Frame) -> int:
+    """The descriptor by which a frame came; -1: nobody knows."""
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1
 
 
 @contextlib.contextmanager

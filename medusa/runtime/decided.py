@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medusa.engine.decision_log import DecisionLog, read_log
+from medusa.engine.decision_log import DecisionLog, FoundLogs, find_logs
 from medusa.engine.decisions import Entry, Sheds
 from medusa.engine.evolve import Plan
 from medusa.engine.logged import LoggedFragment
@@ -14,49 +14,95 @@ from medusa.engine.tell import warn_user
 from medusa.errors import CheckpointWarning, StateError
 from medusa.ports import Journal
 
-__all__ = ["begin_log", "go_on_with_log"]
+__all__ = ["DECISIONS", "begin_log", "first_log", "go_on_with_log", "logs_of"]
+
+DECISIONS = ("all", "readable")
+"""What a restore takes: all that was synced, or as much as can be read."""
 
 
 def begin_log(fragment: LoggedFragment, journal: Journal, settings: Mapping[str, Any]) -> None:
-    """Give a new run its log.
+    """Give a new run its log. Logs that lie there without a checkpoint go with the first one of this run.
 
     Raises:
-        StateError: what a run left that had no checkpoint yet can't be removed.
+        StateError: decisions were synced there, so a run wrote checkpoints that are gone now.
     """
-    for number in journal.numbers():  # of a run that was killed before its first checkpoint
-        journal.remove(number)
+    numbers = journal.numbers()
+    for number in numbers:
+        mark = journal.synced(number)
+        if mark is not None and mark.length:
+            raise StateError(
+                f"{journal.where(number)}: holds {mark.length} bytes of decisions of a run, and its"
+                " checkpoints are gone",
+                hint="put its checkpoints back and go on with md.restore, or use another folder",
+                code="state.exists",
+            )
     if _may_shed(fragment, settings):
         fragment.shed()
-    fragment.record(DecisionLog(journal), held_bytes=_held_bytes(settings))
+    fragment.record(DecisionLog(journal, max(numbers, default=0) + 1), held_bytes=_held_bytes(settings))
+
+
+def first_log(manifest: Mapping[str, Any], name: str) -> int:
+    """The number of the log that begins after a checkpoint.
+
+    Raises:
+        StateError: the manifest says none.
+    """
+    first = manifest.get("decisions", 1)
+    if type(first) is not int or first < 1:
+        raise StateError(f"{name}: not the checkpoint of a run", code="state.corrupt")
+    return first
+
+
+def logs_of(journal: Journal, first: int, decisions: str) -> FoundLogs:
+    """What was decided after a checkpoint. Nothing is changed.
+
+    Args:
+        first: the number of the log that begins after it.
+        decisions: one of ``DECISIONS``. ``readable``: what is missing is told by a warning.
+
+    Raises:
+        StateError: some of it was synced and can't be read.
+    """
+    found = find_logs(journal, first)
+    if found.damage is not None:
+        if decisions == "all":
+            raise found.damage
+        warn_user(f"{found.damage.message}: the run goes on without them", CheckpointWarning)
+    return found
 
 
 def go_on_with_log(
     fragment: LoggedFragment,
     journal: Journal,
-    manifest: Mapping[str, Any],
+    found: FoundLogs,
     settings: Mapping[str, Any],
     *,
-    name: str,
+    manifest: Mapping[str, Any],
+    known: Mapping[str, int],
     made: Plan,
     strict: bool,
-) -> None:
+) -> bool:
     """Give a restored run its log, and let it do again what was decided after its checkpoint.
 
+    Nothing is changed on disk: ``found.settle`` comes when the run can be made.
+
     Args:
-        name: of the checkpoint.
+        manifest: of the checkpoint.
+        known: of checkpoints, the number of the log that begins after each.
         made: what became of each box. A changed query begins without what was decided, with a warning.
         strict: refuse that.
 
+    Returns:
+        Some decisions were left out: a checkpoint has to be written before a row leaves.
+
     Raises:
-        StateError: the log can't be read or is damaged, or doesn't fit.
+        StateError: the log doesn't fit.
     """
-    first = manifest.get("decisions", 1)
-    if type(first) is not int or first < 1:
-        raise StateError(f"{name}: not the checkpoint of a run", code="state.corrupt")
     state = manifest.get("shedding")
     if state is not None or _may_shed(fragment, settings):  # of windows that are open rows may be gone
         fragment.shed(state)
-    entries, number = read_log(journal, first)
+    entries = found.entries
+    left_out = found.damage is not None
     if entries and (made.fresh or made.dropped or not _same_places(fragment, entries)):
         text = (
             f"{len(entries)} decisions after the checkpoint (explicit boundaries, the order in which"
@@ -67,11 +113,10 @@ def go_on_with_log(
                 text, hint="restore the query unchanged and push its rows again first", code="state.graph"
             )
         warn_user(f"{text}: they are left out", CheckpointWarning)
-        for each in journal.numbers():
-            journal.remove(each)
-        entries = []
-    log = DecisionLog(journal, number)
-    fragment.record(log, entries, known={name: first}, held_bytes=_held_bytes(settings))
+        entries, left_out = [], True
+    log = DecisionLog(journal, found.number)
+    fragment.record(log, entries, known=known, held_bytes=_held_bytes(settings))
+    return left_out
 
 
 def _may_shed(fragment: LoggedFragment, settings: Mapping[str, Any]) -> bool:

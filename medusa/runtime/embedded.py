@@ -20,14 +20,14 @@ from medusa.query.graph import label_of
 from medusa.query.registry import check_functions
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.collected import Collected
-from medusa.runtime.decided import begin_log, go_on_with_log
+from medusa.runtime.decided import DECISIONS, begin_log, first_log, go_on_with_log, logs_of
 from medusa.runtime.files import FolderStore, path_of
 from medusa.runtime.folders import check_folders
 from medusa.runtime.given import graph_of
-from medusa.runtime.history import check_in_memory, keeps_history, place_of
+from medusa.runtime.history import check_in_memory, keeps_history, place_of, warn_unreadable
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.live import LiveRun
-from medusa.runtime.making import Parts, checkpoints_in, holding, workers_of
+from medusa.runtime.making import Parts, checkpoints_in, given_up, holding, workers_of
 from medusa.runtime.ordered import ordering_of
 from medusa.runtime.storage import bounds_of, bounds_of_settings, check_sheds
 from medusa.runtime.tasks import LoopTasks
@@ -91,7 +91,8 @@ def start(
     """Run a query inside this program, live.
 
     Args:
-        checkpoint: a folder for checkpoints, which holds none yet.
+        checkpoint: a folder for checkpoints, which holds none yet; the first, of no rows, is there when this
+            returns.
         checkpoint_every: write one at the end of a push when the last is so old; None: only by
             ``run.checkpoint()`` and when the run is closed.
         memory: output not yet taken, beyond which rows go to disk (``spill=``) or else ``push`` raises
@@ -148,12 +149,23 @@ def start(
         fragment = LoggedFragment(
             graph, on_error=on_error, functions=q.functions, scheduler=ordering, **parts.of_fragment()
         )
-        checkpoints = None if checkpoint is None else _no_checkpoints_yet(checkpoint, held)
+        store = checkpoints = None
+        if checkpoint is not None:
+            store = held.enter_context(closing(FolderStore(checkpoint, sweep=False)))
+            checkpoints = _no_checkpoints_yet(store, checkpoint)
         place.open(fresh=True)
         if checkpoint is not None:
             begin_log(fragment, held.enter_context(closing(FolderJournal(checkpoint))), settings)
-        run = parts.run(fragment, settings, ordering=ordering, checkpoints=checkpoints)
-        return serving(run, metrics, public=metrics_public)
+        run = serving(
+            parts.run(fragment, settings, ordering=ordering, checkpoints=checkpoints),
+            metrics,
+            public=metrics_public,
+        )
+        with given_up(run):
+            parts.sweep(store)
+            if checkpoints is not None:
+                run.checkpoint()  # from here on there is something to go back to
+        return run
 
 
 def _settings(
@@ -171,9 +183,8 @@ def _settings(
     }
 
 
-def _no_checkpoints_yet(path: str | os.PathLike[str], held: ExitStack) -> Checkpoints:
-    """A folder for checkpoints, opened; it holds none."""
-    store = held.enter_context(closing(FolderStore(path)))
+def _no_checkpoints_yet(store: FolderStore, path: str | os.PathLike[str]) -> Checkpoints:
+    """A folder for checkpoints; it holds none."""
     checkpoints = checkpoints_in(store)
     if checkpoints.names():
         raise StateError(
@@ -191,6 +202,7 @@ def restore(
     reset: Sequence[str] = (),
     strict: bool = False,
     checkpoint: str | None = None,
+    decisions: str = "all",
     functions: Sequence[object] = (),
     threads: int = 1,
     clock: Clock | None = None,
@@ -210,7 +222,11 @@ def restore(
             moment, and state that nobody takes is dropped: a ``CheckpointWarning`` names all of them.
         reset: boxes of ``q`` that begin empty although there is state of that name.
         strict: refuse where a box would begin empty or state be dropped, but for ``reset``.
-        checkpoint: the name of an earlier one, such as ``checkpoint-000000041``.
+        checkpoint: the name of an earlier one, such as ``checkpoint-000000041``. Newer ones stay until the
+            run has come as far again; docs/checkpoints.md.
+        decisions: ``all``: refuse where some of what was decided after the checkpoint can't be read;
+            ``readable``: go on with what is before that, with a ``CheckpointWarning``. Then rows that come
+            again may come in another order.
         functions: those that the query names, so that their modules are surely imported.
         threads: as of ``start``; not necessarily as many as wrote the checkpoint.
         clock: as of ``start``.
@@ -224,16 +240,19 @@ def restore(
         QueryError: the query names functions that aren't registered (says which, and of which box), or
             ``q`` can't run with checkpoints.
         StateError: no checkpoint, one that is damaged (names the file, and says whether an earlier
-            one is whole), a folder in use, a box of ``q`` that isn't what it was (says what changed), or
-            a history that lacks rows before the checkpoint.
+            one is whole), a decision log that is damaged (names the file and the byte), a folder in use, a
+            box of ``q`` that isn't what it was (says what changed), or a history that lacks rows before the
+            checkpoint. Nothing was changed in any folder.
     """
+    if decisions not in DECISIONS:
+        raise QueryError(f'decisions is "all" or "readable", got {decisions!r:.80}', code="query.argument")
     workers = workers_of(threads)
     changed = None if q is None else graph_of(q)
     if changed is not None:
         refuse_unregistered(changed, "checkpoint=")
     check_folders(checkpoint=path_of(path), history=history, spill=spill)
     with holding() as held:
-        store = held.enter_context(closing(FolderStore(path, create=False)))
+        store = held.enter_context(closing(FolderStore(path, create=False, sweep=False)))
         checkpoints, where = checkpoints_in(store), store.where("")
         manifest, files = checkpoints.load(checkpoint)
         before, settings = _read_manifest(manifest, where)
@@ -248,16 +267,29 @@ def restore(
         place = place_of(history, graph)
         made = plan(graph, files, before=before, raw=manifest["query"], reset=reset)
         _tell(made, reset, strict=strict or changed is None)
+        name = checkpoint or checkpoints.names()[-1]
+        journal = held.enter_context(closing(FolderJournal(path)))
+        logs = logs_of(journal, first_log(manifest, name), decisions)
         parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
         place.open(fresh=False)
         fragment = LoggedFragment.restore(
-            graph, files, on_error=settings["on_error"], plan=made, **parts.of_fragment()
+            graph, files, on_error=settings["on_error"], plan=made, settles=False, **parts.of_fragment()
         )
-        name = checkpoint or checkpoints.names()[-1]
-        journal = held.enter_context(closing(FolderJournal(path)))
-        go_on_with_log(fragment, journal, manifest, settings, name=name, made=made, strict=strict)
-        run = parts.run(fragment, settings, checkpoints=checkpoints)
-        return serving(run, metrics, public=metrics_public)
+        known = {name: first_log(manifest, name), **checkpoints.logs_ahead()}
+        left_out = go_on_with_log(
+            fragment, journal, logs, settings, manifest=manifest, known=known, made=made, strict=strict
+        )
+        run = serving(parts.run(fragment, settings, checkpoints=checkpoints), metrics, public=metrics_public)
+        with given_up(run):
+            warn_unreadable(fragment.connections)
+            # All has been looked at and the run can go on: now, and not before, files may change.
+            fragment.connections.settle()
+            if left_out:
+                run.checkpoint()  # the logs stay beside the checkpoint that they stand on
+            else:
+                logs.settle(journal)
+            parts.sweep(store)
+        return run
 
 
 def _check_history(settings: dict[str, Any], history: object, graph: Graph) -> None:

@@ -48,12 +48,15 @@ class FolderStore:
             until a group of it has been read: it may be another than was meant.
         shared: only groups that nobody will change are read: without a lock, so others may have the folder
             open, and it needn't be writable.
+        sweep: remove drafts that a killed writer left; False: ``sweep`` does, once what is there was checked.
 
     Raises:
         StateError: no folder, no permission, or another process (or another run of this one) has it.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, shared: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool = True, shared: bool = False, sweep: bool = True
+    ) -> None:
         self._folder = -1
         self._lock: FolderLock | None = None
         self._path = path_of(path)
@@ -66,7 +69,8 @@ class FolderStore:
         try:
             if not shared and self._was_ours():
                 self._take_lock()
-                self._sweep()
+                if sweep:
+                    self.sweep()
             elif create:
                 self._take_lock()
         except BaseException:
@@ -94,8 +98,12 @@ class FolderStore:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             self._lock = FolderLock(os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder), self._path)
 
-    def _sweep(self) -> None:
-        """Remove what a writer left that was killed; what else lies there is not ours."""
+    def sweep(self) -> None:
+        """Remove what a writer left that was killed; what else lies there is not ours.
+
+        Raises:
+            StateError: it can't be removed.
+        """
         with told(self._path, "can't be read"):
             for name in os.listdir(self._folder):
                 if _DRAFT.fullmatch(name) and self._is_folder(name) and self._holds_files_only(name):

@@ -49,7 +49,7 @@ class ForkedRun(SheddingRun):
     def _leave_to_parent(self) -> None:
         """Be closed; locks may be held by threads that aren't there."""
         self._closed = self._forked = True
-        self._turns, self._state = SharedTurns(), threading.RLock()
+        self._turns, self._state = SharedTurns(self._interrupts), threading.RLock()
 
 
 _RUNS: weakref.WeakSet[ForkedRun] = weakref.WeakSet()

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Protocol
 
 from medusa.elements import Silent
-from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Holding
 from medusa.engine.later import Copying
@@ -25,10 +23,12 @@ from medusa.ports import Buffer, Clock, Content, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.copying import read_copy
 from medusa.runtime.done import Copied, Done, Failed, Fetched, Logged, Persisted, Ran, Remade, Stats, Weighed
-from medusa.runtime.group_names import group_name, group_token, segment_name
-from medusa.runtime.pieces import Pieces
+from medusa.runtime.group_names import group_name, segment_name
+from medusa.runtime.hosted import Hosted
+from medusa.runtime.node_groups import NodeGroups
 from medusa.runtime.remaking import remade, remade_of
 from medusa.runtime.segments import read_segment, write_segment
+from medusa.runtime.slices import SLICE_US
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill, Weigh
 
@@ -54,22 +54,6 @@ class Worker(Protocol):
         """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
-@dataclass(slots=True)
-class _Running:
-    """A fragment and what is known of its groups on disk; the engine's thread owns it."""
-
-    fragment: Fragment | None
-    life: int
-    pieces: Pieces
-    failed: bool = False
-    stats_at_us: int = 0
-    holding: Holding | None = None
-    copied: Copying | None = None
-    """Its state as it begins, until it is fed: the first checkpoint needn't copy it."""
-    needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Token of a durable group -> tokens of the groups it refers to; the last two."""
-
-
 class FragmentHost:
     """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log``, ``Spill``, ``Fetch``, ``CloseFragment``.
 
@@ -92,6 +76,8 @@ class FragmentHost:
     ) -> None:
         self._counts = counts
         self._store = store
+        self._groups = NodeGroups(store)
+        """The disk's thread owns it."""
         self._journal = journal
         self._logs: dict[tuple[str, int], set[int]] = {}
         """Fragment and its life -> files of its log; the disk's thread owns it."""
@@ -103,11 +89,16 @@ class FragmentHost:
         self._make_worker: Callable[[str], Worker] = worker or WorkerThread
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
-        self._running: dict[str, _Running] = {"": _Running(None, 0, Pieces(self._give))}
+        self._running: dict[str, Hosted] = {"": Hosted(None, 0, self._give)}
         self._untold: set[str] = set()
         """Fragments that ran since their counts were told; the engine's thread owns it."""
 
     # --- the loop's side ------------------------------------------------------------------------
+
+    def stands(self, catalog: int, begun: Iterable[str]) -> None:
+        """What was found on disk, before all else: the number of the catalog (0: none), and which owners
+        (``group_names.owner_of``) have had a checkpoint."""
+        self._groups = NodeGroups(self._store, catalog=catalog, begun=begun)
 
     def resume(
         self,
@@ -118,7 +109,7 @@ class FragmentHost:
     ) -> None:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         life = self._new_life(name)
-        self._running[name] = _Running(fragment, life, Pieces(self._give), needed=dict(needed))
+        self._running[name] = Hosted(fragment, life, self._give, needed=dict(needed))
         self._logs[name, life] = set(logs)
         if fragment is not None:
             self._done.append((name, life, Stats.of(name, fragment)))
@@ -132,17 +123,17 @@ class FragmentHost:
         """Make fragments of others; those stay, and rest, or go on."""
         lives = {name: self._new_life(name) for name in effect.opened}
         do = self._copy_aside if effect.aside else self._regroup
-        self._give(lambda: do(effect, lives))
+        self._give(lambda: self._at_rest(effect.gone, lambda: do(effect, lives)))
 
     def weigh(self, effect: Weigh) -> None:
         """Say where ranges end that share what a box holds now."""
-        self._give(lambda: self._weigh(effect))
+        self._give(lambda: self._in_turn(effect.fragment, lambda: self._weigh(effect)))
 
     def run(self, effect: RunFragment) -> None:
-        self._give(lambda: self._run(effect))
+        self._give(lambda: self._in_turn(effect.fragment, lambda: self._run(effect)))
 
     def persist(self, effect: Persist) -> None:
-        self._give(lambda: self._persist(effect))
+        self._give(lambda: self._in_turn(effect.fragment, lambda: self._persist(effect)))
 
     def log(self, effect: Log) -> None:
         life = self._lives.get(effect.fragment, 0)
@@ -213,6 +204,21 @@ class FragmentHost:
         while self._untold and self._engine.idle:  # Whatever it was: perhaps nothing follows it.
             self._tell_counts(min(self._untold))
 
+    def _in_turn(self, name: str, job: Callable[[], None]) -> None:
+        """When the fragment is done with the elements given before."""
+        running = self._running.get(name)
+        if running is None:
+            job()
+        else:
+            running.slices.do(job)
+
+    def _at_rest(self, names: Iterable[str], job: Callable[[], None]) -> None:
+        """Once these fragments are done with all that they were given, which isn't sliced then."""
+        for name in names:
+            if (running := self._running.get(name)) is not None:
+                running.slices.finish()
+        job()
+
     def _tell(self, name: str, life: int, done: Done) -> None:
         self._done.append((name, life, done))
         if not self._woken:  # By how much there is two threads would each take the other for the first.
@@ -221,14 +227,14 @@ class FragmentHost:
 
     def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
-        self._disk.give(lambda: self._sweep(name, set()))
+        self._disk.give(lambda: self._groups.sweep(name, ()))
         try:
             fragment = self._made(graph, name, files)
             holding = Holding(fragment) if self._counts else None
-            self._running[name] = _Running(fragment, life, Pieces(self._give), holding=holding)
+            self._running[name] = Hosted(fragment, life, self._give, holding=holding)
             self._tell(name, life, Stats.of(name, fragment))
         except Exception as error:
-            self._running[name] = _Running(None, life, Pieces(self._give), failed=True)
+            self._running[name] = Hosted(None, life, self._give, failed=True)
             self._tell(name, life, Failed(name, _why(error)))
 
     def _made(self, graph: Graph, name: str, files: Mapping[str, Buffer] | None) -> Fragment:
@@ -289,9 +295,8 @@ class FragmentHost:
         """The new ones are the engine's, but those that were closed meanwhile."""
         for name, fragment in found.made.items():
             if self._lives.get(name) == lives[name]:
-                self._disk.give(partial(self._sweep, name, set()))
-                pieces = Pieces(self._give)
-                self._running[name] = _Running(fragment, lives[name], pieces, copied=begun.get(name))
+                self._disk.give(partial(self._groups.sweep, name, ()))
+                self._running[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
                 self._tell(name, lives[name], Stats.of(name, fragment))
         answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
         self._tell("", self._running[""].life, answer)
@@ -327,26 +332,52 @@ class FragmentHost:
         running = self._running.get(name)
         if running is None or running.failed or running.fragment is None:
             return
-        fragment, refused, running.copied = running.fragment, "", None
-        try:
-            if isinstance(effect.element, Silent):
-                self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
-                return
+        fragment, running.copied = running.fragment, None
+        if isinstance(effect.element, Silent):
             try:
-                fragment.feed(effect.stream, effect.element)
+                self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
+            except Exception as error:
+                self._fail(running, name, error)
+            return
+        rests = self._rests(name, running.life)
+        feed = partial(fragment.feed_slice, effect.stream, effect.element, rests)
+        if not self._slice(running, fragment, name, feed):
+            running.slices.begin(
+                lambda: self._slice(
+                    running, fragment, name, partial(fragment.go_on, self._rests(name, running.life))
+                )
+            )
+
+    def _rests(self, name: str, life: int) -> Callable[[], bool]:
+        """Whether a slice that begins now has had its time, or nobody wants it any more."""
+        monotonic_us = self._clock.monotonic_us
+        end_us = monotonic_us() + SLICE_US
+        return lambda: monotonic_us() >= end_us or self._lives.get(name) != life
+
+    def _slice(self, running: Hosted, fragment: Fragment, name: str, run: Callable[[], bool]) -> bool:
+        """Run a slice of an element, and tell what came of it when it was the last; whether it was."""
+        refused = ""
+        try:
+            try:
+                if not run():
+                    return False
             except DataError as error:
                 refused = str(error)
             outputs = [(sink, element) for sink in fragment.sinks for element in fragment.drain(sink)]
         except Exception as error:
-            # A broken invariant stops this fragment; the node and its other fragments live on.
-            running.failed = True
-            self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
-            return
+            self._fail(running, name, error)
+            return True
         dying = running.holding.held() if running.holding is not None else NOTHING
         self._tell(name, running.life, Ran(name, outputs, refused, dying))
         self._untold.add(name)
         if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
             self._tell_counts(name)
+        return True
+
+    def _fail(self, running: Hosted, name: str, error: Exception) -> None:
+        """A broken invariant stops this fragment; the node and its other fragments live on."""
+        running.failed = True
+        self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
 
     def _tell_counts(self, name: str) -> None:
         self._untold.discard(name)
@@ -376,22 +407,26 @@ class FragmentHost:
         running.pieces.begin(copying, copied)
 
     def _settle(self) -> None:
-        """Copy what is left of all states."""
+        """Do what is left of the elements under way, and copy what is left of all states."""
         for running in self._running.values():
+            running.slices.finish()
             running.pieces.finish()
 
     def _close(self, name: str) -> None:
-        if (running := self._running.pop(name, None)) is not None:
+        if (running := self._running.get(name)) is not None:
+            if running.slices.busy:
+                running.failed = True  # its state is no checkpoint: an element is only half in it
+                running.slices.abandon()
             running.pieces.finish()
+            del self._running[name]
         self._disk.give(lambda: self._forget(name, running.life if running is not None else 0))
 
     # --- the disk's thread ------------------------------------------------------------------------
 
-    def _write(self, running: _Running, effect: Persist, state: Copying) -> None:
-        facts = {"fragment": effect.fragment, "token": effect.token}
+    def _write(self, running: Hosted, effect: Persist, state: Copying) -> None:
         try:
             files: dict[str, Content] = {**state.files(), **effect.files}
-            self._store.write(group_name(effect.fragment, effect.token), seal(files, facts))
+            self._groups.write(effect.fragment, effect.token, files)
         except (StateError, MemoryError) as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
@@ -400,7 +435,7 @@ class FragmentHost:
         for old in sorted(running.needed)[:-2]:
             del running.needed[old]
         kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
-        self._sweep(effect.fragment, kept, effect.token)
+        self._groups.sweep(effect.fragment, kept, effect.token)
         self._let_go(effect.fragment, running.life, min(running.needed))
 
     def _log(self, effect: Log, life: int) -> None:
@@ -445,7 +480,7 @@ class FragmentHost:
         self._tell(name, life, Copied(name, effect.token, files, why))
 
     def _forget(self, name: str, life: int) -> None:
-        self._sweep(name, set())
+        self._groups.sweep(name, ())
         self._let_go(name, life, None)
         self._logs.pop((name, life), None)
 
@@ -459,23 +494,6 @@ class FragmentHost:
             except StateError:
                 return
             logs.discard(number)
-
-    def _sweep(self, fragment: str, kept: set[int], before: int | None = None) -> None:
-        """Delete the groups of a fragment that nothing refers to. One that stays does no harm.
-
-        Args:
-            before: what was written later stays too: the next checkpoint may refer to it.
-        """
-        segments = segment_name(fragment, 0)[:-12]
-        try:
-            for name in self._store.names():
-                token = group_token(fragment, name)
-                if name.startswith(segments) and name[len(segments) :].isdecimal():
-                    token = int(name[len(segments) :])
-                if token is not None and token not in kept and (before is None or token < before):
-                    self._store.delete(name)
-        except StateError:
-            return
 
 
 def _why(error: Exception) -> str:

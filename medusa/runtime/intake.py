@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from medusa.elements import Element
 from medusa.engine.arguments import boundary_time_us, from_first
 from medusa.engine.boxes.source import SourceBox
 from medusa.engine.change import Change, Given
@@ -78,45 +79,49 @@ class QueuedRun(WorkingRun):
                 be taken and the run has one thread. Nothing entered.
             StateError: the run is closed.
         """
-        self._tell_caller()
-        fragment = self._fragment
-        box = fragment.source(source)
-        if fragment.storage is not None:
-            with self._state:
-                fragment.storage.check_budget()
-        arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
-        rows = box.exported(data) if first is None and extra == "refuse" else None
-        if rows is not None:
-            batches = [data]
-        else:
-            batches = normalise(_owned(data), box.spec.schema, extra=extra, source=source, arrow=box.schema)
-        while True:
-            position = self._belt.queue.positions[source] if first is not None else None
-            taken = batches if first is None else from_first(batches, first, position or 0, source)
-            if box.spec.partitions is None:
-                times = fragment.check(box, taken, arrival_us, rows)
+        with self._interrupts:
+            self._tell_caller()
+            fragment = self._fragment
+            box = fragment.source(source)
+            if fragment.storage is not None:
+                with self._state:
+                    fragment.storage.check_budget()
+            arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
+            rows = box.exported(data) if first is None and extra == "refuse" else None
+            if rows is not None:
+                batches = [data]
             else:
-                with self._state:  # its keys are looked up where the thread adds to them
+                batches = normalise(
+                    _owned(data), box.spec.schema, extra=extra, source=source, arrow=box.schema
+                )
+            while True:
+                position = self._belt.queue.positions[source] if first is not None else None
+                taken = batches if first is None else from_first(batches, first, position or 0, source)
+                if box.spec.partitions is None:
                     times = fragment.check(box, taken, arrival_us, rows)
-            entry = Entry(
-                0,
-                source,
-                taken,
-                times,
-                arrival_us,
-                rows=sum(batch.num_rows for batch in taken),
-                nbytes=sum(batch.nbytes for batch in taken),
-            )
-            if self._put(entry, wait, position, box):
-                return
+                else:
+                    with self._state:  # its keys are looked up where the thread adds to them
+                        times = fragment.check(box, taken, arrival_us, rows)
+                entry = Entry(
+                    0,
+                    source,
+                    taken,
+                    times,
+                    arrival_us,
+                    rows=sum(batch.num_rows for batch in taken),
+                    nbytes=sum(batch.nbytes for batch in taken),
+                )
+                if self._put(entry, wait, position, box):
+                    return
 
     def boundary(self, source: str, time: int | str | datetime) -> None:
         """Promise, behind the rows that wait, that none with a smaller time will come; see ``md.Run``."""
-        self._tell_caller()
-        box = self._fragment.source(source)
-        time_us = boundary_time_us(time, source, "a boundary")
-        self._fragment.check_promise(box, time_us)
-        self._put(Entry(0, source, promise_us=time_us), True, None, box)
+        with self._interrupts:
+            self._tell_caller()
+            box = self._fragment.source(source)
+            time_us = boundary_time_us(time, source, "a boundary")
+            self._fragment.check_promise(box, time_us)
+            self._put(Entry(0, source, promise_us=time_us), True, None, box)
 
     def _put(self, entry: Entry, wait: bool, position: int | None, box: SourceBox) -> bool:
         """Put what was checked into the queue; False: other rows of the source came first."""
@@ -142,11 +147,16 @@ class QueuedRun(WorkingRun):
                 if queue.has_room(entry.nbytes):
                     break
                 self._refuse_to_wait(wait)
-                belt.wait()
+                self._wait()
             entry.came_us = self._clock.monotonic_us()
             queue.put(entry)
             belt.changed.notify_all()
         return True
+
+    def _wait(self) -> None:
+        """Wait for something to change, with ``changed`` held and nothing half done: an interrupt ends it."""
+        self._belt.wait()
+        self._interrupts.check()
 
     def _refuse_to_wait(self, wait: bool) -> None:
         """Raises FullError where waiting for room isn't wanted, or could be for ever."""
@@ -233,6 +243,10 @@ class QueuedRun(WorkingRun):
 
     def _in_order(self, call: Callable[[], object], *, ends: bool = False) -> object:
         """Have something done by the thread, behind what waits, and wait for it."""
+        with self._interrupts:
+            return self._have_done(call, ends)
+
+    def _have_done(self, call: Callable[[], object], ends: bool) -> object:
         self._tell_caller()
         self._refuse_own_thread()
         belt, queue = self._belt, self._belt.queue
@@ -250,7 +264,7 @@ class QueuedRun(WorkingRun):
                 belt.changed.notify_all()
                 while not (entry.done or entry.left):
                     self._refuse_error()
-                    belt.wait()
+                    self._wait()
             finally:
                 belt.calls.discard(entry)
                 if not entry.done and belt.working is not entry:  # an error or an interrupt came first
@@ -270,33 +284,37 @@ class QueuedRun(WorkingRun):
 
     # Out
 
-    def take(self, sink: str, *, changes: bool = False, at_most: str | int | None = None) -> Any:
-        self._tell_caller()
-        try:
-            return super().take(sink, changes=changes, at_most=at_most)
-        finally:
-            with self._belt.changed:
-                self._belt.takes += 1
-                self._belt.changed.notify_all()
+    def _take(self, sink: str, changes: bool, at_most: str | int | None) -> tuple[Any, bool]:
+        with self._interrupts:
+            self._tell_caller()
+        return super()._take(sink, changes, at_most)
+
+    def _took(self, elements: list[Element]) -> None:
+        with self._belt.changed:
+            self._belt.takes += 1
+            self._belt.changed.notify_all()
+        super()._took(elements)
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back, in the thread of the run, with new rows: see ``md.Run.on``."""
-        self._tell_caller()
-        super().on(sink, call)
+        with self._interrupts:
+            self._tell_caller()
+            super().on(sink, call)
 
     def tick(self) -> None:
-        self._tell_caller()
-        super().tick()
+        with self._interrupts:
+            self._tell_caller()
+            super().tick()
 
     def positions(self) -> dict[str, int]:
         """Rows taken so far of each source, those that wait in the queue included."""
         self._refuse_closed()
-        with self._belt.changed:
+        with self._interrupts, self._belt.changed:
             return dict(self._belt.queue.positions)
 
     def stats(self, *, attached: bool = False) -> pa.Table:
         """As ``md.Run.stats``; the queues of sources are what waits in the input queue."""
-        with self._state:
+        with self._interrupts, self._state:
             with self._belt.changed:
                 for name, box in self._fragment.sources.items():
                     queue = self._belt.queue
@@ -312,30 +330,32 @@ class QueuedRun(WorkingRun):
             StateError: the last checkpoint couldn't be written, or a callback called this.
             What went wrong in the thread of the run; the run is closed all the same.
         """
-        if self._closed:
-            return
-        self._refuse_own_thread()
-        errors: list[BaseException] = []
-        try:
-            self._drain(errors)
-        except BaseException as interrupt:
-            self._shut(interrupt)
-            raise
-        self._shut(errors[0] if errors else None)
-        self._tell_warnings()
-        if errors:
-            raise errors[0]
+        with self._interrupts:
+            if self._closed:
+                return
+            self._refuse_own_thread()
+            errors: list[BaseException] = []
+            try:
+                self._drain(errors)
+            except BaseException as interrupt:
+                self._shut(interrupt)
+                raise
+            self._shut(errors[0] if errors else None)
+            self._tell_warnings()
+            if errors:
+                raise errors[0]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; where an error is on its way out, without working off what waits."""
-        if self._closed:
-            return
-        if error is None:
-            self.close()
-        else:
-            self._shut(error)
+        with self._interrupts:
+            if self._closed:
+                return
+            if error is None:
+                self.close()
+            else:
+                self._shut(error)
 
     def _drain(self, errors: list[BaseException]) -> None:
         belt = self._belt
@@ -346,7 +366,7 @@ class QueuedRun(WorkingRun):
                 belt.changed.notify_all()
                 while belt.error is not None or belt.queue.head is not None or belt.behind:
                     if belt.error is None:
-                        belt.wait()
+                        self._wait()
                         continue
                     errors.append(belt.error)
                     belt.error = None

@@ -17,7 +17,9 @@ from medusa.mind.settings import Limits
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import LinkRefused
-from medusa.runtime.zap import Door, Refused
+from medusa.runtime.receive_meter import ReceiveMeter
+from medusa.runtime.refusals import Refusals
+from medusa.runtime.zap import Door
 
 __all__ = ["FAILURES", "Keyring", "refusal_of"]
 
@@ -64,10 +66,12 @@ class Keyring:
 
     # --- sockets ----------------------------------------------------------------------------------
 
-    def listen(self, context: zmq.Context[Any], router: zmq.Socket[bytes]) -> None:
+    def listen(
+        self, context: zmq.Context[Any], router: zmq.Socket[bytes], meter: ReceiveMeter, refusals: Refusals
+    ) -> None:
         """Lock a socket that isn't bound yet: only who is trusted gets in."""
         self.own.lock(router, server_key=None)
-        self._door = Door(context, router, self._limits)
+        self._door = Door(context, router, self._limits, meter=meter, refusals=refusals)
         self._door.trust(self._allowed)
 
     def call(self, peer: str, dealer: zmq.Socket[bytes]) -> str:
@@ -146,13 +150,9 @@ class Keyring:
             self._parting = [each for each in self._parting if each[0] > now]
         return min((at - now for at, _ in self._parting), default=3600.0)
 
-    def told(self) -> list[Refused]:
-        """Strangers at the door, to be told of."""
-        return [] if self._door is None else self._door.told()
-
-    def counts(self) -> dict[str, int]:
-        """Connections that were accepted and let in, and refusals by reason."""
-        return {} if self._door is None else self._door.counts()
+    def counts(self) -> dict[str, int] | None:
+        """Connections that were accepted and let in, and refusals by reason; None: nobody can come in."""
+        return None if self._door is None else self._door.counts()
 
 
 def refusal_of(peer: str, event: int, value: int, *, keyed: bool) -> LinkRefused:

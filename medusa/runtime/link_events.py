@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medusa.runtime.zap import Refused
+from medusa.runtime.refusals import Refused
 
 __all__ = ["Arrival", "Event", "LinkDown", "LinkRefused", "LinkUp", "Refused"]
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from medusa.elements import Train
 from medusa.engine.watchers import Watchers
 from medusa.errors import FullError, StateError
 from medusa.runtime.forked import ForkedRun
@@ -56,15 +55,16 @@ class LiveRun(ForkedRun):
             while True:
                 event.clear()
                 ended = self.ended
+                made: Any = []
+                some = False
                 try:
-                    made = self.take(sink, changes=changes)
+                    made, some = self._take(sink, changes, None)
                 except StateError as error:
                     if error.code == "run.closed":
                         return
                     if error.code != "run.busy":
-                        raise
-                    made = []  # another thread is at work: it tells when it is done
-                if any(isinstance(each, Train) for each in made) if changes else len(made):
+                        raise  # else another thread is at work: it tells when it is done
+                if some:
                     yield made
                 elif ended:
                     return

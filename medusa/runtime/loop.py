@@ -281,7 +281,7 @@ class NodeLoop:
             if not self._transport.calls(link):
                 if isinstance(message, Hello):
                     peer = self._admit(link, message, event.key)
-                    if message.lane:
+                    if message.lane or not peer:
                         return
                 elif not peer:
                     self.refused += 1
@@ -293,7 +293,7 @@ class NodeLoop:
             self._broke_a_rule(link, error, known=bool(peer))
 
     def _admit(self, link: str, hello: Hello, key: str) -> str:
-        """Bind a caller's link to its name."""
+        """Bind a caller's link to its name; empty: it belongs to an earlier life of the caller and is cut."""
         try:
             self._brain.admit(hello, key=key)
         except RemoteProtocolError as error:
@@ -307,6 +307,14 @@ class NodeLoop:
         before = self._lane_links.get((name, lane)) if lane else self._links.get(name)
         if before == link:
             return name
+        session = self._brain.sessions.get(name)
+        if session is not None and session.is_earlier(hello):
+            # A slow connection of an earlier life doesn't replace the one that stands: what came by it would
+            # count as said in this life, and this life would go unheard.
+            if not lane:
+                self._brain.receive(self._clock.monotonic_us(), name, hello, key=key)
+            self._forget(link, shun=True)
+            return ""
         if link == self._links.get(name) or link in self._lanes:
             text = f"is connection {lane} now, and was another"
             raise RemoteProtocolError(text, peer=name, code="E_IDENTITY")
@@ -469,6 +477,4 @@ def _told(event: LinkRefused | Refused) -> Report:
         fields = {"peer": event.link, "code": event.code, "hint": event.hint}
         return Report(level="warning", what=f"no link: {event.why}", fields=fields)
     known = {name: text for name, text in (("address", event.address), ("key", event.key)) if text}
-    return Report(
-        level="warning", what=f"refused at the door: {event.why}", fields={"count": event.count, **known}
-    )
+    return Report(level="warning", what=f"{event.what}: {event.why}", fields={"count": event.count, **known})

@@ -20,6 +20,7 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.history import HistoryFolder, HistoryMemory
 from medusa.runtime.intake import QueuedRun, queued_options
+from medusa.runtime.interrupts import INTERRUPTS
 from medusa.runtime.live import LiveRun
 from medusa.runtime.ordered import OrderedRun
 from medusa.runtime.storage import Bounds
@@ -27,7 +28,7 @@ from medusa.runtime.tasks import LoopTasks
 from medusa.runtime.turns import OneTurn, SharedTurns
 from medusa.runtime.workers import ThreadWorkers
 
-__all__ = ["Parts", "checkpoints_in", "holding", "workers_of"]
+__all__ = ["Parts", "checkpoints_in", "given_up", "holding", "workers_of"]
 
 THREADS_MAX = 64
 
@@ -43,6 +44,19 @@ def holding() -> Iterator[ExitStack]:
             held.close()
         except MedusaError as other:  # the error on its way out is the news
             error.add_note(f"besides, closing what was open failed: {other}")
+        raise
+
+
+@contextmanager
+def given_up(run: LiveRun) -> Iterator[None]:
+    """The last steps of making a run: where one fails, nobody gets it, and it is closed unsaved."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            run._give_up()
+        except MedusaError as other:
+            error.add_note(f"besides, closing the run failed: {other}")
         raise
 
 
@@ -104,6 +118,21 @@ class Parts:
             "storage": self.bounds.open(),
         }
 
+    def sweep(self, store: FolderStore | None) -> None:
+        """Remove what killed runs left in the folders and nobody needs: drafts, what was spilled, segments
+        that were being begun or removed. Only once all that is there was checked, and the run can go on.
+
+        Args:
+            store: of the checkpoints; None: there are none.
+
+        Raises:
+            StateError: something can't be removed.
+        """
+        if store is not None:
+            store.sweep()
+        self.place.sweep()
+        self.bounds.sweep()
+
     def run(
         self,
         fragment: LoggedFragment,
@@ -122,8 +151,9 @@ class Parts:
             clock=self.clock,
             memory_bytes=settings["memory_bytes"],
             settings=settings,
-            turns=OneTurn() if self.workers is None and queued is None else SharedTurns(),
+            turns=OneTurn() if self.workers is None and queued is None else SharedTurns(INTERRUPTS),
             state=threading.RLock(),
+            interrupts=INTERRUPTS,
             checkpoints=checkpoints,
             checkpoint_every_us=None if checkpoints is None else settings["checkpoint_every_us"],
             on_close=self.held.close,

@@ -1,26 +1,38 @@
-"""What a node finds in its data folder when it starts: the catalog, and each fragment's last state."""
+"""What a node does with what it finds in its data folder when it starts.
+
+All is read and checked first (``folder_contents``); then it is decided here what stands and what is in
+doubt; only then anything is deleted. Where the newest catalog was lost nothing is: an older one doesn't say
+what came after it, so what it doesn't name may be a query's only state.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from medusa.engine.checkpoint import unseal
+from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.errors import QueryError, StateError
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.checkpointing import Saved
-from medusa.mind.decisions import Decision, unpack
-from medusa.mind.record import LOG, RECORD, read_record
+from medusa.mind.doubting import begin_doubt, lost_state
+from medusa.mind.in_doubt import FragmentInDoubt
 from medusa.mind.spec import Fragment as Spec
-from medusa.ports import Buffer, Clock, Journal, Store
-from medusa.runtime.group_names import group_name, group_token
+from medusa.mind.spec import fragment_from
+from medusa.ports import Clock, NodeJournal, Store
+from medusa.runtime.folder_contents import FoundCatalog, fragment_of, newest_checkpoint, read_catalogs
+from medusa.runtime.found_decisions import Unused, find_decisions
+from medusa.runtime.group_names import GroupName, catalog_names, life_names, owner_of
 from medusa.runtime.host import FragmentHost
+from medusa.runtime.node_groups import write_catalog
 
-__all__ = ["Found", "recover"]
+__all__ = ["Folder", "Found", "recover"]
 
-LIFE = re.compile(r"life-(\d{12})")
+UNKNOWN_LIVES = 3600
+"""A life is numbered by the second in which it began, or by one more than the last: no node is so many
+ahead of the clock."""
+FRAGMENT_KINDS = ("checkpoint", "output segment", "first checkpoint mark")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,25 +40,30 @@ class Found:
     """The state of a node at its start.
 
     Attributes:
-        incarnation: of this life.
+        incarnation: of this life; 0: ``recover`` wasn't told to begin one.
         first_token: no group on disk has it or a larger one.
-        catalog: empty where there was none.
-        saved: per fragment with a whole checkpoint, what the mind needs.
-        fragments: every installed fragment: restored, or from nothing.
+        catalog: empty where there was none; what is in doubt is in ``catalog.in_doubt`` alone.
+        token: the number of the catalog that was used; 0: there was none.
+        saved: per fragment with a whole checkpoint, what the mind needs; also of those in doubt.
+        fragments: every installed fragment, and every one in doubt: restored, or from nothing.
         needed: per fragment, the groups on which its checkpoint depends; of the catalog, its own.
         logs: per fragment, the files of its decision log.
+        begun: owners (``group_names.owner_of``) that have had a checkpoint.
     """
 
-    incarnation: int
+    incarnation: int = 0
     first_token: int
     catalog: Catalog
+    token: int = 0
     saved: dict[str, Saved] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
     needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     logs: dict[str, list[int]] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
 
     def resume(self, host: FragmentHost) -> None:
         """Hand over what was found, before anything else is given to the host."""
+        host.stands(self.token, self.begun)
         host.resume("", None, self.needed.get("", {}))
         for name, fragment in self.fragments.items():
             host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()))
@@ -58,164 +75,255 @@ def recover(
     *,
     node: str,
     warn: Callable[[str], None],
-    journal: Journal | None = None,
+    journal: NodeJournal | None = None,
 ) -> Found:
-    """Read the newest whole state; what is damaged is told to ``warn`` and the one before used.
+    """Read and check everything, decide what stands and what is in doubt, then delete what nothing needs.
+
+    Args:
+        warn: told what is damaged or missing, and what is used instead.
 
     Raises:
         StateError: the folder belongs to another node, all its catalogs are damaged, or it can't be
             read or written.
     """
-    names = store.names()
-    tokens = [int(name[-12:]) for name in names if re.fullmatch(r"[a-z0-9]+(-log)?-\d{12}", name)]
-    tokens += journal.numbers() if journal is not None else ()
-    incarnation = _next_life(store, names, clock)
-    token, catalog = _catalog(store, names, node, warn)
-    found = Found(incarnation=incarnation, first_token=max(tokens, default=0) + 1, catalog=catalog)
-    if token is not None:
-        found.needed[""] = {token: ()}
-    for spec in found.catalog.fragments.values():
-        _fragment(store, names, clock, spec, found, warn)
-    if journal is not None:
-        _decisions(journal, found, warn)
-    _sweep(store, names, found.catalog)
+    folder = Folder(store, clock, node=node, warn=warn, journal=journal)
+    found = folder.examine()
+    found.incarnation = _next_life(store, folder.groups, clock, warn)
+    folder.tidy(found)
     return found
 
 
-def _sweep(store: Store, names: list[str], catalog: Catalog) -> None:
-    """Delete groups of fragments that aren't here (any more): a crash came between two deletions. One that
-    can't be deleted stays until the next start."""
-    owners = {group_name(name, 0).rpartition("-")[0] for name in catalog.fragments}
-    for name in names:
-        group = re.fullmatch(r"([0-9a-f]{24})(-log)?-\d{12}", name)
-        if group is not None and group[1] not in owners:
-            try:
-                store.delete(name)
-            except StateError:
-                return
+class Folder:
+    """A node's data folder: ``examine`` only reads, ``tidy`` does what a start does then."""
 
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        node: str,
+        warn: Callable[[str], None],
+        journal: NodeJournal | None = None,
+    ) -> None:
+        self.groups = [GroupName.of(name) for name in store.names()]
+        self.catalogs = read_catalogs(store, [each.name for each in self.groups], node)
+        self.fell_back = False
+        """The newest catalog was lost."""
+        self._store = store
+        self._clock = clock
+        self._warn = warn
+        self._journal = journal
+        self._witness = 0
+        """The newest catalog that a checkpoint saw."""
+        self._unused: list[Unused] = []
 
-def _next_life(store: Store, names: list[str], clock: Clock) -> int:
-    """A number larger than that of any life before, also where the folder was lost in between."""
-    old = [name for name in names if LIFE.fullmatch(name)]
-    life = max([int(name[-12:]) + 1 for name in old] + [clock.now_us() // 1_000_000])
-    store.write(f"life-{life:012d}", {})
-    for name in old:
-        store.delete(name)
-    return life
+    # --- read and decide --------------------------------------------------------------------------
 
-
-def _read(store: Store, name: str, fragment: str) -> dict[str, Buffer]:
-    """A whole group, if it is the one that was written under this name."""
-    facts, files = unseal(store.read(name), store.where(name))
-    if (facts.get("fragment"), facts.get("token")) != (fragment, group_token(fragment, name)):
-        raise StateError(
-            f"{store.where(name)} was written as another one: {facts.get('fragment')!r:.80}, number "
-            f"{facts.get('token')!r:.20}",
-            hint="move it away, or put back the one that belongs here",
-            code="state.owner",
+    def examine(self) -> Found:
+        """What stands, and what is in doubt. Nothing is written or deleted."""
+        catalog, owners = self.catalogs.catalog, self._owners()
+        tokens = [each.number for each in self.groups if each.kind not in ("life", "unknown")]
+        tokens += self._journal.numbers() if self._journal is not None else ()
+        found = Found(
+            first_token=max(tokens, default=0) + 1,
+            catalog=catalog,
+            token=self.catalogs.token,
+            begun={
+                each.owner for each in self.groups if each.kind in ("checkpoint", "first checkpoint mark")
+            },
         )
-    return files
-
-
-def _catalog(
-    store: Store, names: list[str], node: str, warn: Callable[[str], None]
-) -> tuple[int | None, Catalog]:
-    """The newest that is whole, and its token; None where there was none."""
-    groups = [name for name in names if group_token("", name) is not None]
-    for name in reversed(groups):
-        try:
-            data = _read(store, name, "").get(CATALOG, b"")
-            return group_token("", name), Catalog.from_bytes(
-                data, node=node, where=store.where(name, CATALOG)
-            )
-        except StateError as error:
-            if error.code == "state.node":
-                raise
-            warn(f"{error}; trying the one before")
-    if groups:
-        raise StateError(
-            f"{store.where('')}: no catalog there is whole, so what ran here can't be known",
-            hint="move the folder away to start from nothing",
-            code="state.catalog",
-        )
-    return None, Catalog(node)
-
-
-def _fragment(
-    store: Store, names: list[str], clock: Clock, spec: Spec, found: Found, warn: Callable[[str], None]
-) -> None:
-    groups = [name for name in names if group_token(spec.name, name) is not None]
-    for name in reversed(groups):
-        try:
-            files = _read(store, name, spec.name)
-            record = read_record(files.pop(RECORD, b""), where=store.where(name, RECORD))
-            own = files.pop(LOG, b"")
-            logs: Mapping[int, Buffer] = {
-                token: own if token == record.token else _log(store, spec.name, token)
-                for token in record.tokens()
-                if token not in record.segments()
-            }
-            found.fragments[spec.name] = Fragment.restore(spec.graph, files, clock=clock)
-            found.saved[spec.name] = Saved(record=record, logs=logs)
-            found.needed[spec.name] = {record.token: record.tokens()}
-            return
-        except (StateError, QueryError) as error:
-            warn(f"fragment {spec.name}: {error}; trying the one before")
-    if groups:
-        warn(f"fragment {spec.name}: no checkpoint is whole; it begins anew, and tells what rows it misses")
-    found.fragments[spec.name] = Fragment(spec.graph, clock=clock)
-
-
-def _log(store: Store, fragment: str, token: int) -> Buffer:
-    return _read(store, group_name(fragment, token), fragment).get(LOG, b"")
-
-
-def _decisions(journal: Journal, found: Found, warn: Callable[[str], None]) -> None:
-    """What each fragment was fed after its checkpoint: what follows that without a gap, and nothing else.
-
-    What is used is synced: it may have been read before it was durable. What isn't is removed, since
-    decisions of this life will bear its numbers.
-    """
-    decided: dict[str, int] = {}
-    again: dict[str, list[Decision]] = {}
-    for name in found.catalog.fragments:
-        record = found.saved[name].record if name in found.saved else None
-        decided[name] = record.decided if record is not None else 0
-    for number in journal.numbers():
-        data = journal.read(number)
-        records, length = unpack(data)
-        name = records[0].fragment if records else ""
-        if name not in decided or any(each.fragment != name for each in records):
-            journal.remove(number)
-            continue
-        if records[0].first > decided[name]:
-            missing = records[0].first - decided[name]
-            warn(
-                f"fragment {name}: {journal.where(number)} comes {missing} decisions too late, and isn't used"
-            )
-            journal.remove(number)
-            continue
-        if length < memoryview(data).nbytes:
-            journal.cut(number, length)
+        for why in self.catalogs.damaged.values():
+            self._warn(f"{why}; {_instead(self.catalogs)}")
+        if found.token:
+            found.needed[""] = {found.token: ()}
+        known = {**catalog.fragments, **{n: each.spec for n, each in catalog.in_doubt.fragments.items()}}
+        for spec in known.values():
+            self._restore(found, spec)
+        unnamed = {o: groups for o, groups in owners.items() if o not in {owner_of(name) for name in known}}
+        described = {owner: self._describe(groups) for owner, groups in unnamed.items()}
+        self.fell_back = self._is_older()
+        if self.fell_back:
+            self._doubt_all(found, described)
         else:
-            journal.sync(number)
-        found.logs.setdefault(name, []).append(number)
-        for each in records:
-            new = max(each.end - decided[name], 0)
-            again.setdefault(name, []).extend(each.decisions()[-new:] if new else ())
-            decided[name] += new
-    for name, decisions in again.items():
-        if decisions and not _known(decisions, found.catalog.fragments[name]):
-            warn(f"fragment {name}: its decision log names inputs that it doesn't have, and is not used")
-            for number in found.logs.pop(name):
-                journal.remove(number)
-        elif decisions:
-            saved = found.saved.get(name, Saved(record=None, logs={}))
-            found.saved[name] = replace(saved, decisions=decisions)
+            for name in list(catalog.fragments):
+                if name not in found.saved and owner_of(name) in found.begun:
+                    # Begun anew it would number other rows as those that readers have, and take rows for new
+                    # that a publisher has had acknowledged.
+                    lost_state(catalog, name)
+                    self._warn(f"fragment {name}: no checkpoint of it is whole, so it waits for an operator")
+        if self._journal is not None:
+            self._find_decisions(self._journal, found)
+        return found
+
+    def _owners(self) -> dict[str, list[GroupName]]:
+        owners: dict[str, list[GroupName]] = {}
+        for each in self.groups:
+            if each.kind in FRAGMENT_KINDS:
+                owners.setdefault(each.owner, []).append(each)
+        return owners
+
+    def _restore(self, found: Found, spec: Spec) -> None:
+        """The newest whole checkpoint of a fragment, or nothing."""
+        names = [each.name for each in self.groups if each.owner == owner_of(spec.name)]
+        newest = newest_checkpoint(self._store, names, spec, self._clock, self._warn)
+        if newest is None:
+            found.fragments[spec.name] = Fragment(spec.graph, clock=self._clock)
+            return
+        self._witness = max(self._witness, newest.catalog)
+        record = newest.record
+        found.fragments[spec.name] = newest.fragment
+        found.saved[spec.name] = Saved(record=record, logs=newest.logs)
+        found.needed[spec.name] = {record.token: record.tokens()}
+
+    def _describe(self, groups: Collection[GroupName]) -> tuple[Spec, str, int] | str:
+        """Of groups that no catalog names: the fragment, its coordinator and epoch; or why not."""
+        try:
+            spec, record, catalog = fragment_of(self._store, groups)
+        except StateError as error:
+            return str(error)
+        self._witness = max(self._witness, catalog)
+        return spec, record.coordinator, record.epoch
+
+    def _is_older(self) -> bool:
+        """Whether a newer catalog than the one that is used was durable.
+
+        A number of which one copy alone lies there, damaged, never was: its writer died before the other.
+        Versions that wrote one copy only are told by the number that is used.
+        """
+        catalogs = self.catalogs
+        if self._witness > catalogs.token:
+            return True
+        if catalogs.newest <= catalogs.token:
+            return False
+        names = [each.name for each in self.groups if each.kind == "catalog"]
+        newer = Counter(number for name in names if (number := GroupName.of(name).number) > catalogs.token)
+        doubled = any(name == catalog_names(GroupName.of(name).number)[1] for name in names)
+        return not doubled or any(copies > 1 for copies in newer.values())
+
+    def _doubt_all(self, found: Found, described: dict[str, tuple[Spec, str, int] | str]) -> None:
+        """Every fragment, named by the older catalog or found on disk, waits."""
+        old, newest = found.catalog, max(self.catalogs.newest, self._witness)
+        in_doubt: dict[str, FragmentInDoubt] = dict(old.in_doubt.fragments)
+        unreadable: dict[str, str] = {}
+        for name, spec in old.fragments.items():
+            owner, epoch = old.owners.get(spec.query, old.node), old.ownership.epoch(name)
+            in_doubt[name] = self._in_doubt(found, spec, owner, epoch)
+        for hashed, what in described.items():
+            if isinstance(what, str):
+                unreadable[hashed] = what
+                self._warn(f"groups {hashed}-*, which no catalog names, are kept: {what}")
+                continue
+            spec, owner, epoch = what
+            self._restore(found, spec)
+            in_doubt[spec.name] = self._in_doubt(found, spec, owner, epoch)
+        found.catalog = begin_doubt(
+            old, newest=newest, data=bytes(self.catalogs.data), fragments=in_doubt, unreadable=unreadable
+        )
+        waiting = ", ".join(in_doubt) or "every name that is unknown here"
+        self._warn(
+            f"catalog number {newest} is lost, number {self.catalogs.token} is the newest whole one: what "
+            "changed in between isn't known. Nothing is deleted. Until peers know more, or an operator "
+            f"puts back a copy of the folder, this waits: {waiting}"
+        )
+
+    def _in_doubt(self, found: Found, spec: Spec, coordinator: str, epoch: int) -> FragmentInDoubt:
+        saved = found.saved.get(spec.name)
+        record = saved.record if saved is not None else None
+        if record is not None and record.spec and record.token > self.catalogs.token:
+            try:
+                spec = fragment_from(record.spec)
+            except QueryError as error:
+                self._warn(f"fragment {spec.name}: its checkpoint doesn't say what it is: {error}")
+            else:
+                coordinator, epoch = record.coordinator or coordinator, max(epoch, record.epoch)
+        begun = owner_of(spec.name) in found.begun
+        return FragmentInDoubt(
+            spec=spec,
+            coordinator=coordinator,
+            epoch=epoch,
+            state="checkpoint" if record is not None else "lost" if begun else "none",
+            why="the catalog that said whether it is here is lost",
+        )
+
+    def _find_decisions(self, journal: NodeJournal, found: Found) -> None:
+        in_doubt = found.catalog.in_doubt
+        specs = {**found.catalog.fragments, **{name: each.spec for name, each in in_doubt.fragments.items()}}
+        records = {name: saved.record for name, saved in found.saved.items()}
+        decided = {name: record.decided if (record := records.get(name)) else 0 for name in specs}
+        unknown_stay = bool(in_doubt.newest or in_doubt.unreadable)
+        read = find_decisions(journal, specs, decided, self._warn, unknown_stay=unknown_stay)
+        found.logs, self._unused = read.logs, read.unused
+        for name, decisions in read.decisions.items():
+            if decisions:
+                saved = found.saved.get(name, Saved(record=None, logs={}))
+                found.saved[name] = replace(saved, decisions=decisions)
+
+    # --- delete -----------------------------------------------------------------------------------
+
+    def tidy(self, found: Found) -> None:
+        """Delete what the newest catalog says that nothing needs, and write its missing copy.
+
+        Raises:
+            StateError: a decision log can't be synced, cut or removed.
+        """
+        if self._journal is not None:
+            for each in self._unused:
+                if each.aside:
+                    self._warn(f"a copy is kept as {self._journal.set_aside(each.number)}")
+                if each.stays:
+                    self._journal.cut(each.number, each.stays)
+                else:
+                    self._journal.remove(each.number)
+            for numbers in found.logs.values():
+                for number in numbers:
+                    self._journal.sync(number)
+        if self.fell_back:
+            return
+        named = {*found.catalog.fragments, *found.catalog.in_doubt.fragments}
+        owners = {*map(owner_of, named), *found.catalog.in_doubt.unreadable}
+        gone = [each.name for each in self.groups if each.kind in FRAGMENT_KINDS and each.owner not in owners]
+        try:
+            if self.catalogs.token and self.catalogs.missing:
+                self._write_missing(found)
+            for name in gone:
+                self._store.delete(name)
+        except StateError as error:  # What couldn't be done is at the next start.
+            self._warn(str(error))
+
+    def _write_missing(self, found: Found) -> None:
+        missing, files = self.catalogs.missing, {CATALOG: self.catalogs.data}
+        if len(missing) == 1:
+            self._store.delete(missing[0])
+            self._store.write(missing[0], seal(files, {"fragment": "", "token": found.token}))
+        else:  # Neither copy is whole by itself, so both stay until another number is there.
+            write_catalog(self._store, found.first_token, files)
+            found.token = found.first_token
+            found.needed[""] = {found.token: ()}
+            found.first_token += 1
 
 
-def _known(decisions: list[Decision], spec: Spec) -> bool:
-    """Whether they can be about this fragment at all. A stream may have moved to another node since."""
-    sources = {*spec.entries, *(feed.source for feed in spec.feeds)}
-    return all(each.source in sources for each in decisions)
+def _instead(catalogs: FoundCatalog) -> str:
+    if catalogs.token == catalogs.newest:
+        return f"the other copy of number {catalogs.token} is whole and used"
+    return f"number {catalogs.token} is used"
+
+
+def _next_life(store: Store, groups: Sequence[GroupName], clock: Clock, warn: Callable[[str], None]) -> int:
+    """A number larger than that of any life before, also where the folder was lost in between.
+
+    Peers ignore a node that comes back with a smaller number, and take one with the same number for one that
+    hasn't been away, so it is kept in two groups.
+
+    Raises:
+        StateError: it couldn't be written.
+    """
+    old = [each for each in groups if each.kind == "life"]
+    life = max([each.number + 1 for each in old] + [clock.now_us() // 1_000_000])
+    if groups and not old:
+        life += UNKNOWN_LIVES
+        warn(f"the number of this node's last life is lost, so it goes on with {life}")
+    for name in life_names(life):
+        store.write(name, {})
+    for each in old:
+        store.delete(each.name)
+    return life

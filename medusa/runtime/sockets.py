@@ -16,9 +16,15 @@ import zmq
 from medusa.errors import LinkError
 from medusa.wire import limits
 
-__all__ = ["bind", "listening", "open_socket"]
+__all__ = ["bind", "listening", "open_context", "open_socket"]
 
 _T = TypeVar("_T")
+
+LIBZMQ_MIN = (4, 3, 3)
+"""Older ones can be stopped by a stranger before any handshake (CVE-2020-15166)."""
+
+SOCKETS_MAX = 16384
+"""Of one process, ZeroMQ's own limit; four for each node we call."""
 
 FRAME_BYTES_MAX = limits.PAYLOAD_BYTES_MAX + (64 << 10)
 """Larger ones end the connection before they are read."""
@@ -44,6 +50,23 @@ HANDSHAKE_MS = 2000
 TAKEN_S = 1.0
 """An address that is taken is tried again for so long: who had it may be ending just now, or be a child of a
 fork that hasn't let go of it yet."""
+
+
+def open_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """A context for the sockets of one transport.
+
+    Raises:
+        LinkError: libzmq is too old.
+    """
+    if zmq.zmq_version_info() < LIBZMQ_MIN:
+        raise LinkError(
+            f"libzmq {zmq.zmq_version()} is too old",
+            hint="install libzmq 4.3.3 or later",
+            code="link.libzmq",
+        )
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
+    return context
 
 
 def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:

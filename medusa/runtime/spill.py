@@ -1,11 +1,12 @@
 """A folder for what doesn't fit in memory while a run lasts.
 
 Nothing is synced, since nothing here outlives the run: a checkpoint holds its own copy. Files that a
-killed run left are removed by the next one that opens the folder.
+killed run left are removed by the next one that works there, once it is sure that it can go on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -47,6 +48,8 @@ class FolderSpill:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._folder = -1
         self._lock: FolderLock | None = None
+        self._old: list[str] = []
+        """Files that a killed run left; ours have larger numbers."""
         self._path = path_of(path, "spill")
         try:
             if not os.path.isdir(self._path):
@@ -55,7 +58,8 @@ class FolderSpill:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             number = os.open(LOCK, flags, FILE_MODE, dir_fd=self._folder)
             self._lock = FolderLock(number, self._path, hint="each run needs a spill= folder of its own")
-            self._sweep()
+            self._old = [name for name in os.listdir(self._folder) if _OURS.fullmatch(name)]
+            self._before = max((int(name.removesuffix(SUFFIX)) for name in self._old), default=0)
         except StateError:
             self._give_back()
             raise
@@ -63,10 +67,22 @@ class FolderSpill:
             self._give_back()
             raise self._told("", "can't be used", error) from error
 
-    def _sweep(self) -> None:
-        for name in os.listdir(self._folder):
-            if _OURS.fullmatch(name):
-                os.unlink(name, dir_fd=self._folder)
+    def sweep(self) -> None:
+        """Remove what a killed run left; safe to call twice.
+
+        Raises:
+            StateError: it can't be removed.
+        """
+        try:
+            while self._old:
+                self._unlink(self._old[-1])
+                self._old.pop()
+        except OSError as error:
+            raise self._told("", "couldn't be emptied", error) from error
+
+    def _unlink(self, file: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(file, dir_fd=self._folder)
 
     def append(self, name: str, parts: Sequence[Buffer]) -> None:
         """Write bytes at the end of a file, which the first call makes.
@@ -141,14 +157,16 @@ class FolderSpill:
 
     def where(self, name: str) -> str:
         """The file as a person would look for it."""
-        return f"{self._path}/{name}{SUFFIX}"
+        return f"{self._path}/{self._file(name)}"
 
     def close(self) -> None:
-        """Remove what is left and give the folder free; safe to call twice."""
+        """Remove what this run left and give the folder free; safe to call twice."""
         if self._folder < 0:
             return
         try:
-            self._sweep()
+            for name in os.listdir(self._folder):
+                if _OURS.fullmatch(name) and name not in self._old:
+                    self._unlink(name)
         except OSError as error:
             raise self._told("", "couldn't be emptied", error) from error
         finally:
@@ -167,7 +185,7 @@ class FolderSpill:
     def _file(self, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise StateError(f"{name[:80]!r} can't be the name of a spilled file", code="state.name")
-        return name + SUFFIX
+        return f"{int(name) + self._before}{SUFFIX}"
 
     def _told(self, file: str, what: str, error: OSError | ValueError) -> StateError:
         path = f"{self._path}/{file}" if file else self._path

@@ -71,6 +71,15 @@ class Bounds:
             sheds_state=self._at_limit == "shed",
         )
 
+    def sweep(self) -> None:
+        """Remove what a killed run spilled: nothing of it is state.
+
+        Raises:
+            StateError: it can't be removed.
+        """
+        if self._folder is not None:
+            self._folder.sweep()
+
     def close(self) -> None:
         """Remove what was spilled; safe to call twice, or without ``open``."""
         if self._folder is not None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-__all__ = ["OneTurn", "SharedTurns"]
+from medusa.ports import Interrupts
+
+__all__ = ["LOOK_AGAIN_S", "OneTurn", "SharedTurns"]
+
+LOOK_AGAIN_S = 0.25
+"""How long after it came, at most, an interrupt ends a wait."""
 
 
 class OneTurn:
@@ -27,11 +32,16 @@ class OneTurn:
 
 
 class SharedTurns:
-    """For runs of several threads: callers wait for each other, first come, first served."""
+    """For runs of several threads: callers wait for each other, first come, first served.
+
+    Args:
+        interrupts: deferred by whoever calls; here nothing is half done, so they end a wait.
+    """
 
     waits = True
 
-    def __init__(self) -> None:
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
         self._changed = threading.Condition(threading.Lock())
         self._owner: int | None = None
         self._line: deque[object] = deque()
@@ -52,7 +62,8 @@ class SharedTurns:
         self._line.append(place)
         try:
             while self._owner is not None or self._line[0] is not place:
-                self._changed.wait()
+                self._changed.wait(LOOK_AGAIN_S)
+                self._interrupts.check()
         finally:  # also when an interrupt ends the wait
             self._line.remove(place)
             self._changed.notify_all()
@@ -64,10 +75,11 @@ class SharedTurns:
                 self._changed.notify_all()
 
     def pause(self) -> None:
-        """Let others work; returns, with the turn again, after one of them has had his."""
+        """Let others work; returns, with the turn again, after one of them has had his, or none came."""
         with self._changed:
             self._owner = None
             self._changed.notify_all()
-            self._changed.wait()
+            self._changed.wait(LOOK_AGAIN_S)
+            self._interrupts.check()
             self._stand_in_line()
             self._owner = threading.get_ident()

@@ -15,11 +15,12 @@ from medusa.engine.boxes.base import show_time
 from medusa.engine.history import History
 from medusa.engine.history_open import SCHEMA_BYTES_MAX
 from medusa.engine.history_open import read_history as read_segments
-from medusa.engine.history_records import plain_schema, read_head
+from medusa.engine.history_records import merged_index, plain_schema, read_head
 from medusa.engine.run import Run
 from medusa.engine.views import view_of_rows, view_of_times
 from medusa.errors import DataError, StateError
-from medusa.runtime.history import FolderSegments, segments_in
+from medusa.runtime.history import segments_in
+from medusa.runtime.history_files import FolderSegments
 from medusa.units import Duration, duration_us
 
 __all__ = ["HistoryInfo", "ViewingRun", "read_history"]
@@ -208,7 +209,7 @@ def _schema(segments: FolderSegments) -> tuple[pa.Schema, bool]:
     for first in names:
         rows = segments.read(first, 0, SCHEMA_BYTES_MAX)
         try:
-            length = read_head(memoryview(segments.index(first)).cast("B"), rows)
+            length = read_head(merged_index(segments.indexes(first)), rows)
             if length is not None:
                 return plain_schema(memoryview(rows)[:length])
         except ValueError as wrong:

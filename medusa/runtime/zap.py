@@ -3,9 +3,11 @@
 libzmq asks it during each CURVE handshake, before a byte of the caller reaches the node. It answers
 from a set of keys that the loop replaces and never changes, so no lock is shared and a busy loop keeps
 nobody waiting. The same thread hears of every connection as it is accepted and shuts those of an
-address that has too many, before they cost a handshake.
+address that has too many, before they cost a handshake. Of those that have not been heard of yet, over all
+addresses, it keeps so many: the oldest makes room. It also measures what is held of each (``receive_meter``).
 
-The socket asks for the domain ``DOMAIN`` and insists on an answer: without this thread nobody gets in.
+The socket asks for the domain ``DOMAIN`` and insists on an answer: without this thread nobody gets in. A
+node without keys has the thread for the measuring alone.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import zmq
@@ -24,8 +25,10 @@ from zmq.utils import z85
 
 from medusa.mind.settings import Limits
 from medusa.runtime.connection import Connection, told_by
+from medusa.runtime.receive_meter import ReceiveMeter
+from medusa.runtime.refusals import Refusals
 
-__all__ = ["DOMAIN", "Door", "Refused"]
+__all__ = ["DOMAIN", "Door"]
 
 DOMAIN = b"medusa"
 """libzmq refuses everybody where the domain of the socket is not the one that is answered for."""
@@ -35,9 +38,6 @@ MONITOR = "inproc://medusa.door"
 
 ADDRESSES_MAX = 4096
 """Addresses whose calls are counted; beyond it the one that has been silent longest is forgotten."""
-
-TELL_EVERY_S = 1.0
-"""Of each reason one line in so many seconds, with how many there were."""
 
 _EVENTS = (
     zmq.EVENT_ACCEPTED
@@ -50,53 +50,48 @@ _EVENTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Strangers at the door, of whom nothing came in.
-
-    Attributes:
-        count: since the last time this reason was told.
-        address, key: of the last of them, as far as they are known.
-    """
-
-    why: str
-    count: int
-    address: str
-    key: str
-
-
 class Door:
     """Who may connect to one listening socket of a context. Nobody, until ``trust``.
 
     Args:
         router: not bound yet.
         limits: of connections from one address.
-
-    Attributes:
-        refused: how many, by reason, since the beginning.
+        meter: told of every connection, and asked to check.
+        refusals: told of every refusal.
+        keyed: with keys; else everybody may connect, and all that is done is to measure.
     """
 
     def __init__(
-        self, context: zmq.Context[Any], router: zmq.Socket[bytes], limits: Limits | None = None
+        self,
+        context: zmq.Context[Any],
+        router: zmq.Socket[bytes],
+        limits: Limits | None = None,
+        *,
+        meter: ReceiveMeter,
+        refusals: Refusals,
+        keyed: bool = True,
     ) -> None:
-        self.refused: Counter[str] = Counter()
         self._allowed: frozenset[str] = frozenset()
         self._router = router
         self._limits = limits or Limits()
+        self._meter = meter
+        self._refusals = refusals
+        self._keyed = keyed
         self._open: dict[int, str] = {}
         """Descriptor -> address of the peer."""
+        self._unheard: dict[int, Connection] = {}
+        """Those of which no message has come, the oldest first; some of them have spoken meanwhile."""
         self._per_address: Counter[str] = Counter()
         self._calls: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Address -> (calls it has left, at this time)."""
         self._accepted = self._let_in = 0
-        self._told_lock = threading.Lock()
-        self._untold: dict[str, Refused] = {}
-        self._told_at: dict[str, float] = {}
-        self._answers = context.socket(zmq.REP)
-        self._answers.bind(ENDPOINT)
+        self._answers: zmq.Socket[Any] | None = None
+        if keyed:
+            self._answers = context.socket(zmq.REP)
+            self._answers.bind(ENDPOINT)
+            router.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+            router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         # Before the socket is bound: what is missed now is never heard of again.
-        router.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
-        router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         router.monitor(MONITOR, _EVENTS)
         self._events = context.socket(zmq.PAIR)
         self._events.setsockopt(zmq.RCVHWM, 0)  # A full queue would hold up libzmq's own thread.
@@ -109,22 +104,13 @@ class Door:
         """From now on these keys are let in, and no others. Any thread may call."""
         self._allowed = frozenset(keys)
 
-    def told(self) -> list[Refused]:
-        """What is to be told of refusals, at most one each second for each reason. Any thread may call."""
-        now = time.monotonic()
-        with self._told_lock:
-            due = [why for why in self._untold if now - self._told_at.get(why, -TELL_EVERY_S) >= TELL_EVERY_S]
-            self._told_at.update(dict.fromkeys(due, now))
-            return [self._untold.pop(why) for why in due]
-
     def counts(self) -> dict[str, int]:
         """Connections that were ``accepted``, and ``let in``; and those that were refused, by reason.
 
         What was accepted and neither let in nor refused said nothing that libzmq tells of (it spoke
         another protocol), or is still in its handshake, for at most 2 s.
         """
-        with self._told_lock:
-            return {"accepted": self._accepted, "let in": self._let_in, **self.refused}
+        return {"accepted": self._accepted, "let in": self._let_in, **self._refusals.counts()}
 
     def close(self) -> None:
         """End the thread; nobody is let in any more. The socket is closed afterwards."""
@@ -135,7 +121,8 @@ class Door:
         self._thread.join()
         # Not by the thread: had it ended early, libzmq would wait for a reader of events, and with it
         # all its connections. As it is, they pile up unread, and callers get no answer.
-        self._answers.close(linger=0)
+        if self._answers is not None:
+            self._answers.close(linger=0)
         self._events.close(linger=0)
         self._stop_in.close()
         self._stop_out.close()
@@ -144,16 +131,20 @@ class Door:
 
     def _run(self) -> None:
         poller = zmq.Poller()
-        for each in (self._answers, self._events, self._stop_in.fileno()):
-            poller.register(each, zmq.POLLIN)
+        poller.register(self._events, zmq.POLLIN)
+        poller.register(self._stop_in.fileno(), zmq.POLLIN)
+        if self._answers is not None:
+            poller.register(self._answers, zmq.POLLIN)
         while True:
-            ready = dict(poller.poll())
+            wait_s = self._meter.wait_s(time.monotonic())
+            ready = dict(poller.poll(None if wait_s is None else 1 + int(wait_s * 1000)))
             if self._stop_in.fileno() in ready:
                 return
             if self._events in ready:
                 self._event(self._events.recv_multipart())
-            if self._answers in ready:
+            if self._answers is not None and self._answers in ready:
                 self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
+            self._meter.check(time.monotonic(), time.monotonic)
 
     def _answer(self, asked: list[bytes]) -> list[bytes]:
         """What libzmq hears about one caller: 200 and its key, or 400."""
@@ -172,7 +163,7 @@ class Door:
                 if key in self._allowed:
                     return [b"1.0", number, b"200", b"OK", key.encode(), b""]
                 why = "unknown key"
-        self._refuse(why, address, key)
+        self._refusals.note(why, address, key)
         return [b"1.0", number, b"400", b"not admitted", b"", b""]
 
     def _event(self, frames: list[bytes]) -> None:
@@ -184,25 +175,47 @@ class Door:
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._let_in += 1
         elif event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # Else it was refused, and counted, above.
-            self._refuse("no handshake", "", "")
+            self._refusals.note("no handshake")
 
     def _came(self, number: int) -> None:
         self._accepted += 1
-        self._went(number)  # Should its end have escaped us.
+        self._left(number)  # Should its end have escaped us.
         connection = Connection.of(number)
         if connection is None or not connection.address:
             return  # It is gone already, or comes over ipc: then it is of this machine and user.
-        address = connection.address
-        if self._per_address[address] >= self._limits.connections_per_address:
-            connection.cut()
-            self._refuse("too many connections", address, "")
-        elif not self._may_call(address):
-            connection.cut()
-            self._refuse("too many calls", address, "")
+        self._meter.opened(time.monotonic(), connection)
+        if self._keyed:
+            self._check(connection)
+
+    def _check(self, connection: Connection) -> None:
+        """Whether one more may come from its address, and of those that nobody has heard of yet."""
+        number, address = connection.number, connection.address
         self._open[number] = address
         self._per_address[address] += 1
+        if self._per_address[address] > self._limits.connections_per_address:
+            connection.cut()
+            self._refusals.note("too many connections", address)
+        elif not self._may_call(address):
+            connection.cut()
+            self._refusals.note("too many calls", address)
+        else:
+            self._unheard[number] = connection
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Of those that have said nothing yet, the oldest is ended where there are too many."""
+        while len(self._unheard) > self._limits.connections_unheard:
+            oldest = self._unheard.pop(next(iter(self._unheard)))
+            if not self._meter.has_spoken(oldest.number):
+                oldest.cut()
+                self._refusals.note("too many unheard connections", oldest.address)
 
     def _went(self, number: int) -> None:
+        self._meter.closed(number)
+        self._left(number)
+
+    def _left(self, number: int) -> None:
+        self._unheard.pop(number, None)
         address = self._open.pop(number, None)
         if address is not None:
             self._per_address[address] -= 1
@@ -219,9 +232,3 @@ class Door:
         if len(self._calls) > ADDRESSES_MAX:
             self._calls.popitem(last=False)
         return may
-
-    def _refuse(self, why: str, address: str, key: str) -> None:
-        with self._told_lock:
-            self.refused[why] += 1
-            before = self._untold.get(why)
-            self._untold[why] = Refused(why, before.count + 1 if before else 1, address, key)

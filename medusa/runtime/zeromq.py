@@ -30,17 +30,18 @@ import zmq
 from medusa.errors import ConfigError, LinkError
 from medusa.mind.settings import Limits, check_address
 from medusa.runtime.called import Called
-from medusa.runtime.connection import told_by
+from medusa.runtime.connection import Connection, number_of, told_by
 from medusa.runtime.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkUp
+from medusa.runtime.receive_meter import Overrun, ReceiveMeter
+from medusa.runtime.receiving import Parts
+from medusa.runtime.refusals import ENDED, Refusals
 from medusa.runtime.sending import Frames, Waiting, hand
-from medusa.runtime.sockets import bind, open_socket
+from medusa.runtime.sockets import bind, open_context, open_socket
+from medusa.runtime.zap import Door
 
 __all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
-
-LIBZMQ_MIN = (4, 3, 3)
-"""Older ones can be stopped by a stranger before any handshake (CVE-2020-15166)."""
 
 PARTS_MAX = 3
 
@@ -53,8 +54,7 @@ waits of a stream its credit bounds."""
 
 CALLERS_MAX = 1024
 SHUNNED_MAX = 4096
-SOCKETS_MAX = 16384
-"""Of one process, ZeroMQ's own limit; four for each node we call."""
+_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES
 
 RETRY_MS = 1
 CALL_AGAIN_S = 0.1
@@ -92,14 +92,7 @@ class Transport:
         limits: Limits | None = None,
         trusted: Iterable[str] = (),
     ) -> None:
-        if zmq.zmq_version_info() < LIBZMQ_MIN:
-            raise LinkError(
-                f"libzmq {zmq.zmq_version()} is too old",
-                hint="install libzmq 4.3.3 or later",
-                code="link.libzmq",
-            )
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
+        self._context = open_context()
         self._poller = zmq.Poller()
         self._called: dict[str, Called] = {}
         self._sockets: dict[Any, Called] = {}
@@ -116,6 +109,12 @@ class Transport:
         self._shunned: OrderedDict[bytes, None] = OrderedDict()
         self._calls = 0
         self._pending: list[Event] = []
+        self._refusals = Refusals()
+        self._meter = ReceiveMeter(self.wake)
+        self._parts = Parts()
+        self._by_number: dict[int, str] = {}
+        """Descriptor -> the link of a caller that it brought last."""
+        self._door: Door | None = None
         self.refused = 0
         """Messages dropped unread: too many frames, or from a link that was cut."""
         self._wake_in, self._wake_out = socket.socketpair()
@@ -143,7 +142,9 @@ class Transport:
         self._router = router = open_socket(self._context, zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         if self._keyring is not None:
-            self._keyring.listen(self._context, router)
+            self._keyring.listen(self._context, router, self._meter, self._refusals)
+        else:
+            self._door = Door(self._context, router, meter=self._meter, refusals=self._refusals, keyed=False)
         self.endpoint = bind(router, address)
         self._poller.register(router, zmq.POLLIN)
 
@@ -169,7 +170,7 @@ class Transport:
             dealer.close(linger=0)
             self._call_later(called)
             return
-        called.connect(dealer, key, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES)
+        called.connect(dealer, key, _EVENTS)
         for each in called.sockets():
             self._sockets[each] = called
             self._poller.register(each, zmq.POLLIN)
@@ -179,6 +180,7 @@ class Transport:
         for each in called.sockets():
             del self._sockets[each]
             self._poller.unregister(each)
+        self._parts.forget(called.dealer)
         called.hang_up()
         self._full.pop(called.waiting, None)
         self._silent.pop(called, None)
@@ -227,8 +229,9 @@ class Transport:
             self.cut(peer)
 
     def door(self) -> dict[str, int]:
-        """Connections that were accepted and let in, and strangers refused, by reason; empty without keys."""
-        return {} if self._keyring is None else self._keyring.counts()
+        """Connections that were accepted and let in (with keys); refused or ended ones, by reason."""
+        counts = self._keyring.counts() if self._keyring is not None else None
+        return self._refusals.counts() if counts is None else counts
 
     def calls(self, link: str) -> bool:
         """Whether we call this peer (else it may have called us)."""
@@ -251,6 +254,8 @@ class Transport:
         self._silent.clear()
         if self._keyring is not None:
             self._keyring.close()
+        if self._door is not None:
+            self._door.close()
         if self._router is not None:
             self._router.close(linger=0)
             self._router = None
@@ -345,27 +350,51 @@ class Transport:
         """What happened, in order per link; empty after ``timeout_ms`` or ``wake``."""
         if self._flush():
             timeout_ms = min(timeout_ms, RETRY_MS)
-        if self._pending:
-            timeout_ms = 0
         timeout_ms = min(timeout_ms, self._call_again())
         if self._keyring is not None:
             timeout_ms = min(timeout_ms, 1 + int(self._keyring.part() * 1000))
-            self._pending += self._keyring.told()
-        ready = dict(self._poller.poll(timeout_ms))
+        self._measure()
+        self._pending += self._refusals.told()
+        since_s = time.monotonic()
+        ready = dict(self._poller.poll(0 if self._pending else timeout_ms))
         out = list(self._pending)
         self._pending.clear()
         if ready.pop(self._wake_in.fileno(), 0):
             with contextlib.suppress(BlockingIOError):
                 while self._wake_in.recv(4096):
                     pass
+        drained = True
         for called in {self._sockets[each]: None for each in ready if each in self._sockets}:
             if called.dealer is not None and called.dealer in ready:
-                self._read(called.dealer, out, called)
+                drained = self._read(called.dealer, out, called) and drained
             if called.monitor is not None and called.monitor in ready:
                 self._monitor(called, out)
         if self._router is not None and self._router in ready:
-            self._read(self._router, out, None)
+            drained = self._read(self._router, out, None) and drained
+        if drained:
+            self._meter.drained(since_s)
         return out
+
+    def _measure(self) -> None:
+        """End what the meter found; who has no door measures here."""
+        if self._router is None:
+            self._meter.check(time.monotonic(), time.monotonic)
+        for overrun in self._meter.ended():
+            self._overran(overrun)
+
+    def _overran(self, overrun: Overrun) -> None:
+        number = overrun.connection.number
+        called = next((each for each in self._sockets.values() if each.number == number), None)
+        link = self._by_number.get(number, "") if called is None else called.peer
+        self._ended("unfinished message", overrun.connection.address, link)
+        if link in self._routes or (called is not None and called.up):
+            self._pending.append(LinkDown(link))
+        self.cut(link)
+
+    def _ended(self, why: str, address: str, link: str) -> None:
+        """Count and tell that a connection was ended."""
+        key = "" if self._keyring is None or link not in self._routes else self._keyring.key_at(link)
+        self._refusals.note(why, address, key, what=ENDED)
 
     def _call_again(self) -> int:
         """Make the calls that are due; milliseconds until the next one."""
@@ -387,7 +416,11 @@ class Transport:
         peer, monitor = called.peer, called.monitor
         while monitor is not None and monitor.poll(0):
             event, value = told_by(monitor.recv_multipart())
-            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            if event == zmq.EVENT_CONNECTED:
+                called.number = value
+                if (connection := Connection.of(value)) is not None:
+                    self._meter.opened(time.monotonic(), connection)
+            elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._is_up(called)
                 out.append(LinkUp(peer, called.lane))
             elif event & FAILURES:
@@ -403,28 +436,47 @@ class Transport:
                 self._call_later(called)
                 return
 
-    def _read(self, source: zmq.Socket[bytes], out: list[Event], called: Called | None) -> None:
+    def _read(self, source: zmq.Socket[bytes], out: list[Event], called: Called | None) -> bool:
+        """Take messages of one socket; whether nothing is left there."""
+        most = PARTS_MAX + (called is None)  # A caller's routing id comes before.
+        if not self._parts.dropped(source):
+            return False
         for _ in range(ROUND_MAX):
-            try:
-                part = source.recv(zmq.DONTWAIT, copy=False)
-            except zmq.Again:
-                return
-            parts = [part]
-            while part.more:  # Asked of the part itself: half the time of ``recv_multipart``.
-                part = source.recv(zmq.DONTWAIT, copy=False)
-                parts.append(part)
+            parts = self._parts.take(source, most)
+            if parts is None:
+                return True
+            number = number_of(parts[-1])
+            self._meter.took(number)
             if called is None:
                 route, parts = parts[0].bytes, parts[1:]
                 key = "" if self._keyring is None else self._keyring.key_of(parts[-1])
                 link = self._caller(route, key, parts[-1])
+                self._by_number[number] = link
             else:
                 link, key = called.peer, called.key
                 # The peer's first words may overtake the event that says the link is up.
                 self._is_up(called)
-            if not link or not 1 <= len(parts) <= PARTS_MAX:
+            if len(parts) > PARTS_MAX:
                 self.refused += 1
-                continue
-            out.append(Arrival(link, tuple(memoryview(part.buffer).toreadonly() for part in parts), key))
+                self._too_many(link, number, out)
+                if called is not None:
+                    return True
+                if not self._parts.dropped(source):
+                    return False
+            elif link:
+                out.append(Arrival(link, tuple(memoryview(part.buffer).toreadonly() for part in parts), key))
+            else:
+                self.refused += 1
+        return False
+
+    def _too_many(self, link: str, number: int, out: list[Event]) -> None:
+        """A message of more parts than any of ours: its connection ends at once."""
+        if (connection := Connection.of(number)) is not None:
+            connection.cut(reset=True)
+        self._ended("too many parts", connection.address if connection is not None else "", link)
+        if link:
+            self.cut(link)
+            out.append(LinkDown(link))
 
     def _caller(self, route: bytes, key: str, frame: zmq.Frame) -> str:
         """The name of the link with this route and key; empty for one that was cut."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from medusa.sim.faults import AIMED_SPLITS, KINDS, UNSYNCED, Fault, Stage
+from medusa.sim.fault_draws import UNSYNCED
+from medusa.sim.faults import AIMED_SPLITS, Fault, Stage, begin
 from medusa.sim.node import Node
 
 __all__ = ["Aims"]
@@ -59,14 +60,7 @@ class Aims:
         else:
             unsynced = UNSYNCED.index(aim.who[2])
             fault = replace(aim, kind="crash", who=(roles[aim.who[0]],), amount=unsynced)
-        self._stage.world.after(aim.amount, lambda: self._begin(fault))
-
-    def _begin(self, fault: Fault) -> None:
-        world = self._stage.world
-        world.trace("world", f"fault {fault}")
-        end = KINDS[fault.kind].begin(self._stage, fault)
-        assert end is not None
-        world.after(fault.for_us, end)
+        self._stage.world.after(aim.amount, lambda: begin(self._stage, fault))
 
 
 def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:

@@ -223,6 +223,9 @@ class Chain:
         """Disks were damaged."""
         return self.options.damage
 
+    def crash_all(self) -> bool:
+        return False
+
     def check_end(self) -> None:
         """What is missing was told: by the stream, or by a node that misses rows itself."""
         if self.options.damage and not self.delivered.complete and not self.told:

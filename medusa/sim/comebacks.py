@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.federations import OFTEN, in_order, over_nodes
 from medusa.sim.move_trial import moves
 from medusa.sim.query_trial import QueryTrial
@@ -21,12 +21,13 @@ def comeback(world: World, rows: int | None, parts: Any) -> QueryTrial:
     """Two publishers of a source are a decision, one is none; fragments stay, move, or are split."""
     dice = world.dice("comebacks")
     deaths, kind = dice.choice([1, 3]), dice.choice(["nodes", "nodes", "order", "order", "moves", "splits"])
+    crowded = dice.random() < 0.3
     if kind == "nodes":
-        return over_nodes(world, rows, deaths=deaths)
+        return over_nodes(world, rows, deaths=deaths, crowded=crowded)
     if kind == "order":
         count = ROWS if rows is None else rows
-        return in_order(world, dice, count, publishers=dice.choice([1, 2]), deaths=deaths)
-    return (moves if kind == "moves" else splits)(world, rows, parts, deaths=deaths)
+        return in_order(world, dice, count, publishers=dice.choice([1, 2]), deaths=deaths, crowded=crowded)
+    return (moves if kind == "moves" else splits)(world, rows, parts, deaths=deaths, crowded=crowded)
 
 
 COMEBACKS: dict[str, Scenario] = {
@@ -34,6 +35,7 @@ COMEBACKS: dict[str, Scenario] = {
         about="publishers with names are killed, hang, and come back: each row of theirs counts once",
         build=comeback,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        more=[*LATE, *BELIEVED],
         events_max=600_000,
     ),
 }

@@ -31,6 +31,7 @@ __all__ = ["sim"]
 @click.option("--trace", is_flag=True, help="print the whole trace of the seed, not its end")
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="look for a smaller failure")
 @click.option("--list", "listed", is_flag=True, help="say what the scenarios are")
+@click.option("--coverage", is_flag=True, help="of --seeds over all scenarios: how many met each event")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document a seed, for scripts")
 def sim(
     scenario: str | None,
@@ -42,11 +43,13 @@ def sim(
     trace: bool,
     shrink: bool,
     listed: bool,
+    coverage: bool,
     as_json: bool,
 ) -> None:
     """Run federations in virtual time, with faults drawn from a seed, and check every step.
 
-    Without SCENARIO all are run. Exit code 1: an invariant did not hold. Then the seed, its options
+    Without SCENARIO all are run; with --coverage so many seeds in all, shared among them. Exit code 1: an
+    invariant did not hold. Then the seed, its options
     and faults, the invariant, the last events and the command that replays it are printed, and what
     is left of it once everything that isn't needed is left out.
     """
@@ -57,6 +60,9 @@ def sim(
             click.echo(f"{name:<11} {each.about}")
         return
     _check(scenario, seed, seeds, only, rows, trace, SCENARIOS)
+    if coverage:
+        _cover(scenario, seed, seeds or 1000, start, as_json)
+        return
     chosen = _numbers(only)
     failed = 0
     for name in [scenario] if scenario else SCENARIOS:
@@ -78,6 +84,25 @@ def sim(
         if not as_json and seed is None:
             rate = count / (time.perf_counter() - began)
             click.echo(f"{name}: {count} seeds, {rate:.1f} a second, {failed} violations so far")
+    sys.exit(1 if failed else 0)
+
+
+def _cover(scenario: str | None, seed: int | None, seeds: int, start: int, as_json: bool) -> None:
+    from medusa.sim.coverage_run import cover, report, table
+
+    if seed is not None:
+        raise click.UsageError("--coverage is of many seeds: give --seeds, and --start, not --seed")
+    failed: list[str] = []
+    found = cover(
+        seeds,
+        start=start,
+        scenarios=[scenario] if scenario else [],
+        failed=lambda outcome: failed.append(f"{outcome.replay}: {outcome.violation}"),
+    )
+    if as_json:
+        click.echo(json.dumps({**report(found), "violations": failed}))
+    else:
+        click.echo("\n".join([*table(found), *failed]))
     sys.exit(1 if failed else 0)
 
 

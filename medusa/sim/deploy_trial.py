@@ -8,8 +8,9 @@ from random import Random
 from medusa.mind.catalog import RUNNING
 from medusa.query.builder import Query
 from medusa.runtime.group_names import group_name
+from medusa.sim.catalog_check import check_catalogs
 from medusa.sim.client import Client
-from medusa.sim.faults import LINKS, MACHINES, WEATHER, Scene
+from medusa.sim.faults import BELIEVED, LATE, LATE_ORDERS, LINKS, MACHINES, WEATHER, Scene
 from medusa.sim.federation import Federation
 from medusa.sim.trial import Scenario
 from medusa.sim.world import SimulationError, World
@@ -68,6 +69,8 @@ class DeployTrial(Federation):
         self.heard: dict[tuple[str, str], bool] = {}
         """(node, query) -> whether the last answer of this node was that it runs, or is gone; nothing where
         nobody can know."""
+        self._placed: dict[tuple[str, str], Order] = {}
+        """(node, query) -> the order that this node last answered by saying that it runs."""
         self._left = {name: list(each) for name, each in self.orders.items()}
         self._rests_us = 0
 
@@ -126,6 +129,7 @@ class DeployTrial(Federation):
                 self.world.trace(client.name, f"{order.query}: {code or 'done'}")
                 if not code:
                     self.heard[node, order.query] = bool(order.at)
+                    self._placed[node, order.query] = order
             elif self.world.now_us - asked_us < PATIENCE_US:
                 self.world.after(20_000, look)
                 return
@@ -151,12 +155,29 @@ class DeployTrial(Federation):
             for each in node.brain.catalog.deployments.values()
         )
 
+    def crash_all(self) -> bool:
+        self._rests_us = self.world.now_us + REST_US
+        return super().crash_all()
+
     def check_end(self) -> None:
+        check_catalogs(self.nodes.values())
         for name in QUERIES:
             self._check(name)
         for (node, name), runs in self.heard.items():
             if (name in self.nodes[node].brain.catalog.deployments) is not runs:
                 raise SimulationError(f"told: {node} said that {name} {'runs' if runs else 'is gone'}")
+            if runs:
+                self._check_placed(node, self._placed[node, name])
+
+    def _check_placed(self, coordinator: str, order: Order) -> None:
+        """What runs is what was ordered: each box at its node."""
+        for node, boxes in order.at:
+            specs = self.nodes[node].brain.catalog.fragments.values()
+            here = {box.id for spec in specs if spec.query == order.query for box in spec.graph.boxes}
+            if missing := sorted(set(boxes) - here):
+                raise SimulationError(
+                    f"told: {coordinator} said that {order.query} runs as ordered; {node} lacks {missing}"
+                )
 
     def _check(self, name: str) -> None:
         """Each node has its part of the one deployment that names it, in its catalog and running."""
@@ -197,6 +218,7 @@ DEPLOYS = {
         about="two clients deploy and remove the same queries over five nodes: all of each runs, or nothing",
         build=deploys,
         kinds=[*WEATHER, *LINKS, "crash", "crash", "crash", "crash", *MACHINES],
+        more=[*LATE, *BELIEVED, *LATE_ORDERS * 4, *["one write fails"] * 4],
         count=10,
         liveness_us=150_000_000,
         events_max=3_000_000,

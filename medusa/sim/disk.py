@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, pieces_of
+from medusa.runtime.group_names import GroupName
+from medusa.sim.file_damage import damaged
 from medusa.sim.journal import DiskJournal
 
 __all__ = ["Disk"]
@@ -20,9 +22,13 @@ class Disk:
     Attributes:
         fail_next: so many of the next writes fail.
         fail_at: this write from now on fails, counted from 1; 0: none.
+        fail_kind: the next write of this kind fails, a kind of ``GroupName`` or ``decision log``.
+        fail_all: so do those after it.
+        when_fails: called when it does.
         full: every write fails.
         tearing: writes end half done, as when the power goes; the first of its owner leaves nothing.
         journal: the decision logs on it.
+        damaged: a file was harmed of which there is no other copy.
         changes: counts whatever changed what can be read.
     """
 
@@ -32,11 +38,18 @@ class Disk:
         self._groups: dict[str, dict[str, bytes]] = {}
         self._unsynced: dict[str, dict[str, bytes]] = {}
         self._deleted: dict[str, dict[str, bytes]] = {}
+        self._older: dict[str, tuple[str, dict[str, bytes]]] = {}
+        """Beginning of a name -> the group with it that was deleted last."""
         self.fail_next = 0
         self.fail_at = 0
+        self.fail_kind, self.fail_all = "", False
+        self.when_fails: Callable[[], None] | None = None
         self.full = False
         self.tearing = False
-        self.journal = DiskJournal(host, fails=self._fails, tears=lambda: self.tearing)
+        self.damaged = False
+        self.journal = DiskJournal(
+            host, fails=lambda: self._fails("decision log"), tears=lambda: self.tearing
+        )
 
     def begin(self, name: str, files: Mapping[str, Content]) -> None:
         """Start to write a group; nobody can read it yet."""
@@ -45,7 +58,7 @@ class Disk:
     def sync(self, name: str) -> bool:
         """End the write; whether the group exists now."""
         files = self._unsynced.pop(name, None)
-        if files is None or self._fails():
+        if files is None or self._fails(GroupName.of(name).kind):
             return False
         self.changes += 1
         if self.tearing:  # whoever writes dies in the middle of it
@@ -60,10 +73,15 @@ class Disk:
         """A write has begun and isn't synced."""
         return bool(self._unsynced)
 
-    def _fails(self) -> bool:
+    def _fails(self, kind: str) -> bool:
+        if self.fail_kind == kind:
+            self.fail_kind = kind if self.fail_all else ""
+            return True
         if self.fail_at:
             self.fail_at -= 1
             if not self.fail_at:
+                if self.when_fails is not None:
+                    self.when_fails()
                 return True
         if self.fail_next:
             self.fail_next -= 1
@@ -90,6 +108,7 @@ class Disk:
         self._groups.clear()
         self._unsynced.clear()
         self._deleted.clear()
+        self._older.clear()
         self.journal.lose()
 
     def flip(self, bit: int, *, prefix: str = "") -> None:
@@ -118,9 +137,50 @@ class Disk:
         if not self._newest(prefix)[1]:
             self._groups |= {old: kept for old, kept in self._deleted.items() if old.startswith(prefix)}
 
+    def damage(self, what: str, how: str, pick: int) -> str:
+        """Harm one file; where it was, empty where there is none of that kind.
+
+        Args:
+            what: ``catalog copy`` or ``life copy`` (one of the two of the newest number), ``catalog`` or
+                ``life`` (both), another kind of ``GroupName``, or ``decision log``.
+            how: one of ``file_damage.HOW``.
+            pick: which file, and where in it.
+        """
+        self.changes += 1
+        if what == "decision log":
+            where = self.journal.damage(how, pick)
+            self.damaged = self.damaged or bool(where)
+            return where
+        groups = [
+            each for name in self.names() if (each := GroupName.of(name)).kind == what.partition(" copy")[0]
+        ]
+        if not groups:
+            return ""
+        owner = groups[pick % len(groups)].owner
+        newest = max(each.number for each in groups if each.owner == owner)
+        names = [each.name for each in groups if (each.owner, each.number) == (owner, newest)]
+        if what.endswith(" copy"):
+            names = [names[pick // 7 % len(names)]]
+        for name in names:
+            self._damage(name, how, pick)
+        self.damaged = self.damaged or not what.endswith(" copy")
+        return " ".join(self.where(name) for name in names)
+
+    def _damage(self, name: str, how: str, pick: int) -> None:
+        files = self._groups.pop(name)
+        if how == "older":
+            older = self._older.get(name.rpartition("-")[0])
+            if older is not None:  # The newest was never written, or that one lies in its place.
+                self._groups[older[0] if pick % 2 else name] = older[1]
+        elif how != "gone" and files:
+            file = sorted(files)[pick % len(files)]
+            self._groups[name] = {**files, file: damaged(files[file], how, pick // 11)}
+
     def mend(self) -> None:
         """No write fails any more."""
         self.fail_next = self.fail_at = 0
+        self.fail_kind, self.fail_all = "", False
+        self.when_fails = None
         self.full = self.tearing = False
 
     def _newest(self, prefix: str) -> tuple[str, dict[str, bytes]]:
@@ -148,6 +208,7 @@ class Disk:
         if name in self._groups:
             self.changes += 1
             self._deleted = {name: self._groups.pop(name)}
+            self._older[name.rpartition("-")[0]] = name, self._deleted[name]
 
     def where(self, name: str, file: str = "") -> str:
         return f"{self._host}:/{name}/{file}".rstrip("/")

@@ -12,14 +12,37 @@ from functools import partial
 from random import Random
 from typing import Protocol, runtime_checkable
 
+from medusa.sim import fault_draws as draws
+from medusa.sim import stale, storage_faults
+from medusa.sim.fault_draws import MESSAGES, SPLIT_STEPS, STEPS, UNSYNCED
 from medusa.sim.machine import Machine
 from medusa.sim.network import Network
 from medusa.sim.world import World
 
 __all__ = [
-    *("AIMED", "AIMED_SPLITS", "DAMAGE", "KINDS", "LINKS", "MACHINES"),
-    *("SPLIT_STEPS", "STEPS", "UNSYNCED", "WEATHER"),
-    *("Aiming", "Fault", "Scene", "Stage", "draw", "inject"),
+    "AIMED",
+    "AIMED_SPLITS",
+    "BELIEVED",
+    "DAMAGE",
+    "KINDS",
+    "LATE",
+    "LINKS",
+    "MACHINES",
+    "MESSAGES",
+    "OF_MACHINES",
+    "LATE_ORDERS",
+    "SPLIT_STEPS",
+    "STEPS",
+    "STORAGE",
+    "UNSYNCED",
+    "WEATHER",
+    "Aiming",
+    "Fault",
+    "Scene",
+    "Stage",
+    "begin",
+    "draw",
+    "inject",
 ]
 
 
@@ -134,118 +157,21 @@ def draw(
 def inject(stage: Stage, faults: Iterable[Fault]) -> None:
     """Plan the faults; those of the start happen now. Call it before anything starts."""
 
-    def begin(fault: Fault) -> None:
-        stage.world.trace("world", f"fault {fault}")
-        end = KINDS[fault.kind].begin(stage, fault)
-        if end is not None and fault.for_us:
-            stage.world.after(fault.for_us, end)
-
     for fault in faults:
         if fault.at_us == 0:
-            begin(fault)
+            begin(stage, fault)
         else:
-            stage.world.at(fault.at_us, lambda fault=fault: begin(fault))  # type: ignore[misc]
+            stage.world.at(fault.at_us, partial(begin, stage, fault))
 
 
-UNSYNCED = ("lost", "kept", "torn")
-STEPS = ("preparing", "copying", "handing", "handed", "undoing", "filling", "following", "taking", "owning")
-"""Of moves: those of ``medusa.mind.moving``; ``handed``: and it stands still."""
-CROSSING = ("handing", "handed", "taking", "owning")
-"""Where each may be the owner by its disk: drawn more often."""
-SPLIT_STEPS = ("asking", "weighing", "draining", "cutting", "writing", "following", "switching", "over")
-"""Of splits and merges: those of ``medusa.mind.split_steps``; ``over``: done, or given up."""
-PARTS = ("owner", "target", "target", "upstream", "reader")
-WORDS = (
-    *("expect", "unexpect", "release", "follow", "moved", "placed"),
-    *("receive", "ready", "got", "giveup", "handover", "settle", "settled"),
-)
-"""Of moves: tags of messages."""
-
-
-# --- how they are drawn -------------------------------------------------------------------------
-
-Drawn = tuple[tuple[str, ...], int, int]
-
-
-def _link(least_us: int, most_us: int, *amounts: int) -> Callable[[Random, Scene], Drawn]:
-    def drawn(dice: Random, scene: Scene) -> Drawn:
-        pair = dice.choice(scene.links)
-        way = pair if dice.random() < 0.5 else pair[::-1]
-        return way, dice.randrange(least_us, most_us), dice.choice(amounts or (0,))
-
-    return drawn
-
-
-def _machine(least_us: int, most_us: int, *amounts: int) -> Callable[[Random, Scene], Drawn]:
-    def drawn(dice: Random, scene: Scene) -> Drawn:
-        for_us = dice.randrange(least_us, most_us) if most_us else 0
-        return (dice.choice(scene.machines),), for_us, dice.choice(amounts or (0,))
-
-    return drawn
-
-
-def _weather(*amounts: int) -> Callable[[Random, Scene], Drawn]:
-    return lambda dice, scene: ((), 0, dice.choice(amounts))
-
-
-def _away(dice: Random) -> int:
-    return dice.choice([1000, 20_000, 100_000, 400_000, 800_000])
-
-
-def _crashed(dice: Random, scene: Scene) -> Drawn:
-    return (dice.choice(scene.machines),), _away(dice), dice.randrange(3)
-
-
-def _damaged(dice: Random, scene: Scene) -> Drawn:
-    return (dice.choice(scene.machines),), _away(dice), dice.randrange(1 << 16)
-
-
-def _group(dice: Random, scene: Scene) -> Drawn:
-    """One side of a partition: from one place to all but one."""
-    places = sorted({name for pair in scene.links for name in pair})
-    side = dice.sample(places, dice.randrange(1, max(len(places) - 1, 2)))
-    return tuple(sorted(side)), dice.randrange(50_000, 900_000), 0
-
-
-def _clogged(dice: Random, scene: Scene) -> Drawn:
-    """A machine and its neighbours, in the order in which the links are opened again."""
-    name = dice.choice(scene.machines)
-    others = sorted(set(scene.neighbours(name)))
-    dice.shuffle(others)
-    return (name, *others), dice.randrange(100_000, 600_000), dice.randrange(1000, 60_000)
-
-
-def _at_a_step(dice: Random, scene: Scene) -> Drawn:
-    """Who dies, at which step, and what becomes of its writes under way; how much later."""
-    who = dice.choice(PARTS), dice.choice(STEPS + CROSSING + CROSSING), dice.choice(UNSYNCED)
-    return who, _away(dice), dice.choice([1, 1, 300, 2000, 10_000, 40_000])
-
-
-def _cut_at_a_step(dice: Random, scene: Scene) -> Drawn:
-    return ("owner", dice.choice(STEPS)), dice.randrange(50_000, 2_000_000), dice.choice([1, 300, 10_000])
-
-
-def _split_step(dice: Random, steps: Sequence[str]) -> str:
-    """Of a merge, or of either."""
-    return dice.choice(("", "", "merge ")) + dice.choice(steps)
-
-
-def _at_a_split(dice: Random, scene: Scene) -> Drawn:
-    """As ``_at_a_step``. Most often who splits dies, where its disk may say either."""
-    part = dice.choice(("owner", "owner", "owner", "coordinator", "upstream", "reader"))
-    step = _split_step(dice, (*SPLIT_STEPS, "following", "switching", "switching", "over"))
-    who = part, step, dice.choice(UNSYNCED)
-    return who, _away(dice), dice.choice([1, 1, 300, 2000, 10_000, 40_000])
-
-
-def _cut_at_a_split(dice: Random, scene: Scene) -> Drawn:
-    who = dice.choice(("coordinator", "upstream", "reader")), _split_step(dice, SPLIT_STEPS)
-    return who, dice.randrange(50_000, 2_000_000), dice.choice([1, 300, 10_000])
-
-
-def _word(dice: Random, scene: Scene) -> Drawn:
-    late_us = dice.choice([30_000, 200_000, 700_000, 1_500_000])
-    return (dice.choice(WORDS),), dice.randrange(100_000, 900_000), late_us
+def begin(stage: Stage, fault: Fault) -> None:
+    """Let it happen now, and end when its time is over."""
+    stage.world.trace("world", f"fault {fault}")
+    if stage.world.observer is not None:
+        stage.world.observer(stage.machines, fault)
+    end = KINDS[fault.kind].begin(stage, fault)
+    if end is not None and fault.for_us:
+        stage.world.after(fault.for_us, end)
 
 
 # --- what they do -------------------------------------------------------------------------------
@@ -303,11 +229,6 @@ def _reconnect(stage: Stage, fault: Fault) -> None:
     """ZeroMQ at a reconnection: what was handed over lately is gone, silently."""
     source, target = fault.who
     stage.network.reconnect(source, target, max(stage.world.now_us - fault.for_us, 0))
-
-
-def _late(stage: Stage, fault: Fault, *, again: bool) -> Callable[[], None]:
-    stage.network.delay(fault.who[0], fault.amount, again=again)
-    return lambda: stage.network.delay(fault.who[0], 0)
 
 
 def _aim(stage: Stage, fault: Fault) -> None:
@@ -375,101 +296,204 @@ def _step(stage: Stage, fault: Fault) -> None:
 KINDS: dict[str, Kind] = {
     # Weather: until all faults end.
     "jitter": Kind(
-        "delays of up to {amount} us more", _weather(500, 3000, 30_000), _worsen("jitter_us"), at_start=True
+        "delays of up to {amount} us more",
+        draws.weather(500, 3000, 30_000),
+        _worsen("jitter_us"),
+        at_start=True,
     ),
     "tail": Kind(
-        "{amount} of 1000 frames are very late", _weather(5, 10), _worsen("tail_permille"), at_start=True
+        "{amount} of 1000 frames are very late",
+        draws.weather(5, 10),
+        _worsen("tail_permille"),
+        at_start=True,
     ),
     "loss": Kind(
-        "{amount} of 1000 frames are lost", _weather(5, 20, 50, 200), _worsen("loss_permille"), at_start=True
+        "{amount} of 1000 frames are lost",
+        draws.weather(5, 20, 50, 200),
+        _worsen("loss_permille"),
+        at_start=True,
     ),
     "repeat": Kind(
-        "{amount} of 1000 frames come twice", _weather(10, 30), _worsen("duplicate_permille"), at_start=True
+        "{amount} of 1000 frames come twice",
+        draws.weather(10, 30),
+        _worsen("duplicate_permille"),
+        at_start=True,
     ),
     "reorder": Kind(
-        "{amount} of 1000 frames overtake", _weather(10, 30), _worsen("reorder_permille"), at_start=True
+        "{amount} of 1000 frames overtake",
+        draws.weather(10, 30),
+        _worsen("reorder_permille"),
+        at_start=True,
     ),
     # Links.
     "cut one way": Kind(
-        "cut {who}, one way", _link(50_000, 900_000), lambda stage, fault: _cut(stage, _both(fault)[:1])
+        "cut {who}, one way", draws.link(50_000, 900_000), lambda stage, fault: _cut(stage, _both(fault)[:1])
     ),
-    "cut": Kind("cut {who}, both ways", _link(50_000, 900_000), lambda stage, f: _cut(stage, _both(f))),
+    "cut": Kind("cut {who}, both ways", draws.link(50_000, 900_000), lambda stage, f: _cut(stage, _both(f))),
     "short cut": Kind(
         "cut {who}, not noticed",
-        _link(50_000, 200_000),
+        draws.link(50_000, 200_000),
         lambda stage, fault: _cut(stage, _both(fault), hold=True),
     ),
-    "partition": Kind("cut {who} off from all others", _group, _partition),
-    "swizzle": Kind("clog the links of {first} one by one, then open: {who}", _clogged, _swizzle),
+    "partition": Kind("cut {who} off from all others", draws.group, _partition),
+    "swizzle": Kind("clog the links of {first} one by one, then open: {who}", draws.clogged, _swizzle),
     "slow link": Kind(
-        "slow link {who}: {amount} us a frame", _link(50_000, 900_000, 2000, 10_000, 40_000), _slow_link
+        "slow link {who}: {amount} us a frame", draws.link(50_000, 900_000, 2000, 10_000, 40_000), _slow_link
     ),
     "reconnect": Kind(
-        "{who} reconnects and loses what is under way since the", _link(1000, 60_000), _reconnect
+        "{who} reconnects and loses what is under way since the", draws.link(1000, 60_000), _reconnect
     ),
     # Machines.
-    "crash": Kind("{who} crashes (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)", _crashed, _crash),
-    "pause": Kind("{who} stands still", _machine(50_000, 1_500_000), _pause),
+    "crash": Kind("{who} crashes (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)", draws.crashed, _crash),
+    "pause": Kind("{who} stands still", draws.machine(50_000, 1_500_000), _pause),
     "slow machine": Kind(
-        "{who} is {amount} times slower", _machine(100_000, 1_500_000, 5, 30), _slow_machine
+        "{who} is {amount} times slower", draws.machine(100_000, 1_500_000, 5, 30), _slow_machine
     ),
     "write fails": Kind(
-        "the write of {who} number {amount} from now fails", _machine(0, 0, 1, 2, 5), _write_fails
+        "the write of {who} number {amount} from now fails", draws.machine(0, 0, 1, 2, 5), _write_fails
     ),
-    "disk full": Kind("the disk of {who} is full", _machine(50_000, 900_000), _full),
+    "disk full": Kind("the disk of {who} is full", draws.machine(50_000, 900_000), _full),
     "clock": Kind(
         "the clock of {who} is off and runs {amount}/1000 too fast",
-        _machine(0, 0, -50, -7, 7, 50),
+        draws.machine(0, 0, -50, -7, 7, 50),
         _drift,
         True,
     ),
     "clock jump": Kind(
-        "the clock of {who} jumps ahead {amount} us", _machine(0, 0, 30_000, 2_000_000), _jump
+        "the clock of {who} jumps ahead {amount} us", draws.machine(0, 0, 30_000, 2_000_000), _jump
     ),
     "clock step": Kind(
         "somebody sets the clock of {who} by {amount} us",
-        _machine(0, 0, -9_000_000_000, -50_000, 7_000_000),
+        draws.machine(0, 0, -9_000_000_000, -50_000, 7_000_000),
         _step,
     ),
     # Of moves.
-    "crash in a move": Kind("{amount} us after the next move comes there, crashes: {who}", _at_a_step, _aim),
+    "crash in a move": Kind(
+        "{amount} us after the next move comes there, crashes: {who}", draws.at_a_step, _aim
+    ),
     "cut in a move": Kind(
-        "{amount} us after the next move comes there, cut from the other one: {who}", _cut_at_a_step, _aim
+        "{amount} us after the next move comes there, cut from the other one: {who}",
+        draws.cut_at_a_step,
+        _aim,
+    ),
+    "stale move": Kind(
+        "a fragment goes away and comes back; what says {who} of the first way comes {amount} us late",
+        draws.stale_move,
+        _aim,
     ),
     "crash in a split": Kind(
-        "{amount} us after a split or merge comes there, crashes: {who}", _at_a_split, _aim, at_start=True
+        "{amount} us after a split or merge comes there, crashes: {who}",
+        draws.at_a_split,
+        _aim,
+        at_start=True,
     ),
     "cut in a split": Kind(
         "{amount} us after a split or merge comes there, who does it is cut off from: {who}",
-        _cut_at_a_split,
+        draws.cut_at_a_split,
         _aim,
         at_start=True,
     ),
     "late word": Kind(
-        "what says {who} comes {amount} us late, after others", _word, partial(_late, again=False)
+        "what says {who} comes {amount} us late, after others", draws.word, partial(stale.late, again=False)
     ),
     "word again": Kind(
-        "what says {who} comes once more, {amount} us later", _word, partial(_late, again=True)
+        "what says {who} comes once more, {amount} us later", draws.word, partial(stale.late, again=True)
+    ),
+    # What outlives a connection or a life.
+    "stuck connection": Kind(
+        "the connection of {who}; what it brings comes {amount} us later", draws.stuck, stale.stuck_connection
+    ),
+    "stuck attachment": Kind(
+        "{who} begins anew twice, and is attached the second time by what was sent in answer to the first",
+        draws.stuck_attachment,
+        stale.stuck_attachment,
+    ),
+    "crash after sending": Kind(
+        "{who} crashes, what it has sent arrives (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)",
+        draws.crashed,
+        stale.crash_flushed,
+    ),
+    "late message": Kind(
+        "what says {who} comes {amount} us late, after others",
+        partial(draws.word, words=MESSAGES),
+        partial(stale.late, again=False),
+    ),
+    "message again": Kind(
+        "what says {who} comes once more, {amount} us later",
+        partial(draws.word, words=MESSAGES),
+        partial(stale.late, again=True),
+    ),
+    "crash at a message": Kind(
+        "{amount} us after a message of a kind was sent, the last of so many, one end of it crashes: {who}",
+        draws.at_a_message,
+        stale.crash_at_a_message,
+    ),
+    "late order": Kind(
+        "what says {who} comes {amount} us late, after others",
+        partial(draws.word, words=draws.ORDERS),
+        partial(stale.late, again=False),
+    ),
+    "order again": Kind(
+        "what says {who} comes once more, {amount} us later",
+        partial(draws.word, words=draws.ORDERS),
+        partial(stale.late, again=True),
+    ),
+    "one write fails": Kind("the next write of {who} fails", draws.failing_kind, storage_faults.fail_once),
+    "fails and crashes": Kind(
+        "the write of {who} number {amount} from now fails, and then it crashes",
+        draws.failing,
+        storage_faults.fail_and_crash,
+    ),
+    # One of two copies: costs nothing.
+    "damaged copy": Kind(
+        "{who} of one file while it is down (at {amount})",
+        partial(draws.damaged_file, what=("catalog copy",)),
+        storage_faults.crash_and_damage,
     ),
     # Damage: more than the protocols promise to survive without loss. They must say what is lost.
     "bit flip": Kind(
-        "{who} crashes, and a bit of its disk flips", _damaged, _crash_and(lambda m, f: m.disk.flip(f.amount))
+        "{who} crashes, and a bit of its disk flips",
+        draws.damaged,
+        _crash_and(lambda m, f: m.disk.flip(f.amount)),
     ),
     "truncated": Kind(
         "{who} crashes, and its newest file is cut short",
-        _damaged,
+        draws.damaged,
         _crash_and(lambda m, f: m.disk.truncate()),
     ),
     "old version": Kind(
         "{who} crashes, and its disk shows an older version",
-        _damaged,
+        draws.damaged,
         _crash_and(lambda m, f: m.disk.roll_back()),
     ),
-    "disk lost": Kind("{who} crashes and loses its disk", _damaged, _crash_and(lambda m, f: m.disk.lose())),
+    "damaged file": Kind(
+        "{who} of one file while it is down (at {amount})",
+        partial(draws.damaged_file, what=draws.FILES),
+        storage_faults.crash_and_damage,
+    ),
+    "disk lost": Kind(
+        "{who} crashes and loses its disk", draws.damaged, _crash_and(lambda m, f: m.disk.lose())
+    ),
 }
+LATE = (
+    *(
+        "stuck connection",
+        "stuck attachment",
+        "stuck attachment",
+        "crash after sending",
+        "late message",
+        "message again",
+    ),
+    *("crash at a message", "crash at a message", "crash at a message"),
+)
+BELIEVED = ("fails and crashes", "one write fails", "damaged copy")
+LATE_ORDERS = ("late order", "order again")
 AIMED = ("crash in a move", "cut in a move", "late word", "word again")
 AIMED_SPLITS = ("crash in a split", "cut in a split")
 WEATHER = ("jitter", "tail", "loss", "repeat", "reorder")
 LINKS = ("cut one way", "cut", "short cut", "partition", "swizzle", "slow link", "reconnect")
 MACHINES = ("crash", "pause", "slow machine", "write fails", "disk full", "clock", "clock jump", "clock step")
 DAMAGE = ("bit flip", "truncated", "old version", "disk lost")
+STORAGE = ("damaged file",)
+OF_MACHINES = (*MACHINES, *DAMAGE, *STORAGE, "stuck connection", "crash after sending", *BELIEVED)
+"""They happen to the machine that they name first."""

@@ -50,7 +50,7 @@ class Federation:
         watch: Callable[[Node], None] = lambda node: None,
     ) -> None:
         self.world = seed if isinstance(seed, World) else World(seed)
-        self.network = Network(self.world, faults or Faults(), self._deliver)
+        self.network = Network(self.world, faults or Faults(), self._deliver, deliver_by=self._deliver_by)
         self.nodes: dict[str, Node] = {}
         self.clients: dict[str, Client] = {}
         self.strangers: dict[str, Callable[[str, list[Buffer]], None]] = {}
@@ -88,6 +88,11 @@ class Federation:
             self.clients[target].deliver(source, frames)
         elif target in self.strangers:
             self.strangers[target](source, frames)
+
+    def _deliver_by(self, source: str, target: str, frames: list[Buffer], connection: int) -> None:
+        """By another connection than the one that stands; clients have one only."""
+        if target in self.nodes:
+            self.nodes[target].deliver(source, frames, connection=connection)
 
     def run(self, done: Callable[[], bool] = lambda: False, *, for_us: int = 60_000_000) -> bool:
         """Let time pass until ``done``; whether it came true in time."""
@@ -134,3 +139,12 @@ class Federation:
             node.disk.mend()
             node.slowness = 1
             node.restart()
+
+    def crash_all(self) -> bool:
+        """All machines die at the same moment, and are started again."""
+        self.world.trace("world", "all machines die")
+        for node in self.nodes.values():
+            node.crash()
+        for node in self.nodes.values():
+            node.restart()
+        return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -13,13 +14,13 @@ from medusa.mind.settings_streams import StreamRule
 from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
-from medusa.sim.faults import DAMAGE, LINKS, MACHINES, WEATHER
+from medusa.sim.faults import BELIEVED, DAMAGE, LATE, LINKS, MACHINES, STORAGE, WEATHER
 from medusa.sim.orders import PLACES, OrderTrial, numbered, rows_of
 from medusa.sim.query_trial import QueryOptions, QueryTrial
 from medusa.sim.trial import Scenario
 from medusa.sim.world import World
 
-__all__ = ["FEDERATIONS", "OFTEN", "in_order", "over_nodes"]
+__all__ = ["FEDERATIONS", "OFTEN", "Keys", "few_keys", "in_order", "over_nodes"]
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 ROWS = 400
@@ -62,28 +63,51 @@ def counts() -> tuple[Query, dict[str, list[str]]]:
     return q, {"e": ["flows", "most"], "m": ["per_k"], "c": ["all", "out"]}
 
 
-def table(dice: Random, rows: int) -> pa.Table:
+Keys: TypeAlias = Callable[[Random, int], Sequence[str]]
+"""Makes a key for each row."""
+
+
+def few_keys(dice: Random, rows: int) -> list[str]:
+    """One of six for each row."""
+    return [dice.choice("abcdef") for _ in range(rows)]
+
+
+def table(dice: Random, rows: int, keys: Keys = few_keys) -> pa.Table:
+    """Rows in order of time.
+
+    Args:
+        keys: makes one for each row.
+    """
     times = sorted(dice.randrange(20_000_000) for _ in range(rows))
     return pa.table(
         {
             "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
-            "k": pa.array([dice.choice("abcdef") for _ in times]),
+            "k": pa.array(keys(dice, rows)),
             "v": pa.array([dice.randrange(-100, 100) for _ in times]),
         }
     )
 
 
-def options(dice: Random, at: dict[str, list[str]], **more: Any) -> QueryOptions:
+def options(dice: Random, at: dict[str, list[str]], *, crowded: bool = False, **more: Any) -> QueryOptions:
+    """What the dice decide.
+
+    Args:
+        crowded: more comes than the engine is told of at once: rows wait before they are fed.
+    """
     every_us = dice.choice([50_000, 200_000, 1_000_000])
+    if crowded:
+        more |= {"publish_us": 200_000, "piece_rows": 2, "job_us": 8000}
+    decided = {
+        "publish_us": dice.choice([200_000, 1_500_000]),
+        "piece_rows": dice.choice([5, 40]),
+        "sync_us": dice.choice([500, 2000, 60_000]),
+        "job_us": dice.choice([50, 5000]),
+        "delay_us": dice.choice([100, 2000, 20_000]),
+    }
     return QueryOptions(
         at=at,
-        publish_us=dice.choice([200_000, 1_500_000]),
-        piece_rows=dice.choice([5, 40]),
-        sync_us=dice.choice([500, 2000, 60_000]),
-        job_us=dice.choice([50, 5000]),
-        delay_us=dice.choice([100, 2000, 20_000]),
         limits=Limits(checkpoint_every_us=every_us, retention_bytes=dice.choice([1 << 20, 64 << 20])),
-        **more,
+        **(decided | more),
     )
 
 
@@ -113,6 +137,17 @@ def liars(world: World, rows: int | None, parts: Any) -> QueryTrial:
 
 def damaged(world: World, rows: int | None, parts: Any) -> QueryTrial:
     return over_nodes(world, rows, damage=True)
+
+
+def stored(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    """Windows, a union with a decision log, or a stream of which most lies in segments."""
+    dice = world.dice("stored")
+    kind = dice.choice(["windows", "union", "spill"])
+    if kind == "windows":
+        return over_nodes(world, rows, damage=True)
+    if kind == "union":
+        return in_order(world, dice, ROWS // 2 if rows is None else rows, publishers=2, damage=True)
+    return spilled(world, rows, parts, damage=True)
 
 
 def mixed(world: World, rows: int | None, parts: Any) -> QueryTrial:
@@ -148,14 +183,14 @@ def memory(world: World, rows: int | None, parts: Any) -> QueryTrial:
     return QueryTrial(world, q, tables, options(world.dice("options"), at, memory=("m",)), want=want)
 
 
-def spilled(world: World, rows: int | None, parts: Any) -> QueryTrial:
+def spilled(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     """What nobody reads yet is trimmed at the bound, so the last stream has a larger one."""
     q, at = counts()
     dice = world.dice("options")
     tables, want = answered("counts", world.seed % 16, 2 * ROWS if rows is None else rows)
     small = StreamRule(pattern="*", retention_bytes=dice.choice([8_000, 16_000]), at_limit="spill")
     rules = (StreamRule(pattern="n.out"), small)
-    return QueryTrial(world, q, tables, options(dice, at, streams=rules), want=want)
+    return QueryTrial(world, q, tables, options(dice, at, streams=rules, **more), want=want)
 
 
 def spread(world: World, rows: int | None, size: int, edges: int) -> QueryTrial:
@@ -201,21 +236,25 @@ FEDERATIONS: dict[str, Scenario] = {
         about="a query with windows and a join over three whole nodes, everything goes wrong",
         build=nodes,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        more=[*LATE, *BELIEVED],
     ),
     "union": Scenario(
         about="sources meet in a union before what shows its order: it is on disk before it shows",
         build=mixed,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        more=[*LATE, *BELIEVED],
     ),
     "memory": Scenario(
         about="the node in the middle keeps nothing: the rows that are missing are those that it says",
         build=memory,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        more=[*LATE, *BELIEVED],
     ),
     "spill": Scenario(
         about="nodes keep little in memory of what they send: the rest is on disk, and comes from there",
         build=spilled,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, "write fails", "write fails"],
+        more=[*LATE, *BELIEVED],
     ),
     "liar": Scenario(
         about="a client replays, forges, never acknowledges: nobody else notices",
@@ -229,10 +268,18 @@ FEDERATIONS: dict[str, Scenario] = {
         kinds=[*DAMAGE, "crash", "cut"],
         count=5,
     ),
+    "storage": Scenario(
+        about="files of nodes are damaged while they are down: all rows come, or a node says so",
+        build=stored,
+        kinds=["jitter", "crash", "crash", "cut", *STORAGE * 6],
+        count=4,
+        more=BELIEVED,
+    ),
     "town": Scenario(
         about="20 to 100 nodes, a query over a quarter of them",
         build=town,
         kinds=[*WEATHER, *LINKS, *MACHINES],
+        more=[*LATE, *BELIEVED],
         count=20,
         safety_us=1_200_000,
         events_max=3_000_000,

@@ -88,14 +88,14 @@ class Host(Machine):
         mind = self.mind = self._make(self.disk, self.lives)
         self._do(lambda: mind.start(self.clock.monotonic_us()))
 
-    def crash(self, unsynced: str = "lost") -> None:
+    def crash(self, unsynced: str = "lost", *, flushed: bool = False) -> None:
         if self.mind is None:
             return
         told = f", a write is {unsynced}" if self.disk.writing and unsynced != "lost" else ""
         self.world.trace(self.name, f"crashes{told}")
         self.mind = None
         self.disk.crash(unsynced)
-        self.network.forget(self.name)
+        self.network.forget(self.name, flushed=flushed)
         self._wake_at_us = None
         self._waiting.clear()
         self._tokens.clear()

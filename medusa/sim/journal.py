@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from medusa.engine.synced import extended
 from medusa.errors import StateError
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Synced
+from medusa.sim.file_damage import damaged
 
 __all__ = ["DiskJournal"]
 
 
 @dataclass(slots=True)
 class _File:
+    """A log and its mark.
+
+    Attributes:
+        synced: bytes that a crash can't take.
+        mark: what the mark says; None: nothing was ever synced.
+    """
+
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0
+    mark: Synced | None = None
+
+    def sync(self) -> None:
+        self.synced = len(self.data)
+        before = self.mark or Synced(0, 0)
+        self.mark = extended(before, bytes(self.data[before.length :]))
 
 
 class DiskJournal:
@@ -31,6 +46,8 @@ class DiskJournal:
         self._fails = fails
         self._tears = tears
         self._files: dict[int, _File] = {}
+        self.aside: dict[str, bytes] = {}
+        """Copies that were set aside, by where they are."""
 
     def crash(self, unsynced: str = "lost") -> None:
         """What wasn't synced is ``lost``, ``kept`` or ``torn``."""
@@ -45,6 +62,23 @@ class DiskJournal:
     def lose(self) -> None:
         """All is gone."""
         self._files.clear()
+        self.aside.clear()
+
+    def damage(self, how: str, pick: int) -> str:
+        """Harm one of them, as ``Disk.damage`` says; where it was, empty where there is none."""
+        numbers = self.numbers()
+        if not numbers:
+            return ""
+        number = numbers[-1 - pick % min(len(numbers), 2)]
+        file = self._files[number]
+        if how == "gone":
+            file.data = bytearray()  # and its mark says that there was one
+        elif how == "older":  # It ends where it did some time ago.
+            file.data = file.data[: pick // 3 % (len(file.data) + 1)]
+        else:
+            file.data = bytearray(damaged(bytes(file.data), how, pick // 3))
+        file.synced = len(file.data)
+        return self.where(number)
 
     # --- the Journal port ---------------------------------------------------------------------
 
@@ -64,13 +98,21 @@ class DiskJournal:
         file.data += data
 
     def sync(self, number: int) -> None:
-        file = self._file(number)
-        file.synced = len(file.data)
+        self._file(number).sync()
+
+    def synced(self, number: int) -> Synced | None:
+        return self._file(number).mark
 
     def cut(self, number: int, length: int) -> None:
         file = self._file(number)
         del file.data[length:]
-        file.synced = length
+        file.mark = None
+        file.sync()
+
+    def set_aside(self, number: int) -> str:
+        where = f"{self.where(number)}.damaged{len(self.aside)}"
+        self.aside[where] = bytes(self._file(number).data)
+        return where
 
     def remove(self, number: int) -> None:
         self._files.pop(number, None)

@@ -41,8 +41,9 @@ class Machine(ABC):
         """Come to life with what the disk holds."""
 
     @abstractmethod
-    def crash(self, unsynced: str = "lost") -> None:
-        """Die at once: memory and connections are gone. Unsynced writes: see ``Disk.crash``."""
+    def crash(self, unsynced: str = "lost", *, flushed: bool = False) -> None:
+        """Die at once: memory and connections are gone. Unsynced writes: see ``Disk.crash``; what it had
+        sent: see ``Network.forget``."""
 
     def pause(self, duration_us: int) -> None:
         """Stand still (as under SIGSTOP); then everything that came meanwhile happens at once."""

@@ -11,20 +11,19 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from medusa.engine.checkpoint import unseal
-from medusa.errors import StateError
-from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.catalog import Catalog
 from medusa.mind.moves import FINAL
 from medusa.mind.moves_kept import FIRST_EPOCH
 from medusa.query.aggregates import count, sum
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
-from medusa.runtime.group_names import group_token
 from medusa.sim.aimed import Aims
+from medusa.sim.catalog_check import newest_catalog
 from medusa.sim.checkers import check_node, check_restarted
 from medusa.sim.client import Client
-from medusa.sim.faults import AIMED, LINKS, MACHINES, WEATHER, Fault
-from medusa.sim.federations import OFTEN, ROWS, SCHEMA, options, table
+from medusa.sim.fault_draws import AWAY_US
+from medusa.sim.faults import AIMED, BELIEVED, LATE, LINKS, MACHINES, WEATHER, Fault
+from medusa.sim.federations import OFTEN, ROWS, SCHEMA, Keys, few_keys, options, table
 from medusa.sim.follower import Follower
 from medusa.sim.node import Node
 from medusa.sim.query_trial import QueryOptions, QueryTrial
@@ -36,12 +35,16 @@ from medusa.wire.messages_move import Move
 __all__ = ["MOVES", "MoveTrial"]
 
 
-def slides() -> tuple[Query, dict[str, list[str]]]:
-    """Two fragments in the middle have neither publishers nor readers who are clients: they move."""
+def slides(first: str = "1s", second: str = "5s") -> tuple[Query, dict[str, list[str]]]:
+    """Two fragments in the middle have neither publishers nor readers who are clients: they move.
+
+    Args:
+        first, second: how long their windows are.
+    """
     q = Query("m")
     flows = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
-    per_k = flows.window("1s").group_by("k").aggregate(n=count(), s=sum("v"), name="per_k")
-    totals = per_k.window("5s").aggregate(n=sum("n"), s=sum("s"), name="totals")
+    per_k = flows.window(first).group_by("k").aggregate(n=count(), s=sum("v"), name="per_k")
+    totals = per_k.window(second).aggregate(n=sum("n"), s=sum("s"), name="totals")
     q.sink("out", totals.filter("n > 0", name="all"))
     return q, {"e": ["flows", "most"], "a": ["per_k"], "b": ["totals"], "z": ["all", "out"]}
 
@@ -81,14 +84,17 @@ def meets() -> tuple[Query, dict[str, list[str]]]:
 NEWS_US = 1_000_000
 """Each node has looked at what it owns, and written it, within this."""
 
-KINDS = {
+KINDS: dict[
+    str, tuple[Callable[[], tuple[Query, dict[str, list[str]]]], tuple[str, ...], tuple[str, ...]]
+] = {
     "slides": (slides, ("m/per_k", "m/totals"), ("m/flows", "m/all")),
     "parts": (parts, ("m/per_k-router", "m/per_k-1", "m/per_k-2"), ("m/flows", "m/per_k")),
     "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
     "meets": (meets, (), ()),
+    "keeps": (partial(slides, "4s", "8s"), (), ()),
 }
 """The query; fragments that read and are read by nodes; those that clients read or publish into.
-``meets`` is for splits alone."""
+``meets`` and ``keeps``, whose windows hold many keys at any time, are for splits alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,9 @@ BEHIND_US = 1_000_000
 
 ANSWERED_US = 3_000_000
 """An order that has no answer after this never gets one: it or its answer was lost. No timeout is longer."""
+
+DEAF_US = 600_000
+"""Shorter than the time after which a node that says nothing is silent."""
 
 LAST_ATTEMPTS_MAX = 6
 """So often is each of them tried at most."""
@@ -136,6 +145,8 @@ class MoveTrial(QueryTrial):
         moves: int,
     ) -> None:
         self._owners: dict[tuple[str, int], str] = {}
+        self._feeds: dict[tuple[str, int, str, str], tuple[int, str]] = {}
+        """Node, life, fragment and stream -> the epoch in which it reads that, and of whom."""
         self._movable = movable
         self._settled_us: int | None = None
         self._planned_us = 0
@@ -161,7 +172,10 @@ class MoveTrial(QueryTrial):
 
     def aim(self, fault: Fault) -> None:
         """As ``Aiming`` says."""
-        self._aims.add(fault)
+        if fault.kind == "stale move":
+            self._there_and_back(fault)
+        else:
+            self._aims.add(fault)
 
     def heal(self) -> None:
         self._aims.clear()
@@ -182,6 +196,36 @@ class MoveTrial(QueryTrial):
         super()._begin()
         for order in self.orders:
             self._plan(order.at_us, partial(self._order, order))
+
+    def _there_and_back(self, fault: Fault) -> None:
+        """A fragment goes somewhere and comes back; what one kind of message says of the first way is stale
+        when it comes."""
+        tag, when, number = fault.who
+        names = sorted(self.fragments)
+        fragment = names[int(number) % len(names)]
+        home = self._node_of(fragment)
+        others = [node for node in self.nodes if node != home]
+        to = others[int(number) // len(names) % len(others)]
+        self.network.delay(tag, fault.amount, again=when == "again")
+        self.world.after(3 * fault.for_us, lambda: self.network.delay(tag, 0))
+        for node, by, later_us in ((to, home, 0), (home, to, fault.for_us), (to, home, 3 * fault.for_us)):
+            self._plan(later_us, partial(self._order, _Order(0, fragment, node, by, 2000)))
+        if when.endswith("dies"):
+            later_us = (300, 1000, 5000, 20_000)[int(number) % 4]
+            self.world.after(fault.for_us + later_us, partial(self._die, home, to))
+
+    def _die(self, name: str, other: str) -> None:
+        """It begins anew, and the other one doesn't see that for a while."""
+        self.nodes[name].crash()
+        for way in ((name, other), (other, name)):
+            self.network.cut(*way)
+            self.world.after(DEAF_US, partial(self.network.heal, *way))
+        self.world.after(AWAY_US, lambda: self.restart(name))
+
+    def _node_of(self, fragment: str) -> str:
+        """Who runs it; any node where none does just now."""
+        found = (n for n, node in self.nodes.items() if node.alive and fragment in node.brain.fragments)
+        return next(found, next(iter(self.nodes)))
 
     def _plan(self, after_us: int, action: Callable[[], None]) -> None:
         """An order comes so much later."""
@@ -215,9 +259,26 @@ class MoveTrial(QueryTrial):
             if node.loop is not None and not any(h.frozen for h in node.brain.fragments.values()):
                 check_restarted(node, self.nodes, self.clients)
         check_node(node)
+        self._check_complaints(node)
         for fragment in self.fragments:
             self._check_owner(fragment)
+        self._check_feeds(node)
         self._aims.look(node)
+
+    def _check_feeds(self, node: Node) -> None:
+        """While a node lives it never goes back to an earlier owner of a stream that it reads."""
+        if node.loop is None:
+            return
+        for hosted in node.brain.fragments.values():
+            for feed in hosted.spec.feeds:
+                about = node.name, node.lives, hosted.spec.name, feed.stream
+                epoch, owner = self._feeds.get(about, (0, ""))
+                if feed.epoch < epoch or (feed.epoch == epoch and feed.node != owner):
+                    raise SimulationError(
+                        f"feeds: {hosted.spec.name} at {node.name} reads {feed.stream} of {feed.node} "
+                        f"in epoch {feed.epoch}, and read it of {owner} in epoch {epoch}"
+                    )
+                self._feeds[about] = feed.epoch, feed.node
 
     def _check_owner(self, fragment: str) -> None:
         """At most one node feeds and emits it, and in each epoch it is always the same one."""
@@ -352,25 +413,22 @@ def emits(node: Node, fragment: str) -> bool:
 
 def claims(node: Node, fragment: str) -> bool:
     """Whether it would feed this fragment if it started now: by its newest whole catalog."""
-    for name in reversed(node.disk.names()):
-        if group_token("", name) is None:
-            continue
-        try:
-            _, files = unseal(node.disk.read(name), name)
-        except StateError:
-            continue  # Torn.
-        found = Catalog.from_bytes(files[CATALOG], node=node.name, where=name)
-        moving = found.ownership.moves.get(fragment)
-        return fragment in found.fragments and not (moving is not None and moving.handing)
-    return False
+    data = newest_catalog(node)
+    if data is None:
+        return False
+    found = Catalog.from_bytes(data, node=node.name, where=node.name)
+    moving = found.ownership.moves.get(fragment)
+    return fragment in found.fragments and not (moving is not None and moving.handing)
 
 
 @lru_cache(maxsize=64)
-def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+def answered(
+    kind: str, seed: int, rows: int, keys: Keys = few_keys
+) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
     """Rows, and what one program makes of them."""
     q, _ = KINDS[kind][0]()
     dice = Random(f"move {kind} {seed}")
-    tables = {source: table(dice, rows) for source in q.sources}
+    tables = {source: table(dice, rows, keys) for source in q.sources}
     return tables, dict(collect(q, **tables))
 
 
@@ -390,7 +448,16 @@ MOVES: dict[str, Scenario] = {
         about="fragments move between five nodes at random moments: one owner each, the same answer",
         build=moves,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *AIMED, *AIMED, *AIMED, "crash in a move"],
+        more=[*LATE, *BELIEVED, *["stale move"] * 4],
         count=12,
+        events_max=600_000,
+    ),
+    "returns": Scenario(
+        about="fragments go somewhere and come back at once, and what was said of that comes late or again",
+        build=moves,
+        kinds=["jitter", "repeat", "crash", "write fails"],
+        count=2,
+        more=["stale move", "stale move", "stuck connection"],
         events_max=600_000,
     ),
 }

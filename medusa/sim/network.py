@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -18,6 +19,9 @@ from medusa.sim.world import World
 __all__ = ["Faults", "Network"]
 
 Way = tuple[str, str]
+
+_HELLO = b"\xa5hello"
+"""How the header of a ``Hello`` goes on after its first byte: its tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +48,25 @@ class Network:
 
     Args:
         deliver: called with (source, target, frames) when a frame arrives.
+        deliver_by: called with (source, target, frames, connection) when a frame arrives by a connection
+            that isn't the current one of that way; they are numbered from 1. None: such frames are dropped.
     """
 
     def __init__(
-        self, world: World, faults: Faults, deliver: Callable[[str, str, list[Buffer]], None]
+        self,
+        world: World,
+        faults: Faults,
+        deliver: Callable[[str, str, list[Buffer]], None],
+        *,
+        deliver_by: Callable[[str, str, list[Buffer], int], None] | None = None,
     ) -> None:
         self.faults = faults
         self.sent = self.lost = 0
+        self.seen: Callable[[str, list[Buffer]], None] | None = None
+        """Told who sends what."""
         self._world = world
         self._deliver = deliver
+        self._deliver_by = deliver_by
         self._dice = world.dice("network")
         self._arrival_us: dict[Way, int] = {}
         self._life: dict[Way, int] = {}
@@ -62,11 +76,28 @@ class Network:
         self._held: dict[Way, list[list[Buffer]]] = {}
         self._slow_us: dict[Way, int] = {}
         self._late: dict[str, tuple[int, bool]] = {}
+        self._hellos: dict[Way, list[Buffer]] = {}
+        """The last ``Hello`` that was sent this way: a connection begins with one."""
+        self._diverted: dict[Way, list[list[Buffer]]] = {}
+        self._copied: set[Way] = set()
+        self._connections = 0
+        self._awaited: dict[str, list[tuple[int, Callable[[str, str], bool]]]] = {}
 
     def send(self, source: str, target: str, frames: list[Buffer]) -> None:
         """Take a frame; it arrives once, later, after those before it, unless fate decides otherwise."""
         way = (source, target)
         self.sent += 1
+        if self.seen is not None:
+            self.seen(source, frames)
+        head = frames[0]
+        if isinstance(head, bytes) and head[1:7] == _HELLO:
+            self._hellos[way] = frames
+        if self._awaited:
+            self._await(way, frames)
+        if way in self._diverted:
+            self._diverted[way].append(frames)
+            if way not in self._copied:
+                return
         if way in self._cuts:
             self.lost += 1
             return
@@ -160,8 +191,49 @@ class Network:
         if late_us:
             self._late[tag] = late_us, again
 
+    def divert(self, source: str, target: str, *, copies: bool = False) -> None:
+        """Frames sent this way from now on go by a connection of their own, stuck until ``restore``.
+
+        Args:
+            copies: they come in time too.
+        """
+        if copies:
+            self._copied.add((source, target))
+        hello = self._hellos.get((source, target))
+        self._diverted.setdefault((source, target), [] if hello is None else [hello])
+
+    def restore(self, source: str, target: str) -> Callable[[], None]:
+        """Frames sent from now on go by the current connection again. What the call returns makes those that
+        were diverted arrive, in order: the stuck connection is through."""
+        frames, deliver_by = self._diverted.pop((source, target), []), self._deliver_by
+        self._copied.discard((source, target))
+        self._connections += 1
+        connection = self._connections
+
+        def release() -> None:
+            if deliver_by is None:
+                return
+            for each in frames:
+                self._world.after(self.faults.delay_us, partial(deliver_by, source, target, each, connection))
+
+        return release
+
+    def when_sent(self, tag: str, place: int, action: Callable[[str, str], bool]) -> None:
+        """Call this with (source, target) of the messages of a kind, beginning with so many from now on, just
+        before they are under way, until it says that it was the right one."""
+        self._awaited.setdefault(tag, []).append((place, action))
+
+    def _await(self, way: Way, frames: list[Buffer]) -> None:
+        waiting = self._awaited.pop(tag, None) if (tag := _tag(frames)) in self._awaited else None
+        for place, action in waiting or ():
+            if place > 1 or not action(*way):
+                self._awaited.setdefault(tag, []).append((max(place - 1, 1), action))
+
     def heal_all(self) -> None:
         """End every cut, and every fault that is a matter of chance."""
+        self._diverted.clear()
+        self._copied.clear()
+        self._awaited.clear()
         self._cuts.clear()
         self._slow_us.clear()
         self._late.clear()
@@ -176,11 +248,15 @@ class Network:
         """Change some of ``faults``."""
         self.faults = replace(self.faults, **changes)
 
-    def forget(self, host: str) -> None:
-        """The host died: connections with it break."""
+    def forget(self, host: str, *, flushed: bool = False) -> None:
+        """The host died: connections with it break.
+
+        Args:
+            flushed: what it had sent arrives all the same, as the kernel sees to after a process has died.
+        """
         ways = list(self._arrival_us) + list(self._held)
         for way in ways:
-            if host in way:
+            if host in way and not (flushed and way[0] == host):
                 self._break(way)
                 self._held.pop(way, None)
 

@@ -22,11 +22,30 @@ from medusa.runtime.recovery import recover
 from medusa.sim.machine import Machine
 from medusa.sim.network import Network
 from medusa.sim.world import World
+from medusa.wire.link import LinkEvent
 from medusa.wire.outbox import Report
 
 __all__ = ["Node"]
 
 REPORTS_MAX = 1000
+COMPLAINTS = (
+    *("link dropped", "refused by peer", "own message refused", "stream refused"),
+    *("rows lost", "input refused", "fragment failed"),
+)
+"""Reports of broken rules, and of rows that are gone."""
+
+TELLS = (
+    *("rows lost", "receiver ahead", "sender refused", "subscriber cut off", "output lost on disk"),
+    "fragment in doubt",
+)
+"""Reports by which a node says that rows are missing, or that it can't know what it had."""
+
+COPY_USED = " is whole and used"
+"""So ends what it says of a damaged file of which another copy costs nothing."""
+
+STUCK = "stuck-"
+"""Links of callers that were stuck and came through begin so: see ``Network.divert``."""
+
 AGAIN_US = 100_000
 """A node that can't start is started again after this."""
 
@@ -57,12 +76,20 @@ class Node(Machine):
         self.settings = settings
         self.loop: NodeLoop | None = None
         self.reports: deque[Report] = deque(maxlen=REPORTS_MAX)
+        self.seen: Callable[[Node], None] | None = None
+        """Called after every turn too, by who measures."""
         self._sync_us = sync_us
         self._job_us = job_us
         self._watch = watch
         self._dice = world.dice(f"engine of {settings.name}")
         self.unable = ""
         """Why it couldn't start, the last time that it couldn't."""
+        self.tells = False
+        """It has said that rows are missing, or that it can't know something."""
+        self.complaint = ""
+        """What it said last that no node says where nobody lies and no disk is damaged."""
+        self._peers: dict[tuple[int, str], int] = {}
+        """Life and peer -> the newest life of that."""
         self._asked_again = False
         self._wake_at_us = -1
         self._soon = False
@@ -109,8 +136,9 @@ class Node(Machine):
             first_token=found.first_token,
         )
         self.brain.commands.accepting.accept = self.accept
+        self._links = _Links(self)
         self.loop = NodeLoop(
-            self.brain, _Links(self), host, self.clock, say=self._say, usage=lambda: self._used(host)
+            self.brain, self._links, host, self.clock, say=self._say, usage=lambda: self._used(host)
         )
         self.world.trace(self.name, f"starts, life {self.lives}")
         self._wake_at_us = -1
@@ -139,7 +167,7 @@ class Node(Machine):
         self._asked_again = False
         self.restart()
 
-    def crash(self, unsynced: str = "lost") -> None:
+    def crash(self, unsynced: str = "lost", *, flushed: bool = False) -> None:
         if self.loop is None:
             return
         self.world.trace(self.name, "crashes")
@@ -151,7 +179,7 @@ class Node(Machine):
         self.loop = None
         self._paused = None
         self.disk.crash()
-        self.network.forget(self.name)
+        self.network.forget(self.name, flushed=flushed)
 
     def order(self, what: Callable[[int], None]) -> None:
         """Make the brain do something that no message asks for; ``what`` is given its time."""
@@ -159,10 +187,20 @@ class Node(Machine):
         what(self.clock.monotonic_us())
         self._turn(())
 
-    def deliver(self, source: str, frames: list[Buffer]) -> None:
-        """A message arrived."""
-        arrival = Arrival(f"in-{source}", tuple(memoryview(frame) for frame in frames))
-        self.in_this_life(lambda: self._turn((arrival,)))()
+    def deliver(self, source: str, frames: list[Buffer], *, connection: int = 0) -> None:
+        """A message arrived.
+
+        Args:
+            connection: the number of the one that brought it, where that isn't the current one.
+        """
+        link = f"in-{source}" if not connection else f"{STUCK}{source}-{connection}"
+        arrival = Arrival(link, tuple(memoryview(frame) for frame in frames))
+
+        def arrive() -> None:
+            if link not in self._links.shunned:
+                self._turn((arrival,))
+
+        self.in_this_life(arrive)()
 
     def soon(self) -> None:
         """Something has finished: look at it in a moment."""
@@ -181,6 +219,13 @@ class Node(Machine):
             self._wake_at_us = wake_us
             self.world.at(wake_us, self.in_this_life(lambda: self._turn(())))
         self._watch(self)
+        if self.seen is not None:
+            self.seen(self)
+
+    @property
+    def writes(self) -> bool:
+        """Its disk has something to do."""
+        return self._workers["medusa-disk"].free_us > self.world.now_us
 
     @property
     def behind_us(self) -> int:
@@ -194,11 +239,24 @@ class Node(Machine):
 
     def _say(self, report: Report) -> None:
         self.reports.append(report)
+        self.tells = self.tells or report.what in TELLS
+        if report.what in COMPLAINTS and report.level != "info":
+            self.complaint = f"{report.what} {dict(report.fields)}"
+        elif report.what == LinkEvent.PEER_RESTARTED.value:
+            self._peer_restarted(str(report.fields["peer"]))
         fields = " ".join(f"{key}={value}" for key, value in report.fields.items())
         self.world.trace(self.name, f"{report.level}: {report.what} {fields}")
 
+    def _peer_restarted(self, peer: str) -> None:
+        """In a later life, or it hasn't."""
+        about, incarnation = (self.lives, peer), self.brain.sessions[peer].incarnation or 0
+        if incarnation < self._peers.get(about, 0):
+            self.complaint = f"peer {peer} goes back to its life {incarnation}"
+        self._peers[about] = incarnation
+
     def _warn(self, text: str) -> None:
         self.reports.append(Report(level="warning", what=text))
+        self.tells = self.tells or not text.endswith(COPY_USED)
         self.world.trace(self.name, f"warning: {text}")
 
 
@@ -243,6 +301,8 @@ class _Links:
     """The transport of one node."""
 
     def __init__(self, node: Node) -> None:
+        self.shunned: set[str] = set()
+        """Links of which nothing more is heard."""
         self._node = node
 
     def wait(self, timeout_ms: int) -> list[Event]:
@@ -258,12 +318,16 @@ class _Links:
         frame: int | None = None,
     ) -> None:
         """One connection carries all, in order: nothing waits long enough for weights to tell."""
+        if link.startswith(STUCK):
+            return  # Its caller has hung up.
         node = self._node
         copies: list[Buffer] = [bytes(frame) for frame in frames]
         node.network.send(node.name, link.removeprefix("in-"), copies)
 
     def cut(self, link: str, *, shun: bool = True) -> None:
-        """Connections come back by themselves."""
+        """Connections come back by themselves, but those that were stuck."""
+        if shun and link.startswith(STUCK):
+            self.shunned.add(link)
 
     def introduce(self, link: str, lane: int, frames: Sequence[Buffer]) -> None:
         raise AssertionError("virtual nodes have one connection each")

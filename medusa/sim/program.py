@@ -17,11 +17,21 @@ LOOK_US = 20_000
 AWAY_US = 500_000
 """It comes back within this."""
 
+LATE_US = 2_500_000
+"""Nothing that was said is under way for longer."""
+
+AWAKE_US = 5_000_000
+"""A life that has woken too late asks again for so long at most."""
+
 
 class Program:
     """One named publisher in all its lives.
 
     A life that ends is killed, or hangs: then it wakes after the next one has begun, and sends what it has.
+
+    Attributes:
+        lives: so many have begun.
+        answered: the node has told one of them where to go on: from then on it knows the name whatever dies.
 
     Args:
         client: connects, by the number of the life.
@@ -44,6 +54,7 @@ class Program:
         piece_rows: int,
     ) -> None:
         self.lives = 0
+        self.answered = False
         self.client: Client | None = None
         self._world = world
         self._dice = dice
@@ -55,6 +66,8 @@ class Program:
         self._schema = schema
         self._piece_rows = piece_rows
         self._due = 0
+        self._other_us = 0
+        """When a life that isn't the last one spoke last."""
         self._ends = self._done = False
         self._begin()
 
@@ -80,6 +93,7 @@ class Program:
         if (client := self.client) is None or self._done:
             return
         self._world.trace(client.name, "dies")
+        self._other_us = self._world.now_us
         self.client = None
         self._left(client)
         client.dead = True
@@ -91,6 +105,7 @@ class Program:
     def _wake(self, client: Client) -> None:
         self._world.trace(client.name, "wakes")
         client.dead = False
+        self._other_us = self._world.now_us + AWAKE_US
         client.do(lambda mind: None)
 
     def _look(self, life: int) -> None:
@@ -108,12 +123,17 @@ class Program:
         if refusal is not None and refusal.code == "E_FINISHED":
             self._done = True  # It had come to the end, and the node has it all.
         elif refusal is not None and refusal.code == "E_TAKEN":
+            if self.lives == 1 or self._world.now_us - self._other_us > LATE_US:
+                raise SimulationError(
+                    f"named: only {client.name} has asked for the name, and is told {refusal}"
+                )
             self.die()  # What a life before had asked came later than what this one did.
             return
         elif refusal is not None and refusal.code in ("E_NAME", "E_LIMIT"):
             raise SimulationError(f"named: {client.name} has the name, and is told {refusal}")
         if not publication.begun:
             return
+        self.answered = True
         while (at := publication.sender.log.next_seq) < self._due:
             piece = self._record.slice(at, min(self._dice.randrange(1, self._piece_rows + 1), self._due - at))
             client.publish(self._stream, piece, self._schema)

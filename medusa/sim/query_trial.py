@@ -11,9 +11,11 @@ import pyarrow as pa
 from medusa.mind.catalog import RUNNING
 from medusa.mind.settings import Limits
 from medusa.mind.settings_streams import StreamRule
+from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.query.builder import Query
 from medusa.runtime.embedded import collect
+from medusa.sim.catalog_check import check_catalogs
 from medusa.sim.checkers import check_node, check_restarted
 from medusa.sim.client import Client
 from medusa.sim.faults import Scene
@@ -23,15 +25,21 @@ from medusa.sim.names_check import check_names, names_agree
 from medusa.sim.network import Faults
 from medusa.sim.node import Node
 from medusa.sim.program import Program
+from medusa.sim.told_check import Holders, check_told
 from medusa.sim.world import SimulationError, World
+from medusa.wire.codec import decode_frame
+from medusa.wire.messages import Attach
+from medusa.wire.named import key_of
 from medusa.wire.session import PeerState
 
 __all__ = ["QueryOptions", "QueryTrial"]
 
-TELLS = ("rows lost", "receiver ahead", "sender refused", "subscriber cut off")
-"""Reports by which a node says that rows are missing."""
 AGAIN_US = 300_000
+CRASH_ALL = 0.25
+"""Of so many runs all machines die once all has come to rest, and nothing has changed when they are back."""
 LOOK_US = 50_000
+ATTACH = b"\xa6attach"
+"""How the header of an ``Attach`` goes on after its first byte."""
 PATIENCE_US = 6_000_000
 
 
@@ -109,11 +117,11 @@ class QueryTrial(Federation):
         self.tables = tables
         self.want = collect(q, **tables) if want is None else want
         self.reader = self.client("reader", list(options.at)[-1])
-        self.told = False
         self._dice = world.dice("input")
         self._deployed = self._agreed = False
         self._names_at_us = 0
         self._lives: dict[str, int] = {}
+        self._holders = Holders()
         self._sources: dict[str, Schema] = {
             box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)
         }
@@ -237,11 +245,12 @@ class QueryTrial(Federation):
 
     def _finish_program(self, program: Program, stream: str) -> None:
         """Once the node knows all of the source: see ``_finish``."""
-        status = [node.brain.status(0)["fragments"] for node in self.nodes.values() if node.alive]
-        known = {
-            p["name"] for each in status for one in each for p in one["publishers"] if p["stream"] == stream
-        }
-        if len(known) == self._expected(stream):
+        of = [
+            each
+            for name, each in self.programs.items()
+            if self.publishers[name][0] == stream.rpartition(".")[2]
+        ]
+        if all(each.answered for each in of) and len(of) == self._expected(stream):
             program.finish()
         else:
             self.world.after(AGAIN_US, lambda: self._finish_program(program, stream))
@@ -264,10 +273,19 @@ class QueryTrial(Federation):
         """End a source; not before the node knows all its publishers, or it ends without them."""
         known = [each.publication(stream) for each in self.clients.values()]
         here = [each for each in known if each is not None]
-        if all(each.attached for each in here) and len(here) == self._expected(stream):
+        told = all(each.attached for each in here) and len(here) == self._expected(stream)
+        # A client may not have noticed yet that its node has died, and has forgotten it.
+        if told and len(self._known(stream)) == len(here):
             client.finish(stream, schema)
         else:
             self.world.after(AGAIN_US, lambda: self._finish(client, stream, schema))
+
+    def _known(self, stream: str) -> set[str]:
+        """Publishers of a source, of which the living nodes know."""
+        living = (node for node in self.nodes.values() if node.alive)
+        hosted = [each for node in living for each in node.brain.fragments.values()]
+        inputs = [each for one in hosted for each in one.inputs.values() if not each.judged]
+        return {each.peer for each in inputs if each.stream == stream}
 
     def _expected(self, stream: str) -> int:
         name = self.q.graph.name
@@ -294,12 +312,35 @@ class QueryTrial(Federation):
 
     # --- what must hold -------------------------------------------------------------------------
 
+    def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
+        if self.programs and source in self.nodes and frames[0][1:8] == ATTACH and target in self.clients:
+            self._check_told(self.nodes[source], self.clients[target], frames)
+        super()._deliver(source, target, frames)
+
+    def _check_told(self, node: Node, client: Client, frames: list[Buffer]) -> None:
+        """A life of a named publisher is answered for the first time."""
+        message, _ = decode_frame(frames)
+        if isinstance(message, Attach) and (name := client.names.get(message.stream)):
+            publication = client.publication(message.stream)
+            if publication is not None and not publication.begun:
+                check_told(node, client.name, key_of("", name), message)
+
     def _watch(self, node: Node) -> None:
         if self._lives.get(node.name) != node.lives:
             self._lives[node.name] = node.lives
             if not self.options.damage:
                 check_restarted(node, self.nodes, self.clients)
         check_node(node)
+        self._check_complaints(node)
+
+    def _check_complaints(self, node: Node) -> None:
+        """Nobody breaks a rule and no rows are lost where nobody lies, and all have disks that keep what
+        they were given."""
+        options = self.options
+        if options.deaths:
+            self._holders.look(node)
+        if node.complaint and not (options.liar or options.damage or options.memory):
+            raise SimulationError(f"rules: {node.name}: {node.complaint}")
 
     @property
     def ended(self) -> bool:
@@ -322,18 +363,20 @@ class QueryTrial(Federation):
             for node in self.nodes.values()
         )
 
+    @property
+    def said(self) -> bool:
+        """Disks were damaged, and somebody has said that rows may be missing."""
+        minds = [mind for client in self.clients.values() for mind in client.minds]
+        refusals = [each.refusal for mind in minds for each in mind.publications.values()]
+        refusals += [each.receiver.refusal for mind in minds for each in mind.subscriptions.values()]
+        told = any(node.unable or node.tells for node in self.nodes.values())
+        return self.options.damage and (told or self.lost > 0 or any(refusals))
+
     def check_end(self) -> None:
-        told = self.lost > 0 or any(
-            node.unable or any(r.what in TELLS or "no checkpoint is whole" in r.what for r in node.reports)
-            for node in self.nodes.values()
-        )
-        for client in self.clients.values():
-            for mind in client.minds:
-                told = told or any(each.refusal is not None for each in mind.publications.values())
-                told = told or any(s.receiver.refusal is not None for s in mind.subscriptions.values())
-        if self.options.damage and told:
+        if self.said:
             return
         check_names(self.nodes.values())
+        check_catalogs(self.nodes.values())
         if self.lost:
             raise SimulationError(f"delivered: {self.lost} rows reported lost")
         if self.options.memory:
@@ -345,6 +388,13 @@ class QueryTrial(Federation):
             got = pa.Table.from_batches(batches, want.schema)
             if (wrong := difference(got, want)) is not None:
                 raise SimulationError(f"delivered: sink {sink!r}: {wrong}")
+
+    def crash_all(self) -> bool:
+        if self.options.damage or self.options.memory or self.world.dice("the end").random() > CRASH_ALL:
+            return False
+        self._names_at_us, self._agreed = 0, False
+        super().crash_all()
+        return True
 
     def _check_counted(self) -> None:
         """What is missing is what the nodes without a disk say is lost."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from medusa.sim.chains import CHAINS
 from medusa.sim.comebacks import COMEBACKS
+from medusa.sim.coverage import Coverage
 from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
 from medusa.sim.move_trial import MOVES
@@ -37,9 +38,19 @@ def run_scenario(
     rows: int | None = None,
     parts: Any = None,
     keep_trace: bool = False,
+    coverage: Coverage | None = None,
 ) -> Outcome:
     """``run_trial`` of a key of ``SCENARIOS``."""
-    return run_trial(name, SCENARIOS[name], seed, only=only, rows=rows, parts=parts, keep_trace=keep_trace)
+    return run_trial(
+        name,
+        SCENARIOS[name],
+        seed,
+        only=only,
+        rows=rows,
+        parts=parts,
+        keep_trace=keep_trace,
+        coverage=coverage,
+    )
 
 
 def smallest(failed: Outcome, *, parts: Any = None, runs_max: int = RUNS_MAX) -> Outcome:

@@ -8,8 +8,9 @@ from typing import Any
 
 from medusa.mind.hosting import Hosted
 from medusa.mind.spec import Fragment
-from medusa.sim.faults import AIMED_SPLITS, LINKS, MACHINES, WEATHER
+from medusa.sim.faults import AIMED_SPLITS, BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.federations import OFTEN, ROWS, options
+from medusa.sim.keys import keys_of_rows
 from medusa.sim.move_trial import KINDS, MoveTrial, answered, emits
 from medusa.sim.node import Node
 from medusa.sim.query_trial import QueryTrial
@@ -21,8 +22,10 @@ from medusa.wire.messages_split import Merge, Ranges, Split
 
 __all__ = ["SPLITS", "SplitTrial"]
 
-BOXES = {"slides": ("per_k", "per_k", "most", "totals"), "meets": ("pairs", "stays", "firsts", "so_far")}
+BOXES = {"keeps": ("per_k", "per_k", "most", "totals"), "meets": ("pairs", "stays", "firsts", "so_far")}
 """What is split of which query."""
+MERGE_US = 1_000_000
+"""Merges are ordered so much later: what isn't split yet can't be merged."""
 GATHER_US = 400_000
 """Parts that are to be merged are ordered to one node so long before."""
 
@@ -34,14 +37,16 @@ class SplitTrial(MoveTrial):
         boxes: that are split; each as often as it is named.
     """
 
-    boxes: Sequence[str] = BOXES["slides"]
+    boxes: Sequence[str] = BOXES["keeps"]
 
     def _begin(self) -> None:
         super()._begin()
         dice = self.world.dice("splits")
         for _ in range(dice.randrange(2, 9)):
             what = dice.choice([self._split, self._split, self._merge, self._move])
-            at_us = dice.randrange(1, self.scene.span_us + 500_000)
+            # What is cut while rows come has state, and more rows for it come later.
+            span_us = self.options.publish_us if dice.random() < 0.75 else self.scene.span_us + 500_000
+            at_us = dice.randrange(1, span_us) + (MERGE_US if what == self._merge else 0)
             box, by, pick = dice.choice(self.boxes), dice.choice(list(self.nodes)), dice.randrange(1 << 20)
             self._plan(at_us, partial(what, box, by, pick))
 
@@ -140,10 +145,11 @@ def _move(fragment: str, to: str) -> Callable[[int], Message]:
 
 def splits(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     dice = world.dice("options")
-    kind = "meets" if world.seed % 3 == 0 else "slides"
+    kind = "meets" if world.seed % 3 == 0 else "keeps"
     q, at = KINDS[kind][0]()
-    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
-    trial = SplitTrial(world, q, tables, options(dice, at, **more), want=want, movable=(), moves=0)
+    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys_of_rows)
+    decided = options(dice, at, **({"publish_us": 1_500_000} | more))
+    trial = SplitTrial(world, q, tables, decided, want=want, movable=(), moves=0)
     trial.boxes = BOXES[kind]
     return trial
 
@@ -153,6 +159,7 @@ SPLITS: dict[str, Scenario] = {
         about="boxes are split and merged while they run, and parts move: one owner each, the same answer",
         build=splits,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *AIMED_SPLITS, "crash in a split"],
+        more=[*LATE, *BELIEVED],
         events_max=600_000,
     ),
 }

@@ -11,7 +11,7 @@ from medusa.mind.catalog import RUNNING
 from medusa.mind.placement import Plan, cut
 from medusa.mind.spec import Fragment
 from medusa.query.builder import Query
-from medusa.sim.faults import LINKS, MACHINES, WEATHER
+from medusa.sim.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.federations import OFTEN, ROWS, answered, counts, options, unions, windows
 from medusa.sim.query_trial import AGAIN_US, QueryOptions, QueryTrial
 from medusa.sim.trial import Scenario
@@ -101,5 +101,6 @@ TOGETHER: dict[str, Scenario] = {
         about="neighbours on one node: what it sends to itself is kept, repeated and exact like any stream",
         build=_built,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
+        more=[*LATE, *BELIEVED],
     ),
 }

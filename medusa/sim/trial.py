@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from medusa.sim.coverage import Coverage
 from medusa.sim.faults import Fault, Scene, Stage, draw, inject
 from medusa.sim.world import SimulationError, World
 
@@ -61,6 +62,9 @@ class Trial(Stage, Protocol):
 
     def heal(self) -> None:
         """All faults end."""
+
+    def crash_all(self) -> bool:
+        """In the end all machines die at the same moment; whether that is done in this run."""
 
     def check_end(self) -> None:
         """What must hold in the end.
@@ -129,6 +133,7 @@ class Scenario:
         build: (world, rows or None for as many as the seed says, classes under test) -> a trial.
         kinds: faults that can be drawn (``medusa.sim.faults.KINDS``).
         count: the most of them, the weather not counted.
+        more: kinds of which most seeds have one to three, drawn apart from the others.
         swarm: each seed lacks some kinds.
         safety_us: how long faults may last.
         liveness_us: then, and when the input has ended, everything must arrive within this.
@@ -138,6 +143,7 @@ class Scenario:
     build: Callable[[World, int | None, Any], Trial]
     kinds: Sequence[str]
     count: int = 8
+    more: Sequence[str] = ()
     swarm: bool = True
     safety_us: int = SAFETY_US
     liveness_us: int = LIVENESS_US
@@ -153,6 +159,7 @@ def run_trial(
     rows: int | None = None,
     parts: Any = None,
     keep_trace: bool = False,
+    coverage: Coverage | None = None,
 ) -> Outcome:
     """Run one seed of a scenario.
 
@@ -163,11 +170,12 @@ def run_trial(
         rows: rows of input instead of as many as the seed says.
         parts: classes with a mistake planted, in tests of the checkers.
         keep_trace: the outcome holds the whole trace, not only its end.
+        coverage: takes what the run meets.
     """
     collects = gc.isenabled()
     gc.disable()  # A run is short, and cycles are few: looking for them takes a third of the time.
     try:
-        return _outcome(name, scenario, seed, only, rows, parts, keep_trace)
+        return _outcome(name, scenario, seed, only, rows, parts, keep_trace, coverage)
     finally:
         if collects:
             gc.enable()  # The trial is garbage by now: it is looked at once.
@@ -181,6 +189,7 @@ def _outcome(
     rows: int | None,
     parts: Any,
     keep_trace: bool,
+    coverage: Coverage | None,
 ) -> Outcome:
     world = World(seed, name=name, keep_trace=keep_trace)
     trial = scenario.build(world, rows, parts)
@@ -192,7 +201,11 @@ def _outcome(
         command += f" --only {','.join(str(fault.number) for fault in faults) or 'none'}"
     if rows is not None:
         command += f" --rows {rows}"
-    violation = _run(world, scenario, trial, faults)
+    if coverage is None:
+        violation = _run(world, scenario, trial, faults)
+    else:
+        with coverage.run(trial):
+            violation = _run(world, scenario, trial, faults)
     return Outcome(
         scenario=name,
         seed=seed,
@@ -213,7 +226,12 @@ def faults_of(world: World, scenario: Scenario, trial: Trial) -> tuple[Fault, ..
     """Everything that a seed lets go wrong."""
     dice = world.dice("faults")
     count = dice.randrange(1, scenario.count + 1) if scenario.count else 0
-    return draw(dice, trial.scene, scenario.kinds, count, swarm=scenario.swarm)
+    faults = draw(dice, trial.scene, scenario.kinds, count, swarm=scenario.swarm)
+    dice = world.dice("more faults")
+    if not scenario.more or dice.random() < 0.3:
+        return faults
+    more = draw(dice, trial.scene, scenario.more, dice.randrange(1, 4), swarm=False)
+    return faults + tuple(replace(each, number=len(faults) + each.number) for each in more)
 
 
 def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]) -> str:
@@ -223,14 +241,25 @@ def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]
         trial.start()
         world.run(until_us=scenario.safety_us, events_max=scenario.events_max)
         trial.heal()
-        deadline_us = max(world.now_us, trial.input_us) + scenario.liveness_us
-        ended = world.run(until_us=deadline_us, events_max=scenario.events_max, done=lambda: trial.ended)
-        if not ended and not trial.may_lose:
-            raise SimulationError(
-                f"liveness: {trial.rows} rows delivered, not all is at rest "
-                f"{scenario.liveness_us // 1_000_000} s after the faults and the input ended"
-            )
-        trial.check_end()
+        _come_to_rest(world, scenario, trial)
+        if trial.crash_all():
+            _come_to_rest(world, scenario, trial)
     except Exception as error:  # whatever a mind raises is a finding
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def _come_to_rest(world: World, scenario: Scenario, trial: Trial) -> None:
+    """Until everything has arrived; then what must hold in the end does.
+
+    Raises:
+        SimulationError: it takes too long, or doesn't.
+    """
+    deadline_us = max(world.now_us, trial.input_us) + scenario.liveness_us
+    ended = world.run(until_us=deadline_us, events_max=scenario.events_max, done=lambda: trial.ended)
+    if not ended and not trial.may_lose:
+        raise SimulationError(
+            f"liveness: {trial.rows} rows delivered, not all is at rest "
+            f"{scenario.liveness_us // 1_000_000} s after the faults and the input ended"
+        )
+    trial.check_end()

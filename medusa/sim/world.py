@@ -35,6 +35,8 @@ class World:
         self._name = name
         self.now_us = 0
         self.events = 0
+        self.observer: Callable[..., None] | None = None
+        """Told of each fault that begins: on which machines, and which."""
         self.lines: deque[str] = deque(maxlen=None if keep_trace else LAST_LINES_MAX)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0

@@ -281,6 +281,9 @@ class Receiver:
             raise self._broken("E_FRAME", "a train without payload")
         if message.seq > self.next_seq:
             raise self._broken("E_SEQ", f"brings row {message.seq}, expected {self.next_seq}")
+        if message.rows > limits.SEQ_MAX - message.seq:  # No ``Ack`` could name the row after it.
+            text = f"brings {message.rows} rows from {message.seq} on, the last position is {limits.SEQ_MAX}"
+            raise self._broken("E_SEQ", text)
         cost = self._count(message, memoryview(payload).nbytes)
         end = message.seq + message.rows
         if end <= self.next_seq:

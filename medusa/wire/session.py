@@ -117,7 +117,7 @@ class Session:
             raise RemoteProtocolError(
                 f"calls itself {message.node!r}", peer=self.peer, code="E_IDENTITY", hint="check addresses"
             )
-        if self.incarnation is not None and message.incarnation < self.incarnation:
+        if self.is_earlier(message):
             self._older(message)
             return None  # Left over from the life before.
         if message.answer:
@@ -129,6 +129,10 @@ class Session:
         if before is not None and before != message.incarnation:
             return LinkEvent.PEER_RESTARTED
         return LinkEvent.PEER_UP if was is PeerState.SILENT else None
+
+    def is_earlier(self, hello: Hello) -> bool:
+        """Whether the peer has said ``Hello`` in a later life already."""
+        return self.incarnation is not None and hello.incarnation < self.incarnation
 
     def _older(self, message: Hello) -> None:
         """While the later life is there, a word of an earlier one was under way. When it isn't, it

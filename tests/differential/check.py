@@ -55,6 +55,7 @@ def compare(case: Case, con: duckdb.DuckDBPyConnection) -> Counter[str]:
         modes[f"mode.{what}"] += 1
 
     again("restored", lambda: runner.restored(case, rng))
+    again("sliced", lambda: runner.sliced(case, rng))
     again(f"threads={threads}", lambda: runner.live(case, rng, threads))
     if not any(isinstance(event, Promise) for event in case.events) and case.seed % 2:
         again("collected", lambda: runner.collected(case, rng.choice(THREADS)))

@@ -13,9 +13,19 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import medusa as md
-from medusa.elements import Boundary, Element, Train
-from medusa.engine import checkpoint, delta, evaluate, rows, slots
-from medusa.engine.boxes import distinct, groups, join, running, session, top, window_parts, wsort
+from medusa.elements import END_US, Boundary, Element, Train
+from medusa.engine import checkpoint, delta, evaluate, pieces, rows, scheduler, slots
+from medusa.engine.boxes import (
+    distinct,
+    groups,
+    join,
+    resample,
+    running,
+    session,
+    top,
+    window_parts,
+    wsort,
+)
 from tests.differential.data import batch
 from tests.differential.generator import Case
 from tests.engine.test_properties import Driver
@@ -46,7 +56,9 @@ def cut(rng: random.Random, case: Case) -> list[tuple[str, pa.RecordBatch | int]
 LIMITS = [
     *((checkpoint, "FULL_BYTES_MIN"), (delta, "ROWS_MIN"), (distinct, "KEYS_SPARE")),
     *((groups, "DEAD_LEAST"), (join, "KEYS_SPARE"), (join, "ROWS_SPARE")),
-    *((rows, "SMALL_ROWS"), (running, "SPARE"), (session, "KEYS_SPARE"), (slots, "SLOTS_SPARE")),
+    *((join, "PAIRS_MAX"), (pieces, "ROWS_MAX"), (pieces, "BYTES_MAX"), (resample, "POINTS_MAX")),
+    *((rows, "SMALL_ROWS"), (running, "SPARE"), (scheduler, "QUEUE_MAX")),
+    *((session, "KEYS_SPARE"), (slots, "SLOTS_SPARE")),
     *((top, "REDUCE_ROWS"), (window_parts, "PARALLEL_ROWS"), (wsort, "FEW_ROWS")),
 ]
 
@@ -93,19 +105,49 @@ def uncut(case: Case) -> Outcome:
 
 def restored(case: Case, rng: random.Random) -> Outcome:
     """In pieces, with the state taken out and put into a fresh fragment between any two of them."""
-    pieces = cut(rng, case)
-    moments = {rng.randint(0, len(pieces)) for _ in range(rng.choice([1, 1, 2, 4]))}
+    parts = cut(rng, case)
+    moments = {rng.randint(0, len(parts)) for _ in range(rng.choice([1, 1, 2, 4]))}
     drains = rng.choice([0.0, 0.3, 1.0])
     driver = Feeder(case.query)
-    for number, (source, what) in enumerate(pieces):
+    for number, (source, what) in enumerate(parts):
         if number in moments:
             driver.reload()
         driver.give(source, what)
         if rng.random() < drains:
             driver.drain()
-    if len(pieces) in moments:
+    if len(parts) in moments:
         driver.reload()
     return outcome(driver)
+
+
+class Slicer(Feeder):
+    """Runs each element in slices, and drains between some of them."""
+
+    def __init__(self, query: md.Query, rng: random.Random) -> None:
+        super().__init__(query)
+        self.rng = rng
+        self.slices = 0
+
+    def give(self, source: str, what: pa.RecordBatch | int) -> None:
+        element = Boundary(what) if isinstance(what, int) else Train(batch=what)
+        fragment, often = self.fragment, self.rng.choice([0.3, 1.0])
+        done = fragment.feed_slice(source, element, lambda: self.rng.random() < often)
+        while not done:
+            self.slices += 1
+            if self.rng.random() < 0.2:
+                self.drain()
+            done = fragment.go_on(lambda: self.rng.random() < often)
+
+
+def sliced(case: Case, rng: random.Random) -> Outcome:
+    """In tiny pieces, as a node runs elements that make too much for one turn."""
+    with few_are_many(1):
+        driver = Slicer(case.query, rng)
+        for source, what in cut(rng, case):
+            driver.give(source, what)
+        for source in case.query.sources:
+            driver.give(source, END_US)
+        return outcome(driver)
 
 
 def live(case: Case, rng: random.Random, threads: int) -> Outcome:
@@ -120,20 +162,20 @@ def live(case: Case, rng: random.Random, threads: int) -> Outcome:
 
 def saved(case: Case, rng: random.Random, threads: int) -> Outcome:
     """With checkpoints in a folder, some of them deltas, and a run that goes on from the last one."""
-    pieces = cut(rng, case)
-    stop = rng.randint(0, len(pieces))
+    parts = cut(rng, case)
+    stop = rng.randint(0, len(parts))
     taken: dict[str, list[pa.Table]] = {name: [] for name in case.query.sinks}
     with quiet(), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
         with md.start(case.query, checkpoint=path, checkpoint_every=None, threads=threads) as run:
             for _ in range(rng.randint(0, 3)):
                 until = rng.randint(0, stop)
-                push(run, pieces[:until], rng, taken)
+                push(run, parts[:until], rng, taken)
                 run.checkpoint()
-                pieces, stop = pieces[until:], stop - until
-            push(run, pieces[:stop], rng, taken)
+                parts, stop = parts[until:], stop - until
+            push(run, parts[:stop], rng, taken)
         with md.restore(path, threads=rng.choice([1, threads])) as run:
-            push(run, pieces[stop:], rng, taken)
+            push(run, parts[stop:], rng, taken)
             run.finish()
             take(run, taken)
             return joined(taken), lates(run)
@@ -158,12 +200,12 @@ def collected(case: Case, threads: int) -> Outcome:
 
 def push(
     run: md.Run,
-    pieces: list[tuple[str, pa.RecordBatch | int]],
+    parts: list[tuple[str, pa.RecordBatch | int]],
     rng: random.Random,
     taken: dict[str, list[pa.Table]],
 ) -> None:
     often = rng.choice([0.0, 0.3])
-    for source, what in pieces:
+    for source, what in parts:
         if isinstance(what, int):
             run.boundary(source, what)
         else:

@@ -12,9 +12,11 @@ import medusa as md
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.evolve import plan
 from medusa.engine.logged import LoggedFragment
-from medusa.ports import Buffer, Clock, Tasks
+from medusa.engine.synced import extended
+from medusa.ports import Buffer, Clock, Synced, Tasks
 from medusa.query.codec import graph_from_json
-from medusa.runtime.decided import begin_log, go_on_with_log
+from medusa.runtime.decided import begin_log, first_log, go_on_with_log, logs_of
+from medusa.runtime.interrupts import INTERRUPTS
 from medusa.runtime.live import LiveRun
 from medusa.runtime.turns import OneTurn
 
@@ -48,7 +50,7 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self.files: dict[int, bytearray] = {}
-        self.synced: dict[int, int] = {}
+        self.marks: dict[int, Synced] = {}
         self.fails = False
         self.syncs = 0
 
@@ -65,7 +67,10 @@ class MemoryJournal:
     def sync(self, number: int) -> None:
         self._fail()
         self.syncs += 1
-        self.synced[number] = len(self.files[number])
+        self.marks[number] = extended(Synced(0, 0), bytes(self.files[number]))
+
+    def synced(self, number: int) -> Synced | None:
+        return self.marks.get(number)
 
     def _fail(self) -> None:
         if self.fails:
@@ -73,11 +78,11 @@ class MemoryJournal:
 
     def cut(self, number: int, length: int) -> None:
         del self.files[number][length:]
-        self.synced[number] = length
+        self.marks[number] = extended(Synced(0, 0), bytes(self.files[number]))
 
     def remove(self, number: int) -> None:
         self.files.pop(number, None)
-        self.synced.pop(number, None)
+        self.marks.pop(number, None)
 
     def where(self, number: int) -> str:
         return f"decisions-{number}"
@@ -85,7 +90,7 @@ class MemoryJournal:
     def kill(self, rng: random.Random) -> None:
         """Lose what wasn't synced, but for a part of it that the system had written already."""
         for number, data in list(self.files.items()):
-            kept = self.synced.get(number, 0)
+            kept = self.marks.get(number, Synced(0, 0)).length
             left = rng.choice([kept, rng.randint(kept, len(data)), len(data)])
             del data[left:]
             if left > kept and rng.random() < 0.3:
@@ -115,7 +120,19 @@ class Folder:
             made = plan(graph, files, before=graph, raw=manifest["query"])
             fragment = LoggedFragment.restore(graph, files, clock=clock, tasks=tasks, plan=made)
             name = checkpoints.names()[-1]
-            go_on_with_log(fragment, self.journal, manifest, self.settings, name=name, made=made, strict=True)
+            first = first_log(manifest, name)
+            logs = logs_of(self.journal, first, "all")
+            go_on_with_log(
+                fragment,
+                self.journal,
+                logs,
+                self.settings,
+                manifest=manifest,
+                known={name: first},
+                made=made,
+                strict=True,
+            )
+            logs.settle(self.journal)
         else:
             fragment = LoggedFragment(q.graph, clock=clock, tasks=tasks, functions=q.functions)
             begin_log(fragment, self.journal, self.settings)
@@ -126,6 +143,7 @@ class Folder:
             settings=dict(self.settings),
             turns=OneTurn(),
             state=threading.RLock(),
+            interrupts=INTERRUPTS,
             checkpoints=checkpoints,
         )
 

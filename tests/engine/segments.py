@@ -7,7 +7,7 @@ import random
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
-FILES = ("rows", "index")
+FILES = ("rows", "index", "copy")
 
 
 class Disk:
@@ -23,7 +23,7 @@ class Disk:
         """After so many appends and syncs the next fails, in the middle."""
 
     def names(self) -> list[int]:
-        return sorted(first for first, file in self.files if file == "index")
+        return sorted({first for first, file in self.files})
 
     def begin(self, first: int, rows: Buffer, index: Buffer) -> None:
         if self.last is not None:
@@ -37,7 +37,7 @@ class Disk:
         self._put(self.last, rows, index)
 
     def _put(self, first: int, rows: Buffer, index: Buffer) -> None:
-        for file, data in zip(FILES, (rows, index), strict=True):
+        for file, data in zip(FILES, (rows, index, index), strict=True):
             content = bytes(data)
             known = self.files.setdefault((first, file), bytearray())
             self.synced.setdefault((first, file), 0)
@@ -57,18 +57,23 @@ class Disk:
             return
         if self._fails():
             raise StateError(f"{self.where(self.last)} couldn't be synced: no space", code="state.io")
-        for file in FILES:
+        for file in FILES[:2]:  # the copy of the index is synced when the next segment begins
             self.synced[self.last, file] = len(self.files[self.last, file])
 
-    def index(self, first: int) -> Buffer:
-        return bytes(self.files[first, "index"])
+    def indexes(self, first: int) -> tuple[Buffer, ...]:
+        return tuple(bytes(self.files.get((first, file), b"")) for file in FILES[1:])
+
+    def rewrite_index(self, first: int, index: Buffer) -> None:
+        for file in FILES[1:]:
+            self.files[first, file] = bytearray(index)
+            self.synced[first, file] = len(self.files[first, file])
 
     def read(self, first: int, start: int, length: int) -> Buffer:
         return bytes(self.files[first, "rows"][start : start + length])
 
     def cut(self, first: int, rows_length: int, index_length: int) -> None:
         assert first == self.names()[-1], "only the last one is cut"
-        for file, length in zip(FILES, (rows_length, index_length), strict=True):
+        for file, length in zip(FILES, (rows_length, index_length, index_length), strict=True):
             assert length <= len(self.files[first, file])
             del self.files[first, file][length:]
             self.synced[first, file] = length
@@ -78,7 +83,8 @@ class Disk:
         names = self.names()
         assert first in (names[0], names[-1]), "only an end is removed"
         for file in FILES:
-            del self.files[first, file], self.synced[first, file]
+            self.files.pop((first, file), None)
+            self.synced.pop((first, file), None)
         if self.last == first:
             self.last = None
 

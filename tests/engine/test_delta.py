@@ -149,11 +149,11 @@ def test_the_next_delta_is_on_what_lies_there_not_on_what_failed() -> None:
     assert delta.read_table(Checkpoints(disk).load()[1]["x.arrow"]).equals(table(grown(6)))
 
 
-def chain() -> tuple[Disk, list[str]]:
+def chain(step: int = 3) -> tuple[Disk, list[str]]:
     disk = Disk("here")
     checkpoints = Checkpoints(disk, secret=SECRET)
     for turn in range(4):
-        checkpoints.save(state(grown(turn * 3)), {})
+        checkpoints.save(state(grown(turn * step)), {})
     return disk, checkpoints.names()
 
 
@@ -165,6 +165,10 @@ def test_a_missing_or_swapped_link_is_named() -> None:
     disk, names = chain()
     other, others = chain()
     disk._groups[names[1]] = other._groups[others[2]]
+    with pytest.raises(StateError, match=f"{names[1]}/manifest.json was written as {names[2]!r}"):
+        Checkpoints(disk).load()
+    disk, names = chain()
+    disk._groups[names[1]] = chain(step=4)[0]._groups[names[1]]  # of another run, as backups may mix them
     with pytest.raises(StateError, match=f"{names[1]} is not the one that .*{names[2]} was written after"):
         Checkpoints(disk).load()
     disk, names = chain()

@@ -450,8 +450,10 @@ def test_a_run_goes_on_behind_damage() -> None:
     """Also where the damaged segment is the last one after going back."""
     world = written()
     names = world.segments.names()
-    world.segments.files[names[0], "index"][3] ^= 1
-    world.segments.files[names[1], "index"][HEAD_BYTES + 5] ^= 1
+    for file in ("index", "copy"):
+        world.segments.files[names[0], file][3] ^= 1
+        world.segments.files[names[0], file][HEAD_BYTES + 5] ^= 1
+        world.segments.files[names[1], file][HEAD_BYTES + 5] ^= 1
     for seq in (360, names[2], names[1]):
         history = world.fresh()
         world.segments.crash()
@@ -472,7 +474,7 @@ def test_a_run_goes_on_behind_damage() -> None:
 def test_a_missing_segment_is_named() -> None:
     world = written()
     middle = world.segments.names()[1]
-    for file in ("rows", "index"):
+    for file in ("rows", "index", "copy"):
         del world.segments.files[middle, file]
     history = world.fresh()
     read_history(history)

@@ -6,8 +6,10 @@ import itertools
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from medusa.elements import START_US, Train
+from medusa.errors import StateError
 from medusa.spark.exchange.spool import Spool
 from tests.engine.segments import Disk
 
@@ -68,3 +70,27 @@ def test_parts_of_all_that_is_there() -> None:
                 at = piece.next
             assert got == list(range(lo, hi))
             assert made.cuts(lo, hi, 1) == [each.start for each in records if lo < each.start < hi]
+
+
+@pytest.mark.parametrize("bytes_max", [1, 1 << 30])
+def test_rows_whose_index_was_lost_are_found_by_its_copy_and_never_removed(bytes_max: int) -> None:
+    """The last segment too: it doesn't count as one that was just being begun."""
+    made = spool([range(0, 3), range(3, 9)], bytes_max=bytes_max)
+    disk: Any = made._port
+    disk.crash()
+    last = disk.names()[-1]
+    before = {key: bytes(data) for key, data in disk.files.items()}
+    del disk.files[last, "index"]
+    again = Spool(disk, SCHEMA, bytes_max=bytes_max)
+    values: list[int] = []
+    while len(values) < 9:
+        piece = again.read(len(values), 9)
+        assert piece.train is not None
+        values += piece.train.batch["v"].to_pylist()
+    assert values == list(range(9)) == list(range(again.next_seq))
+    assert {key: bytes(data) for key, data in disk.files.items()} == before
+    del disk.files[last, "index"], disk.files[last, "copy"]
+    left = {key: bytes(data) for key, data in disk.files.items()}
+    with pytest.raises(StateError, match="is damaged"):
+        Spool(disk, SCHEMA, bytes_max=bytes_max)
+    assert {key: bytes(data) for key, data in disk.files.items()} == left

@@ -67,6 +67,9 @@ static int64_t slow(const batch *a, const batch *b, int64_t within, md_join_how 
     return n;
 }
 
+static int64_t *most_pairs;
+/* Where it isn't NULL: the most pairs that one step gave. */
+
 /* Run to the boundary; results go to out[*n ...). An allocation may fail: then the call is made again. */
 static int run_to(md_join *j, int64_t boundary, int64_t pairs_max, result *out, int64_t *n) {
     bool more = true;
@@ -79,6 +82,11 @@ static int run_to(md_join *j, int64_t boundary, int64_t pairs_max, result *out, 
         CHECK(rc == MD_OK);
         while ((rc = md_join_results(j, &b.schema, &b.array, NULL)) == MD_NOMEM) {}
         CHECK(rc == MD_OK || rc == MD_EMPTY);
+        if (most_pairs != NULL && rc == MD_OK) {
+            int64_t pairs = 0;
+            for (int64_t i = 0; i < b.array.length; i++) pairs += value(&b, 2, i) >= 0 && value(&b, 3, i) >= 0;
+            if (pairs > *most_pairs) *most_pairs = pairs;
+        }
         for (int64_t i = 0; rc == MD_OK && i < b.array.length; i++)
             out[(*n)++] = (result){value(&b, 0, i), value(&b, 2, i), value(&b, 3, i)};
         batch_free(&b);
@@ -113,6 +121,67 @@ static int test_all_pairs_in_order(void) {
     return 0;
 }
 
+/* Few times, few keys, and steps that end anywhere among the pairs of one time. */
+static int test_steps_end_within_a_time(void) {
+    static result got[N * N + 2 * N], wanted[N * N + 2 * N];
+    static const int64_t SIZES[] = {1, 2, 3, 17, 100, 1000};
+    int64_t most;
+    most_pairs = &most;
+    for (int round = 0; round < 360; round++) {
+        md_join_how how = HOWS[round % 6];
+        int64_t span = 1 + (int64_t)check_below(round % 4 == 0 ? 1 : 6), within = (int64_t)check_below(8), n = 0;
+        batch a = batch_random("ll", (int64_t)check_below(N / 4), 0, span, true);
+        batch b = batch_random("ll", (int64_t)check_below(N / 4), 0, span, true);
+        md_join *j;
+        CHECK(new_join(how, within, false, &j) == MD_OK);
+        CHECK(md_join_add(j, 0, &a.schema, &a.array, 0, NULL, NULL) == MD_OK);
+        CHECK(md_join_add(j, 1, &b.schema, &b.array, 0, NULL, NULL) == MD_OK);
+        int64_t pairs_max = SIZES[(round / 6) % 6];
+        most = 0;
+        CHECK_OK(run_to(j, span / 2, pairs_max, got, &n));
+        CHECK_OK(run_to(j, INT64_MAX, pairs_max, got, &n));
+        CHECK(most <= 2 * pairs_max);
+        CHECK(n == slow(&a, &b, within, how, wanted));
+        for (int64_t i = 0; i < n; i++) CHECK(by_place(&got[i], &wanted[i]) == 0);
+        CHECK(md_join_held(j, 0) == 0 && md_join_held(j, 1) == 0);
+        md_join_free(j);
+        batch_free(&a);
+        batch_free(&b);
+    }
+    most_pairs = NULL;
+    return 0;
+}
+
+/* Between two such steps there is no state to take: half of the pairs of a time would come again. */
+static int test_no_state_within_a_time(void) {
+    batch a = batch_random("ll", 60, 5, 1, false), b = batch_random("ll", 60, 5, 1, false), out = {0};
+    md_join *j;
+    bool more = false;
+    CHECK(new_join(MD_JOIN_LEFT, 3, false, &j) == MD_OK);
+    CHECK(md_join_add(j, 0, &a.schema, &a.array, 0, NULL, NULL) == MD_OK);
+    CHECK(md_join_add(j, 1, &b.schema, &b.array, 0, NULL, NULL) == MD_OK);
+    CHECK(md_join_advance(j, 6, NULL) == MD_OK);
+    CHECK(md_join_step(j, 1, &more, NULL) == MD_OK && more);
+    CHECK(md_join_results(j, &out.schema, &out.array, NULL) == MD_OK);
+    batch_free(&out);
+    out = (batch){0};
+    CHECK(md_join_rows(j, 0, &out.schema, &out.array, NULL) == MD_BADARG);
+    CHECK(md_join_renumber(j, 0, NULL, 0, NULL) == MD_BADARG);
+    while (more) {
+        CHECK(md_join_step(j, 1, &more, NULL) == MD_OK);
+        md_rc rc = md_join_results(j, &out.schema, &out.array, NULL);
+        CHECK(rc == MD_OK || rc == MD_EMPTY);
+        if (rc == MD_OK) batch_free(&out);
+        out = (batch){0};
+    }
+    CHECK(md_join_rows(j, 0, &out.schema, &out.array, NULL) == MD_OK);
+    batch_free(&out);
+    md_join_free(j);
+    batch_free(&a);
+    batch_free(&b);
+    return 0;
+}
+
 /* Whatever allocation fails, calls made again give the same results. */
 static int test_every_allocation_may_fail(void) {
     static result got[N * N + 2 * N], wanted[N * N + 2 * N];
@@ -130,8 +199,8 @@ static int test_every_allocation_may_fail(void) {
             CHECK(rc == MD_OK);
             while ((rc = md_join_add(j, 1, &b.schema, &b.array, 0, NULL, NULL)) == MD_NOMEM) {}
             CHECK(rc == MD_OK);
-            CHECK_OK(run_to(j, 30, 7, got, &n));
-            CHECK_OK(run_to(j, INT64_MAX, 1 << 20, got, &n));
+            CHECK_OK(run_to(j, 30, k % 2 ? 7 : 1, got, &n));
+            CHECK_OK(run_to(j, INT64_MAX, k % 3 ? 1 << 20 : 2, got, &n));
             bool failed = md_alloc_fail_at == -1;
             md_alloc_fail_at = -1;
             CHECK(n == count);
@@ -249,5 +318,5 @@ static int test_take(void) {
     return 0;
 }
 
-TEST_MAIN(TEST(test_all_pairs_in_order), TEST(test_every_allocation_may_fail), TEST(test_as_of),
-          TEST(test_what_is_refused), TEST(test_take))
+TEST_MAIN(TEST(test_all_pairs_in_order), TEST(test_steps_end_within_a_time), TEST(test_no_state_within_a_time),
+          TEST(test_every_allocation_may_fail), TEST(test_as_of), TEST(test_what_is_refused), TEST(test_take))

@@ -6,6 +6,7 @@ table those about the door: 1, 2, 5 and 28.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -16,6 +17,7 @@ import zmq
 
 from medusa.errors import LinkError
 from medusa.mind.settings import Limits
+from medusa.runtime import refusals as refusals_module
 from medusa.runtime import sockets, zap
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp, Refused
@@ -321,7 +323,7 @@ def test_a_flood_from_one_address_is_shut_out_and_ends(call, server, monkeypatch
     """Row 28 of the threat table. (ipc has no addresses: who may use the socket is its owner.)"""
     door = server._keyring._door
     monkeypatch.setattr(door, "_limits", Limits(**{"calls_per_s": 0, limit: 3}))
-    monkeypatch.setattr(zap, "TELL_EVERY_S", 3600.0)
+    monkeypatch.setattr(refusals_module, "TELL_EVERY_S", 3600.0)
     alice = connected(call, server)
     flood = [stranger(server) for _ in range(20)]
     try:
@@ -342,6 +344,33 @@ def test_a_flood_from_one_address_is_shut_out_and_ends(call, server, monkeypatch
             each.close()
     monkeypatch.setattr(door, "_limits", Limits(calls_per_s=1_000_000))
     assert said(server, connected(call, server, BOB)).key == BOB.public
+
+
+@pytest.mark.parametrize("listen", ["tcp"], indirect=True)
+def test_silent_connections_of_many_addresses_have_one_bound_and_the_oldest_ends(call, server, monkeypatch):
+    """Row 28: each address stays below its own bound, and callers with a key still get in."""
+    monkeypatch.setattr(server._keyring._door, "_limits", Limits(connections_unheard=8))
+    alice = connected(call, server)
+    assert said(server, alice).key == ALICE.public
+    port = int(server.endpoint.rsplit(":", 1)[1])
+    flood = [
+        socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.1.{at}", 0))
+        for at in range(1, 41)
+    ]
+    try:
+        why = "too many unheard connections"
+        until(lambda s, c: server.door().get(why, 0) >= 32, server, alice)
+        assert not {"too many connections", "too many calls"} & set(server.door())
+        bob = connected(call, server, BOB)
+        assert said(server, bob).key == BOB.public, "who has a key gets in while the rest stands"
+        assert said(server, alice).key == ALICE.public, "who has spoken is never ended"
+        flood[0].settimeout(DEADLINE_S)
+        with contextlib.suppress(ConnectionError):
+            while flood[0].recv(4096):  # The greeting, then the end.
+                pass
+    finally:
+        for each in flood:
+            each.close()
 
 
 def _ends_at_once(made) -> bool:

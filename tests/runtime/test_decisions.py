@@ -104,8 +104,9 @@ def test_rows_that_wait_too_long_are_refused(tmp_path: Path) -> None:
     assert values(run) == [1]
     assert values(run, "sums", "s") == [1]
     copy = killed(run, tmp_path / "s", tmp_path / "copy")
-    # Before the first row left, a checkpoint was written for the log to stand on.
-    assert sorted(os.listdir(copy)) == ["checkpoint-000000001", "lock"]
+    # The log stands on the checkpoint of the start.
+    log = [f"decisions-000000002.{ending}" for ending in ("log", "synced")]
+    assert sorted(os.listdir(copy)) == ["checkpoint-000000001", *log, "lock"]
     run.push("b", rows(2))
     assert values(run) == [2]
     copy = killed(run, tmp_path / "s", tmp_path / "copy2")
@@ -114,10 +115,10 @@ def test_rows_that_wait_too_long_are_refused(tmp_path: Path) -> None:
     again.push("a", rows(*range(10)))
     with pytest.raises(md.FullError, match="wait for others") as caught:
         again.push("a", rows(11))
-    assert "rows 1 to 1 of source 'b'" in str(caught.value)
-    assert again.positions() == {"a": 10, "b": 1}
-    again.push("b", rows(2))
-    assert values(again) == [1, 2, *range(10)]  # the first checkpoint has row 0 as not yet taken
+    assert "rows 0 to 0 of source 'b'" in str(caught.value)
+    assert again.positions() == {"a": 10, "b": 0}
+    again.push("b", rows(1, 2))
+    assert values(again) == [1, 2, *range(10)]
     again.take("sums")
     again.close()
 
@@ -208,26 +209,126 @@ def test_a_checkpoint_waits_for_calls(tmp_path: Path) -> None:
 
 def test_what_isn_t_whole_at_the_end_of_the_log_is_cut(tmp_path: Path) -> None:
     copy = crashed(tmp_path)
-    (file,) = copy.glob("decisions-*.log")
+    file = copy / "decisions-000000003.log"
     good = file.read_bytes()
     file.write_bytes(good + b"\x05\x00\x00\x00xx")
     with md.restore(copy) as run:
         run.push("b", rows(2, 3, 5))
         run.push("a", rows(4))
         assert values(run) == [1, 2, 3, 4, 5]
-    # Cut before the only record: nobody knows what was decided, and it is as if nothing had been.
-    (tmp_path / "2").mkdir()
-    copy = crashed(tmp_path / "2")
-    (file,) = copy.glob("decisions-*.log")
+
+
+def unchanged(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_what_was_synced_and_is_not_whole_is_refused(tmp_path: Path) -> None:
+    """A restored run would give other rows under the same numbers, and nobody would know."""
+    copy = crashed(tmp_path)
+    file = copy / "decisions-000000003.log"
+    good = file.read_bytes()
     file.write_bytes(good[:-1])
+    before = unchanged(copy)
+    with pytest.raises(md.StateError, match=f"{file}: is damaged at byte 0, and {len(good)} bytes") as told:
+        md.restore(copy)
+    assert told.value.code == "state.corrupt"
+    file.unlink()
+    with pytest.raises(md.StateError, match=f"{file}: is missing or empty"):
+        md.restore(copy)
+    file.write_bytes(good[:-1])
+    assert unchanged(copy) == before
+    with pytest.raises(md.QueryError, match='decisions is "all" or "readable"'):
+        md.restore(copy, decisions="none")
+    with pytest.warns(md.CheckpointWarning, match="the run goes on without them"):
+        run = md.restore(copy, decisions="readable")
+    with run:
+        # What is damaged stays beside the checkpoint that it stands on, and a new one doesn't need it.
+        assert file.read_bytes() == good[:-1]
+        run.push("a", rows(4))
+        assert values(run) == [1, 4]
+        last = killed(run, copy, tmp_path / "last")
+    with md.restore(last) as run:
+        run.push("a", rows(4))
+        assert values(run) == [1, 4]
+
+
+def test_a_log_of_an_earlier_version_has_no_mark(tmp_path: Path) -> None:
+    copy = crashed(tmp_path)
+    (copy / "decisions-000000003.synced").unlink()
+    with md.restore(shutil.copytree(copy, tmp_path / "whole")) as run:
+        run.push("b", rows(2, 3, 5))
+        run.push("a", rows(4))
+        assert values(run) == [1, 2, 3, 4, 5]
+    # Nothing tells damage of the only record from a write that was interrupted.
+    file = copy / "decisions-000000003.log"
+    file.write_bytes(file.read_bytes()[:-1])
     with md.restore(copy) as run:
         run.push("a", rows(4))
         assert values(run) == [1, 4]
 
 
+def test_decisions_without_their_checkpoints_are_not_started_over(tmp_path: Path) -> None:
+    copy = crashed(tmp_path)
+    for each in copy.glob("checkpoint-*"):
+        shutil.rmtree(each)
+    before = unchanged(copy)
+    with pytest.raises(md.StateError, match="and its checkpoints are gone") as told:
+        md.start(union(), checkpoint=copy)
+    assert told.value.code == "state.exists"
+    assert unchanged(copy) == before
+
+
+def test_decisions_that_were_never_synced_go_with_the_first_checkpoint(tmp_path: Path) -> None:
+    """As an earlier version left them that was killed before it had a checkpoint."""
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "decisions-000000007.log").write_bytes(b"some")
+    with md.start(union(), checkpoint=tmp_path / "s", checkpoint_every=None) as run:
+        assert not list((tmp_path / "s").glob("decisions-*"))
+        run.push("a", rows(1))
+        assert values(run) == [1]
+        assert [each.name for each in (tmp_path / "s").glob("*.log")] == ["decisions-000000009.log"]
+
+
+def test_a_restore_that_is_refused_late_has_changed_nothing(tmp_path: Path) -> None:
+    """Not even the torn end of the log, drafts, or a history that is ahead."""
+    q = md.Query("q")
+    a, b = (q.source(each, SCHEMA, time="ts", unit="s") for each in "ab")
+    q.sink("out", q.connection_point("recent", a.union(b), keep="1h"))
+    run = md.start(q, checkpoint=tmp_path / "s", checkpoint_every=None, history=tmp_path / "h")
+    run.push("a", rows(1))
+    run.checkpoint()
+    run.push("b", rows(2, 3))
+    assert values(run) == [1, 2, 3]
+    run._fragment.connections.sync()
+    state = killed(run, tmp_path / "s", tmp_path / "state")
+    history = shutil.copytree(tmp_path / "h", tmp_path / "history")
+    run.close()
+    log = state / "decisions-000000003.log"
+    good = log.read_bytes()
+    (state / "checkpoint-000000009.tmp").mkdir()
+    log.write_bytes(good + b"torn")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    (spill / "4.spill").write_bytes(b"of the life before")
+    before = unchanged(state), unchanged(history), unchanged(spill)
+    with pytest.raises(md.QueryError):
+        md.restore(state, history=history, spill=spill, metrics="nowhere at all")
+    spilled = unchanged(spill)
+    spilled.pop("spill.lock")
+    assert (unchanged(state), unchanged(history), spilled) == before
+    assert (state / "checkpoint-000000009.tmp").is_dir()
+    with md.restore(state, history=history, spill=spill) as run:
+        assert not (state / "checkpoint-000000009.tmp").exists()
+        assert (log.read_bytes(), len(list(spill.glob("*.spill")))) == (good, 0)
+        assert run.history("recent").rows == 1
+        run.push("b", rows(2, 3))
+        assert list(run.view("recent")["v"].to_pylist()) == [1, 2, 3]
+
+
 def test_damage_before_other_logs_is_told(tmp_path: Path) -> None:
     copy = crashed(tmp_path)
-    (file,) = copy.glob("decisions-*.log")
+    file = copy / "decisions-000000003.log"
     journal = FolderJournal(copy)
     journal.append(9, file.read_bytes())
     journal.sync(9)
@@ -283,7 +384,7 @@ def test_logs_go_with_the_checkpoints_that_need_them(tmp_path: Path) -> None:
             run.push("a", rows(number))
             assert values(run) == [number]
             run.checkpoint()
-            logs = sorted(each.name for each in (tmp_path / "s").glob("decisions-*"))
+            logs = sorted(each.name for each in (tmp_path / "s").glob("decisions-*.log"))
             assert len(logs) <= 2
         names = sorted(each.name for each in (tmp_path / "s").glob("checkpoint-*"))
         run.take("sums")

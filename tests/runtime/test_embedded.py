@@ -154,7 +154,7 @@ class TestCheckpoints:
         run.push("vans", rows(0))
         takes(run, got)
         run.push("cars", rows(40))
-        assert run.checkpoint() == "checkpoint-000000001"
+        assert run.checkpoint() == "checkpoint-000000002"  # the first is of the start
         positions, taken = run.positions(), {sink: run.taken(sink) for sink in SINKS}
         run.close()
         for step in range(40, 200, 40):
@@ -192,14 +192,14 @@ class TestCheckpoints:
             for step in range(5):
                 now = step * 600_000
                 run.push("cars", rows(40 * step))
-        # due at 1.2 s and 2.4 s, and at the end
-        assert sorted(os.listdir(tmp_path / "s")) == ["checkpoint-000000002", "checkpoint-000000003", "lock"]
+        # at the start, due at 1.2 s and 2.4 s, and at the end
+        assert sorted(os.listdir(tmp_path / "s")) == ["checkpoint-000000003", "checkpoint-000000004", "lock"]
 
     def test_arrow_alone_reads_a_checkpoint(self, tmp_path: Path) -> None:
         with md.start(query(), checkpoint=tmp_path / "s") as run:
             run.push("cars", rows(0))
             run.push("vans", rows(0))
-        folder = tmp_path / "s" / "checkpoint-000000001"
+        folder = tmp_path / "s" / "checkpoint-000000002"
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["positions"] == {"cars": 40, "vans": 40}
         assert manifest["query"]["name"] == "everything"
@@ -280,7 +280,7 @@ class TestDamage:
 
     def test_a_flipped_bit_anywhere_is_found_and_the_file_named(self, tmp_path: Path) -> None:
         self.small(tmp_path / "s")
-        folder = tmp_path / "s" / "checkpoint-000000002"
+        folder = tmp_path / "s" / "checkpoint-000000003"
         tried = 0
         for file in sorted(folder.iterdir()):
             good = file.read_bytes()
@@ -292,7 +292,7 @@ class TestDamage:
                     md.restore(tmp_path / "s")
                 named = "manifest" if file.name.startswith("manifest") else file.name
                 assert named in caught.value.message
-                assert "checkpoint-000000001 is whole" in caught.value.hint
+                assert "checkpoint-000000002 is whole" in caught.value.hint
                 tried += 1
             file.write_bytes(good)
         assert tried > 1000
@@ -300,7 +300,7 @@ class TestDamage:
 
     def test_missing_short_and_foreign_files_are_found(self, tmp_path: Path) -> None:
         self.small(tmp_path / "s")
-        folder = tmp_path / "s" / "checkpoint-000000002"
+        folder = tmp_path / "s" / "checkpoint-000000003"
         for file in sorted(folder.iterdir()):
             good = file.read_bytes()
             file.unlink()
@@ -316,15 +316,23 @@ class TestDamage:
 
     def test_the_previous_one_is_restored_by_name_and_goes_on(self, tmp_path: Path) -> None:
         self.small(tmp_path / "s")
-        file = tmp_path / "s" / "checkpoint-000000002" / "fragment.json"
+        file = tmp_path / "s" / "checkpoint-000000003" / "fragment.json"
         file.write_bytes(file.read_bytes()[:-1])
-        with md.restore(tmp_path / "s", checkpoint="checkpoint-000000001") as run:
+        with md.restore(tmp_path / "s", checkpoint="checkpoint-000000002") as run:
             assert run.positions() == {"s": 2}
             run.push("s", {"ts": pa.array([13], pa.timestamp("us")), "k": [3]}, first=2)
             run.finish()
             assert [row["n"] for row in run.take("o").to_pylist()] == [1, 1, 1]
         names = sorted(os.listdir(tmp_path / "s"))
-        # The log has the end of the source, for whoever goes back to the first once more.
-        assert names == ["checkpoint-000000001", "checkpoint-000000003", "decisions-000000003.log", "lock"]
-        with pytest.raises(md.StateError, match="there is: checkpoint-000000001"):
-            md.restore(tmp_path / "s", checkpoint="checkpoint-000000002")
+        # The log has the end of the source, for whoever goes back to the second once more.
+        assert names == [
+            *(f"checkpoint-00000000{number}" for number in (2, 3, 4)),
+            "decisions-000000004.log",
+            "decisions-000000004.synced",
+            "lock",
+        ]
+        with md.restore(tmp_path / "s") as run:  # two have now come as far as the damaged one
+            run.take("o")
+        assert sorted(os.listdir(tmp_path / "s")) == ["checkpoint-000000004", "checkpoint-000000005", "lock"]
+        with pytest.raises(md.StateError, match="there is: checkpoint-000000004"):
+            md.restore(tmp_path / "s", checkpoint="checkpoint-000000003")

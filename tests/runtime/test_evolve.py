@@ -170,7 +170,7 @@ def test_deltas_on_disk_hold_the_whole_state(tmp_path: Path) -> None:
             name: bytes(data) for name, data in expected.items()
         }
     # What a delta stands on stays there, and is missed when it doesn't.
-    first = tmp_path / "s" / "checkpoint-000000001"
+    first = tmp_path / "s" / "checkpoint-000000002"  # that of the start was too small to stand on
     assert first.is_dir()
     with md.restore(tmp_path / "s") as run:
         run.checkpoint()

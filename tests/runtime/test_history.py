@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import medusa as md
-from medusa.runtime.history import FolderSegments
+from medusa.runtime.history_files import FolderSegments
 from medusa.testing import ManualClock
 
 SECOND = 1_000_000
@@ -434,7 +434,8 @@ def test_a_sync_that_fails_stops_the_run_and_no_checkpoint_is_written(
     with pytest.raises(md.DataError, match="the run has stopped"):
         run.push("cars", rows(70, 1))
     run.close()
-    assert sorted(each.name for each in (tmp_path / "s").iterdir()) == [name, "lock"]
+    names = sorted(each.name for each in (tmp_path / "s").iterdir())
+    assert names == ["checkpoint-000000001", name, "lock"]
     with md.restore(tmp_path / "s", history=tmp_path / "h") as again:
         assert again.view("recent").equals(through(0, 60))
 
@@ -476,11 +477,12 @@ def test_links_in_the_folder_are_not_followed(tmp_path: Path) -> None:
     assert victim.read_text() == "mine"
 
 
-def test_rows_without_an_index_are_swept(tmp_path: Path) -> None:
+def test_a_segment_that_was_being_begun_is_swept(tmp_path: Path) -> None:
     folder = tmp_path / "h" / "recent"
     folder.mkdir(parents=True)
     (folder / f"{7:018d}.arrows").write_bytes(b"torn")
     with md.start(query(), history=tmp_path / "h") as run:
         push(run, 0, 40)
         assert run.view("recent").equals(through(0, 40))
-    assert sorted(each.name for each in folder.iterdir()) == [f"{0:018d}.arrows", f"{0:018d}.index"]
+    files = [f"{0:018d}.{ending}" for ending in ("arrows", "index", "index-copy")]
+    assert sorted(each.name for each in folder.iterdir()) == files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,18 +52,31 @@ def test_a_history_is_read_without_its_run(tmp_path: Path) -> None:
             assert part.equals(other.view("recent", **given))
     with pytest.raises(md.DataError, match="end must be later than start"):
         md.read_history(tmp_path / "h", "recent", start=2, end=1)
-    file = tmp_path / "h" / "recent" / f"{0:018d}.index"
-    os.truncate(
-        file, file.stat().st_size - 80
-    )  # as a kill may leave it: the last entry and the last boundary
+    files = [tmp_path / "h" / "recent" / f"{0:018d}.{ending}" for ending in ("index", "index-copy")]
+
+    def damaged(change: Callable[[bytearray], object]) -> None:
+        """One copy of the index costs nothing; the other too is told, or is as a kill may leave it."""
+        for file in files:
+            content = bytearray(file.read_bytes())
+            change(content)
+            file.write_bytes(content)
+            if file is files[0]:
+                assert md.read_history(tmp_path / "h", "recent").equals(through(0, 70))
+
+    def flip(at: int) -> Callable[[bytearray], object]:
+        return lambda content: content.__setitem__(at, content[at] ^ 1)
+
+    good = files[0].read_bytes()
+    damaged(lambda content: content.__delitem__(slice(-80, None)))  # the last entry and the last boundary
     assert md.read_history(tmp_path / "h", "recent").equals(whole)
-    content = bytearray(file.read_bytes())
-    content[30] ^= 1
-    file.write_bytes(content)
+    for file in files:
+        file.write_bytes(good)
+    damaged(flip(30))
     with pytest.raises(md.StateError, match=r"recent/0+.index: rows 0 to .* are damaged"):
         md.read_history(tmp_path / "h", "recent")
-    content[3] ^= 1
-    file.write_bytes(content)
+    for file in files:
+        file.write_bytes(good)
+    damaged(flip(3))
     with pytest.raises(md.StateError, match=r"recent/0+.index: its head is damaged") as told:
         md.read_history(tmp_path / "h", "recent")
     assert told.value.code == "state.corrupt"

@@ -92,7 +92,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_told(
 def test_a_forked_child_leaves_it_to_its_parent(folder: Path) -> None:
     with md.node(fields(folder)) as node:
         data = folder / "a.data"
-        said = data / "node-000000000001"
+        said = data / "node-copy-000000000001"
         until(said.exists, what="what the node says of itself is on disk")
         before = sorted(path.name for path in data.iterdir())
 

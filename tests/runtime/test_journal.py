@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+import medusa as md
+from medusa.engine.checkpoint import crc32c
+from medusa.engine.synced import SLOT_BYTES
 from medusa.query.builder import Query
 from medusa.runtime.host import FragmentHost, Logged, Stats
 from medusa.runtime.journal import FolderJournal
@@ -80,3 +83,97 @@ def test_a_fragment_of_the_same_name_hears_nothing_of_the_writes_of_the_one_befo
         Later.jobs.pop(0)()
     assert [each for each in host.finished() if not isinstance(each, Stats)] == [Logged("q/f", True)]
     assert disk.journal.numbers() == [9], "the log of the one before went with it"
+
+
+def test_the_mark_says_what_was_synced_and_no_more(tmp_path: Path) -> None:
+    journal = FolderJournal(tmp_path)
+    journal.append(3, b"one")
+    assert journal.synced(3) == (0, 0)
+    for data in (b"", b"two", b"three"):
+        journal.append(3, data)
+        journal.sync(3)
+        whole = (tmp_path / "decisions-000000003.log").read_bytes()
+        assert journal.synced(3) == (len(whole), crc32c(whole))
+        journal.append(3, b"more")
+        assert journal.synced(3) == (len(whole), crc32c(whole))
+    journal.close()
+    again = FolderJournal(tmp_path)  # of another life, which goes on with it
+    assert again.synced(3) == (len(whole), crc32c(whole))
+    again.sync(3)
+    assert again.synced(3) == (len(whole) + 4, crc32c(whole + b"more"))
+    again.cut(3, 5)
+    assert again.synced(3) == (5, crc32c(whole[:5]))
+    again.append(3, b"!")
+    again.sync(3)
+    assert again.synced(3) == (6, crc32c(whole[:5] + b"!"))
+    again.close()
+
+
+def test_one_damaged_slot_of_a_mark_leaves_the_other(tmp_path: Path) -> None:
+    journal = FolderJournal(tmp_path)
+    for data in (b"one", b"two"):
+        journal.append(3, data)
+        journal.sync(3)
+    journal.close()
+    file = tmp_path / "decisions-000000003.synced"
+    good = file.read_bytes()
+    assert len(good) == 2 * SLOT_BYTES
+    found = set()
+    for at in range(len(good)):
+        damaged = bytearray(good)
+        damaged[at] ^= 1 << at % 8
+        file.write_bytes(damaged)
+        found.add(FolderJournal(tmp_path).synced(3))
+    assert found == {(3, crc32c(b"one")), (6, crc32c(b"onetwo"))}
+    for length in range(2 * SLOT_BYTES):
+        file.write_bytes(good[:length])
+        mark = FolderJournal(tmp_path).synced(3)
+        assert mark in ((3, crc32c(b"one")), (6, crc32c(b"onetwo"))) if length >= SLOT_BYTES else mark is None
+    file.write_bytes(good)
+    file.rename(tmp_path / "decisions-000000004.synced")
+    assert FolderJournal(tmp_path).synced(4) is None, "it is of another log"
+    assert FolderJournal(tmp_path).synced(3) is None
+
+
+def test_a_log_that_is_gone_is_known_by_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = FolderJournal(tmp_path)
+    for number in (3, 4):
+        journal.append(number, b"one")
+        journal.sync(number)
+    (tmp_path / "decisions-000000003.log").unlink()
+    assert journal.numbers() == [3, 4]
+    assert bytes(journal.read(3)) == b""
+    journal.remove(3)
+    assert journal.numbers() == [4]
+    with pytest.raises(md.StateError, match="decisions-000000003.log can't be read: No such file"):
+        journal.read(3)
+    gone: list[str] = []
+    unlink = os.unlink
+
+    def watched(name: str, **options: Any) -> None:
+        gone.append(name)
+        unlink(name, **options)
+
+    monkeypatch.setattr(os, "unlink", watched)
+    journal.remove(4)
+    assert gone == ["decisions-000000004.synced", "decisions-000000004.log"], "a killed remover loses nothing"
+    journal.close()
+
+
+def test_the_mark_of_a_log_is_synced_when_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    real = os.fdatasync
+
+    def told(file: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", told)
+    journal = FolderJournal(tmp_path)
+    for number in (3, 4):
+        journal.append(number, b"x")
+        journal.sync(number)
+    journal.close()
+    assert done == ["decisions-000000003.log", "decisions-000000003.synced", "decisions-000000004.log"]

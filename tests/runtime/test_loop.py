@@ -16,7 +16,7 @@ from medusa.runtime.loop import NodeLoop
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.messages import Hello
+from medusa.wire.messages import Heartbeat, Hello
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
 
@@ -102,3 +102,21 @@ def test_status_says_that_a_peer_refuses_our_key(loop: NodeLoop) -> None:
 def test_a_link_that_a_newer_one_has_replaced_may_end(loop: NodeLoop) -> None:
     loop.turn([said("in-2", HELLO), LinkDown("in-1")])
     assert state(loop) == "up"
+
+
+def test_a_slow_connection_of_an_earlier_life_replaces_nothing(loop: NodeLoop) -> None:
+    """What comes by it would else count as said in this life, and this life would go unheard."""
+    earlier = Hello(version=limits.PROTOCOL_VERSION, node="b", incarnation=2)
+    loop.turn([said("in-2", earlier), said("in-2", Heartbeat(incarnation=2))])
+    assert loop.refused == 1  # Nobody is known at the other end of that connection.
+    loop.turn([LinkDown("in-2")])
+    assert state(loop) == "up"
+    loop.turn([LinkDown("in-1")])
+    assert state(loop) == "silent"
+
+
+def test_a_connection_of_a_later_life_replaces_the_one_that_stood(loop: NodeLoop) -> None:
+    later = Hello(version=limits.PROTOCOL_VERSION, node="b", incarnation=4)
+    loop.turn([said("in-2", later), LinkDown("in-1")])
+    assert state(loop) == "up"
+    assert loop.refused == 0

@@ -9,13 +9,14 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, StateError
-from medusa.mind.catalog import Catalog
+from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.settings import Settings
 from medusa.query.registry import registered
 from medusa.runtime import loop, process
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
 from medusa.runtime.node_config import import_functions, load_settings
+from medusa.runtime.node_groups import write_catalog
 from medusa.runtime.process import run_node
 from medusa.runtime.recovery import recover
 from medusa.runtime.reports import Reports
@@ -194,7 +195,42 @@ def test_lives_only_grow(folder):
     store = FolderStore(folder / "data")
     lives = [recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation for _ in range(3)]
     assert lives == sorted(set(lives))
-    assert [name for name in store.names() if name.startswith("life-")] == [f"life-{lives[-1]:012d}"]
+    last = f"{lives[-1]:012d}"
+    assert [each for each in store.names() if each.startswith("life-")] == [
+        f"life-{last}",
+        f"life-copy-{last}",
+    ]
+    store.close()
+
+
+@pytest.mark.parametrize("lost", ["life", "life-copy"])
+def test_either_copy_of_the_life_is_enough(folder, lost):
+    store = FolderStore(folder / "data")
+    for _ in range(3):  # Ahead of the clock: it doesn't count for the next one.
+        last = recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation
+    store.delete(f"{lost}-{last:012d}")
+    assert recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation == last + 1
+    assert len([each for each in store.names() if each.startswith("life-")]) == 2
+    store.close()
+
+
+def test_a_lost_life_is_told_and_the_next_is_larger_all_the_same(folder):
+    store, warnings = FolderStore(folder / "data"), []
+    for _ in range(3):
+        last = recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation
+    write_catalog(store, 1, {CATALOG: Catalog("a").to_bytes()})
+    for each in [each for each in store.names() if each.startswith("life-")]:
+        store.delete(each)
+    assert recover(store, SystemClock(), node="a", warn=warnings.append).incarnation > last
+    assert "number of this node's last life is lost" in "".join(warnings)
+    store.close()
+
+
+def test_a_life_whose_writer_died_between_the_copies_counts(folder):
+    store = FolderStore(folder / "data")
+    last = recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation
+    store.write(f"life-{last + 7:012d}", {})
+    assert recover(store, SystemClock(), node="a", warn=pytest.fail).incarnation == last + 8
     store.close()
 
 

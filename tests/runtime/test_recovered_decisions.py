@@ -18,7 +18,7 @@ from medusa.mind.placement import cut
 from medusa.mind.record import RECORD, FragmentRecord
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.files import FolderStore
-from medusa.runtime.group_names import group_name
+from medusa.runtime.group_names import group_name, life_names
 from medusa.runtime.host import FragmentHost, Logged
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.recovery import recover
@@ -52,6 +52,8 @@ class Disk:
         catalog.fragments[self.spec.name] = self.spec
         files = {CATALOG: catalog.to_bytes()}
         self.store.write(group_name("", 1), seal(files, {"fragment": "", "token": 1}))
+        for name in life_names(1):
+            self.store.write(name, {})
         self.warnings = []
 
     def checkpoint(self, token, decided):
@@ -124,8 +126,9 @@ def test_what_comes_behind_a_gap_is_never_used(disk):
     disk.checkpoint(2, 1)
     disk.log(3, 2, FED[2:])
     assert disk.found() == []
-    (warning,) = disk.warnings
+    warning, kept = disk.warnings
     assert "comes 1 decisions too late" in warning
+    assert "a copy is kept as" in kept
     assert disk.journal.numbers() == []
     assert disk.first_token == 4
 
@@ -137,7 +140,9 @@ def test_logs_of_others_and_of_inputs_that_are_not_there_are_removed(disk):
     assert disk.journal.numbers() == []
     disk.log(4, 0, [Decision(ROWS, "middle", "c", 5)])
     assert disk.found() == []
-    assert "names inputs that it doesn't have" in disk.warnings[-1]
+    warning, kept = disk.warnings
+    assert "names inputs that it doesn't have" in warning
+    assert "a copy is kept as" in kept
     assert disk.journal.numbers() == []
 
 

@@ -69,9 +69,16 @@ def test_leftovers_go_and_files_of_others_stay(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("7.spill", "x.spill", "7.spill.txt", "notes"):
         (folder / name).write_text("x")
+    refused = FolderSpill(folder)
+    refused.append("7", [b"y"])  # under another name: it may be that the run can't go on
+    assert bytes(refused.read("7", 0, 1)) == b"y"
+    refused.close()
+    assert files(folder) == ["7.spill", "7.spill.txt", "notes", "spill.lock", "x.spill"]
     one = FolderSpill(folder)
-    assert files(folder) == ["7.spill.txt", "notes", "spill.lock", "x.spill"]
     one.append("7", [b"y"])
+    one.sweep()
+    assert bytes(one.read("7", 0, 1)) == b"y"
+    assert len(files(folder)) == 5
     one.close()
     assert files(folder) == ["7.spill.txt", "notes", "spill.lock", "x.spill"]
     one.remove("7")  # nothing is held any more

@@ -12,6 +12,7 @@ import zmq
 from medusa.errors import LinkError
 from medusa.runtime import sockets
 from medusa.runtime.introduction import Introduction
+from medusa.runtime.refusals import Refused
 from medusa.runtime.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transport
 
 DEADLINE_S = 20.0
@@ -117,10 +118,18 @@ def test_a_caller_that_was_cut_is_not_heard(open_transport):
 def test_too_many_frames_are_refused_and_counted(open_transport):
     server, client = pair(open_transport)
     client.send("server", [b"x"] * (PARTS_MAX + 1))
+    heard, got = until(lambda s, c: c.count(LinkUp("server")) == 1, server, client)
     client.send("server", [b"ok"])
-    got, _ = until(lambda s, c: payloads(s), server, client)
-    assert payloads(got) == [(b"ok",)]
+    more, _ = until(lambda s, c: payloads(s), server, client)
+    assert payloads(heard) == []
+    assert payloads(more) == [(b"ok",)]
     assert server.refused == 1
+    assert LinkDown("server") in got, "its connection ended"
+    told = [each for each in heard + more if isinstance(each, Refused)]
+    assert [(each.why, each.what, each.address) for each in told] == [
+        ("too many parts", "connection ended", "127.0.0.1")
+    ]
+    assert server.door() == {"too many parts": 1}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from medusa.mind.inputs import Input
 from medusa.mind.outputs import Output
 from medusa.mind.record import FragmentRecord
 from medusa.mind.spilling import Spilling
-from medusa.runtime import recovery
+from medusa.runtime import folder_contents
 from medusa.sim import query_trial
 from medusa.sim import relay as relay_module
 from medusa.sim.actors import SubscriberActor
@@ -320,13 +320,13 @@ def fed_as_it_comes(monkeypatch):
 
 def log_of_an_older_checkpoint(monkeypatch):
     """What is fed again begins before the checkpoint."""
-    honest = recovery.read_record
+    honest = folder_contents.read_record
 
     def older(data, *, where):
         record = honest(data, where=where)
         return msgspec.structs.replace(record, decided=max(record.decided - 3, 0))
 
-    monkeypatch.setattr(recovery, "read_record", older)
+    monkeypatch.setattr(folder_contents, "read_record", older)
 
 
 def gone_before_durable(monkeypatch):

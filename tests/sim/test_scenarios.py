@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from medusa.cli import main
 from medusa.mind import hosting
-from medusa.sim.faults import AIMED, AIMED_SPLITS, KINDS
+from medusa.sim.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, STORAGE
 from medusa.sim.scenarios import SCENARIOS, run_scenario, smallest
 from medusa.sim.trial import faults_of
 from medusa.sim.world import World
@@ -111,12 +111,23 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
     assert sum(SEEDS.values()) == 200
     assert sum(FULL.values()) == 5000
     assert len(TWICE) >= 10
-    elsewhere = ("town", "federation", "deploys", "selflinks", "move", "splits", "comeback")
+    elsewhere = (
+        "town",
+        "federation",
+        "deploys",
+        "selflinks",
+        "move",
+        "splits",
+        "comeback",
+        "returns",
+        "storage",
+    )
     assert set(SEEDS) == {name for name in SCENARIOS if name not in elsewhere}
     assert any(run_scenario("gap", seed).lost for seed in range(6))
-    # The aimed ones are drawn in moves and splits: test_moves.py counts them there.
+    # Others are drawn in moves, splits and deployments, and where files are damaged: see the tests of those.
     drawn_kinds = {fault.kind for name, seed in CASES for fault in drawn(name, seed)}
-    assert drawn_kinds == set(KINDS) - {*AIMED, *AIMED_SPLITS}
+    elsewhere_drawn = {*AIMED, *AIMED_SPLITS, *LATE_ORDERS, *STORAGE, "stale move"}
+    assert drawn_kinds == set(KINDS) - elsewhere_drawn
 
 
 def drawn(name, seed):

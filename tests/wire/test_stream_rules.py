@@ -66,6 +66,30 @@ def test_a_frame_that_breaks_a_rule_is_refused_and_changes_nothing(message, payl
     assert (receiver.next_seq, receiver.held_bytes, receiver._frames, receiver.state) == before
 
 
+def test_rows_beyond_the_last_position_are_refused_and_no_position_moves():
+    pair = Pair()
+    receiver = pair.receiver
+    receiver.peer_event(0, LinkEvent.PEER_UP)
+    last = limits.SEQ_MAX
+    receiver.receive(0, attached(pair, next_seq=last - 1))
+    before = (receiver.next_seq, receiver.durable_seq, receiver.held_bytes, receiver._frames, receiver.state)
+    for rows in (2, 10):
+        data = Data(stream="s", epoch=receiver._epoch, frame=1, seq=last - 1, rows=rows)
+        with pytest.raises(RemoteProtocolError, match="the last position is") as error:
+            receiver.receive(0, data, b"x")
+        assert error.value.code == "E_SEQ"
+        after = (
+            receiver.next_seq,
+            receiver.durable_seq,
+            receiver.held_bytes,
+            receiver._frames,
+            receiver.state,
+        )
+        assert after == before
+    [rows] = receiver.receive(0, Data(stream="s", epoch=receiver._epoch, frame=1, seq=last - 1, rows=1), b"x")
+    assert (rows.seq, receiver.next_seq) == (last - 1, last), "the last row that an Ack can name"
+
+
 def test_rows_that_could_not_be_decoded_count_as_never_received():
     pair = Pair()
     pair.consume = False

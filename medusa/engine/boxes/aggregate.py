@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from medusa._native import Batch, Window
 from medusa.elements import END_US, START_US, Kind, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.aggregate_calls import Calls, calls_of, combine_calls
 from medusa.engine.boxes.aggregate_user import UserAggregates
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
@@ -83,6 +84,7 @@ class AggregateBox(Operator):
                 label=f"aggregate {spec.id!r}",
             )
         self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
+        self._overlap = -(-spec.size_us // spec.advance_us)
         self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
         self._options: dict[str, Any] = {
             "size_us": spec.size_us,
@@ -167,26 +169,48 @@ class AggregateBox(Operator):
         self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
 
     def on_boundary(self, time_us: int) -> None:
-        if isinstance(self._window, SpillWindow):
-            rows = self._window.close(time_us)
-            self._results.trains(self, (), self._window.failed())
-            self.steps = self._leave(rows, time_us)
-            self.step()
-            while not self.paced and self.steps is not None:
-                self.step()
+        window = self._window
+        if isinstance(window, SpillWindow):
+            rows = window.close(time_us)
+            self._results.trains(self, (), window.failed())
+            self.leave(self._leave(rows, time_us))
             return
-        closed, failed = self._window.close(time_us), self._window.failed()
+        # Each group of a pane is in so many results at most.
+        if self._overlap > 1 and window.groups_open() * self._overlap > pieces.ROWS_MAX:
+            self.leave(self._close_apart(window, time_us))
+        else:
+            self._close(window, time_us)
+            self._closed(window, time_us)
+
+    def _close(self, window: Window | WindowParts, time_us: int) -> None:
+        closed, failed = window.close(time_us), window.failed()
         if closed or failed is not None:
             for train in self._results.trains(self, closed, failed):
                 self.emit_train(train)
+
+    def _close_apart(self, window: Window | WindowParts, time_us: int) -> Iterator[None]:
+        """Close few windows at once: one row may be in very many."""
+        advance_us = self._spec.advance_us
+        while (oldest_us := window.oldest_open_us()) is not None:
+            windows = max(pieces.ROWS_MAX // max(window.groups_open(), 1), 1)
+            end_us = oldest_us + self._spec.size_us + (windows - 1) * advance_us
+            if end_us >= time_us:
+                break
+            self._close(window, end_us)
+            yield
+        self._close(window, time_us)
+        self._closed(window, time_us)
+
+    def _closed(self, window: Window | WindowParts, time_us: int) -> None:
+        """The boundary has been passed: early results, and what is known now."""
         early_us = self._spec.early_us
         if early_us is not None and time_us < END_US and time_us // early_us > self._ticks:
             self._ticks = time_us // early_us
-            for train in self._results.trains(self, self._window.early(), None):
+            for train in self._results.trains(self, window.early(), None):
                 self.emit_train(replace(train, kind=Kind.TENTATIVE))
         if self._users is not None:
-            self._users.forget(self._window.next_end_us() - self._spec.size_us)
-        self.advance(time_us if time_us >= END_US else self._window.next_end_us() - 1)
+            self._users.forget(window.next_end_us() - self._spec.size_us)
+        self.advance(time_us if time_us >= END_US else window.next_end_us() - 1)
 
     def state_bytes(self) -> int:
         return self._window.nbytes() + (self._users.nbytes() if self._users is not None else 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -20,8 +20,11 @@ from medusa.engine.spool import Streamed
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
 
-Queue = list[tuple[int, Element]]
-"""Elements that wait before a box, each for one of its inputs, by its number."""
+
+class Queue(Protocol):
+    """Elements that wait before a box, each for one of its inputs, by its number."""
+
+    def append(self, pair: tuple[int, Element], /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -77,6 +80,7 @@ class Operator(ABC):
         steps: what is left of the output of an element, where it is too much to leave at once: the scheduler
             asks for it piece by piece with ``step``, and lets the boxes below run in between.
         paced: somebody asks for ``steps``.
+        interleaves_freely: of several inputs; what leaves is the same however their elements interleave.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
         state_format: of what ``save`` gives; one more whenever that changes. ``upgrade`` knows the others.
@@ -86,11 +90,12 @@ class Operator(ABC):
     boundary_ports: tuple[str, ...] = ("",)
     takes_tentative: bool = False
     state_format: int = 1
-    steps: Iterator[None] | None = None
     paced: bool = False
+    interleaves_freely: bool = False
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id
+        self.steps: Iterator[None] | None = None
         self.inputs_us: list[int] = [int(START_US)] * inputs
         self.boundary_us = int(START_US)
         self.rows_in = 0
@@ -170,6 +175,14 @@ class Operator(ABC):
                     self.on_boundary(now)
         else:
             raise AssertionError(f"{self.id}: {type(element).__name__} doesn't travel inside a fragment")
+
+    def leave(self, steps: Iterator[None]) -> None:
+        """Emit the first piece of the output of an element, and the rest where nobody asks for ``steps``."""
+        if next(steps, self) is self:  # mostly it is one
+            return
+        self.steps = steps
+        while not self.paced and self.steps is not None:
+            self.step()
 
     def step(self) -> None:
         """Emit the next piece of ``steps``; after the last one there are none."""

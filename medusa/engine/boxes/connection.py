@@ -8,7 +8,7 @@ from contextlib import suppress
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.history import History, numbered
-from medusa.engine.history_open import open_history
+from medusa.engine.history_open import prepare_history
 from medusa.ports import Segments
 from medusa.query.boxes import ConnectionPoint, Schema
 from medusa.query.types import schema_to_arrow
@@ -60,8 +60,26 @@ class ConnectionPointBox(Operator):
         Raises:
             StateError: it can't go on there.
         """
+        self.prepare()
+        self.settle()
+
+    def prepare(self) -> None:
+        """Take over the history where the state of this box stands; no file changes before ``settle``.
+
+        Raises:
+            StateError: it can't go on there.
+        """
         if self.history is not None:
-            open_history(self.history, self.rows_in, self._most_us)
+            prepare_history(self.history, self.rows_in, self._most_us)
+
+    def settle(self) -> None:
+        """Let the files be what ``prepare`` found that they should be.
+
+        Raises:
+            StateError: they can't be changed.
+        """
+        if self.history is not None:
+            self.history.settle()
 
     def watch(self, call: Callable[[Element], None]) -> None:
         """From now on call with every numbered train and every boundary; never with early results."""
@@ -108,8 +126,8 @@ class ConnectionPointBox(Operator):
             self.history.sync()
 
     def close(self) -> None:
-        """The same at the end of the run, with the last boundary."""
-        if self.history is not None and not self.history.broken:
+        """The same at the end of the run, with the last boundary; nothing, where it was never settled."""
+        if self.history is not None and self.history.settled and not self.history.broken:
             self.history.mark(self.boundary_us)
             self.history.sync()
 
@@ -151,10 +169,28 @@ class Connections(dict[str, ConnectionPointBox]):
         """Before the first row: let every one go on where its state stands.
 
         Raises:
-            StateError: its history can't.
+            StateError: its history can't: then no file of any was changed, or one couldn't be.
+        """
+        self.prepare()
+        self.settle()
+
+    def prepare(self) -> None:
+        """Look at all histories; no file changes before ``settle``.
+
+        Raises:
+            StateError: one can't go on where its state stands.
         """
         for box in self.values():
-            box.open()
+            box.prepare()
+
+    def settle(self) -> None:
+        """Take the files back to where the state stands.
+
+        Raises:
+            StateError: they can't be changed.
+        """
+        for box in self.values():
+            box.settle()
 
     def pass_time(self, now_us: int) -> None:
         """Sync the histories that haven't been for a second."""

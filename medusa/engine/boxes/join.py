@@ -7,7 +7,7 @@ partner can come any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from medusa._native import Join
 from medusa.elements import END_US, START_US, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.join_parts import JoinParts
 from medusa.engine.boxes.join_where import PairCondition, SideCondition
@@ -35,8 +36,8 @@ from medusa.query.types import common_type, schema_to_arrow, to_arrow
 
 __all__ = ["JoinBox", "join_options", "make_join"]
 
-PAIRS_MAX = 1 << 17
-"""Pairs made in one step, where time can be cut smaller: their columns stay in the cache."""
+PAIRS_MAX = 1 << 16
+"""Pairs made in one step, or twice as many: their columns stay in the cache."""
 
 KEYS_SPARE = 1 << 16
 """Keys remembered beyond twice the rows held, before the index is built anew."""
@@ -202,13 +203,27 @@ class JoinBox(Operator):
     # Results out
 
     def on_boundary(self, time_us: int) -> None:
+        self.leave(self._results(time_us))
+
+    def _results(self, time_us: int) -> Iterator[None]:
+        """Everything below a boundary, piece by piece, and then the boundary."""
         ended = time_us >= END_US
         join, to_us = self._join, _FOREVER_US if ended else time_us
         if isinstance(join, JoinParts):
             for train in join.run(to_us, self._train):
                 self.emit_train(train)
         else:
-            self._run(join, to_us)
+            join.advance(to_us)
+            more = True
+            while more:
+                more = join.step(PAIRS_MAX)
+                if self._pair_condition is not None:
+                    self._judge(join, self._pair_condition, pa.record_batch(join.pairs()))
+                results = join.results()
+                if results is not None:
+                    yield from self._send(pa.record_batch(results))
+                if more:  # though few pairs satisfied a condition, there may be any number of such steps
+                    yield
         if ended:
             for side in self._sides:
                 side.kept.clear()
@@ -216,26 +231,41 @@ class JoinBox(Operator):
             self._forget(time_us)
         self.advance(time_us if ended else time_us - self._delay_us)
 
-    def _run(self, join: Join, boundary_us: int) -> None:
-        join.advance(boundary_us)
-        more = True
-        while more:
-            more = join.step(PAIRS_MAX)
-            if self._pair_condition is not None:
-                self._judge(join, self._pair_condition, pa.record_batch(join.pairs()))
-            results = join.results()
-            if results is not None:
-                self.emit_train(self._train(pa.record_batch(results)))
+    def _send(self, rows: pa.RecordBatch) -> Iterator[None]:
+        """Results of a step, at most a piece at once."""
+        if rows.num_rows <= pieces.ROWS_MAX and not self._wide(rows.num_rows):
+            self.emit_train(self._train(rows))
+            if rows.num_rows > pieces.ROWS_MAX // 4:
+                yield
+            return
+        for first, end in self._cuts(rows.num_rows, rows.column(2), rows.column(3)):
+            self.emit_train(self._train(rows.slice(first, end - first)))
+            yield
+
+    def _wide(self, rows: int) -> bool:
+        """Whether so many rows may have more text than a piece."""
+        return rows * sum(side.kept.widest for side in self._sides) > pieces.BYTES_MAX
+
+    def _cuts(self, count: int, left: pa.Array, right: pa.Array) -> Iterator[tuple[int, int]]:
+        """(first, end) of pieces of rows that name rows of both sides."""
+        if not self._wide(count):
+            return pieces.row_cuts(count)
+        texts = [side.kept.text_bytes(rows) for side, rows in zip(self._sides, (left, right), strict=True)]
+        return pieces.cuts(texts[_LEFT] + texts[_RIGHT])
 
     def _judge(self, join: Join, condition: PairCondition, pairs: pa.RecordBatch) -> None:
         if not pairs.num_rows:
             join.judge(pa.nulls(0, pa.bool_()))
             return
-        columns = [
-            self._sides[side].kept.take(pairs.column(side), indexes)
-            for side, indexes in enumerate(condition.columns)
-        ]
-        join.judge(condition.keep([*columns[_LEFT], *columns[_RIGHT]], pairs.num_rows))
+        masks = []
+        for first, end in self._cuts(pairs.num_rows, *pairs.columns):
+            piece = pairs.slice(first, end - first)
+            columns = [
+                self._sides[side].kept.take(piece.column(side), indexes)
+                for side, indexes in enumerate(condition.columns)
+            ]
+            masks.append(condition.keep([*columns[_LEFT], *columns[_RIGHT]], piece.num_rows))
+        join.judge(masks[0] if len(masks) == 1 else pa.concat_arrays(masks))
 
     def _train(self, rows: pa.RecordBatch) -> Train:
         """The columns of results."""

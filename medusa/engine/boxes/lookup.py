@@ -6,12 +6,13 @@ once the last change before each: they are sorted together by (slot, time), chan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.base import BoxState, Operator
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
@@ -64,23 +65,27 @@ class LookupBox(Operator):
             (self._rows if input == _STREAM else self._changed).add(Timed.of(kept))
 
     def on_boundary(self, time_us: int) -> None:
+        self.leave(self._results(time_us))
+
+    def _results(self, time_us: int) -> Iterator[None]:
+        """Everything below a boundary, piece by piece, and then the boundary."""
         changes = self._changed.ready(time_us)
         slots = None
         if changes is not None:
             slots = self._store.slots([changes.batch.column(key) for key in self._store.keys])
         rows = self._rows.ready(time_us)
         if rows is not None:
-            self._find(rows, changes, slots)
+            yield from self._find(rows, changes, slots)
         if changes is not None and slots is not None:
             self._follow(changes, slots)
         if time_us < END_US:
             self._store.forget(time_us)
         self.advance(time_us)
 
-    def _find(self, rows: Timed, changes: Timed | None, changed_slots: Ints | None) -> None:
+    def _find(self, rows: Timed, changes: Timed | None, changed_slots: Ints | None) -> Iterator[None]:
         whole, keys = self._columns.compute(rows.train())
         if not len(whole):
-            return
+            return iter(())
         rows = Timed.of(whole)
         slots = self._store.slots(keys, insert=False)
         known = slots >= 0
@@ -101,18 +106,32 @@ class LookupBox(Operator):
                 pa.concat_arrays([column, changes.batch.column(name)])
                 for column, name in zip(values, self._store.columns, strict=True)
             ]
-        self._send(rows, values, source)
+        return self._send(rows, values, source)
 
-    def _send(self, rows: Timed, values: list[pa.Array], source: Ints) -> None:
+    def _send(self, rows: Timed, values: list[pa.Array], source: Ints) -> Iterator[None]:
         found = source >= 0
         if self._spec.how == "inner" and not found.all():
             index = np.flatnonzero(found)
             rows, source, found = rows.pick(index), source[index], found[index]
-        if len(rows):
-            at = pa.array(source, mask=~found)
-            columns = [*rows.batch.columns, *(column.take(at) for column in values)]
+        for first, end in self._cuts(values, source):
+            at = pa.array(source[first:end], mask=~found[first:end])
+            columns = [*rows.batch.slice(first, end - first).columns, *(column.take(at) for column in values)]
             batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-            self.emit_train(Train(batch=batch, times=as_times(np.ascontiguousarray(rows.times))))
+            times = as_times(np.ascontiguousarray(rows.times[first:end]))
+            self.emit_train(Train(batch=batch, times=times))
+            if end < len(rows):
+                yield
+
+    def _cuts(self, values: list[pa.Array], source: Ints) -> Iterator[tuple[int, int]]:
+        """(first, end) of pieces: one row of the table may be what very many rows find."""
+        table = pa.RecordBatch.from_arrays(values, names=[str(place) for place in range(len(values))])
+        texts = pieces.text_columns(table.schema)
+        if not texts or not table.num_rows:
+            return pieces.row_cuts(len(source))
+        sizes = pieces.text_bytes(table, texts)
+        if int(sizes.max()) * len(source) <= pieces.BYTES_MAX:
+            return pieces.row_cuts(len(source))
+        return pieces.cuts(np.where(source < 0, 0, sizes[np.maximum(source, 0)]))
 
     def _follow(self, changes: Timed, slots: Ints) -> None:
         """Take changes into the copy; the last of each key counts."""

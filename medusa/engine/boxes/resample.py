@@ -23,7 +23,7 @@ from medusa.query.types import DURATION, TIMESTAMP, schema_to_arrow, to_arrow
 
 __all__ = ["ResampleBox"]
 
-POINTS_MAX = 1 << 20
+POINTS_MAX = 1 << 16
 """Points of the grid made at once, where time can be cut smaller."""
 
 
@@ -70,18 +70,22 @@ class ResampleBox(Operator):
             self._waiting.add(Timed.of(kept))
 
     def on_boundary(self, time_us: int) -> None:
+        self.leave(self._results(time_us))
+
+    def _results(self, time_us: int) -> Iterator[None]:
+        """Everything below a boundary, piece by piece, and then the boundary."""
         ended = time_us >= END_US
         end_us = time_us if ended else time_us - self._spec.gap_us
         # A point at every multiple of the step below `end_us`: nothing new before the next one.
         if ended or self._grid(end_us) > self._grid(self.boundary_us):
-            self._step(time_us, end_us)
+            yield from self._step(time_us, end_us)
         self.advance(end_us)
 
     def _grid(self, time_us: int) -> int:
         """The number of the first point at or after a time."""
         return -(-time_us // self._spec.every_us)
 
-    def _step(self, time_us: int, end_us: int) -> None:
+    def _step(self, time_us: int, end_us: int) -> Iterator[None]:
         ready = self._waiting.ready(time_us)
         if ready is not None:
             self._held = concat_timed([self._held, ready]) if len(self._held) else ready
@@ -92,6 +96,8 @@ class ResampleBox(Operator):
         stop = self._grid(end_us)
         for points in series.cuts(self._grid(self.boundary_us), stop):
             self.emit_train(self._train(points))
+            if len(points.at_us) > POINTS_MAX // 4:
+                yield
         self._held = self._held.pick(series.needed(stop))
 
     def _key_ids(self, rows: Timed) -> Ints:

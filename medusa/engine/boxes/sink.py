@@ -123,6 +123,14 @@ class SinkBox(Operator):
         if not self._held:
             self._spool = None
 
+    def put_back(self, elements: Sequence[Element]) -> None:
+        """Hold again, before everything else, what ``take`` gave last."""
+        self._held[:0] = elements
+        for element in elements:
+            if isinstance(element, Train) and element.kind is Kind.STABLE:
+                self._held_rows += len(element)
+        self._held_bytes = self._counted = 0
+
     def spill_output(self, spool: Spool, nbytes: int) -> int:
         """Move so many bytes to disk, of what came last; how many that were.
 

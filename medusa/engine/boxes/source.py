@@ -15,7 +15,7 @@ from medusa._native import Exported, Intake, Times
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.boxes.base import BoxState, Operator, show_time
 from medusa.engine.boxes.judging import judge_of
-from medusa.engine.ingest import times_of, validate
+from medusa.engine.ingest import refuse_broken, refuse_invalid, times_of
 from medusa.engine.rows import LookedTrain, as_int64, filter_rows, on_time_rows
 from medusa.errors import DataError
 from medusa.query.boxes import Source
@@ -79,8 +79,19 @@ class SourceBox(Operator):
         """
         if self._intake is None or type(data) is not pa.RecordBatch or not data.num_rows:
             return None
-        validate(data, self.id)
-        return self._intake.rows(data)
+        try:
+            rows = self._intake.rows(data)
+            if rows is None:
+                return None
+            data.validate()  # after that, since it follows pointers
+        except ValueError as error:
+            refuse_broken(error, self.id)
+        found = self._intake.invalid(rows)
+        if found is not None:
+            column, row, flaw = found
+            field = self.schema.field(column)
+            refuse_invalid(field.name, field.type, row, flaw, self.id)
+        return rows
 
     def times_of(self, batch: pa.RecordBatch, rows: Exported | None = None) -> Times | None:
         """The times of rows that are about to enter, looked at once; None for a source without time.

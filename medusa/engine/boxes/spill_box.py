@@ -93,10 +93,7 @@ class SpillBox(Operator):
         self.late += late
         self.dead += dead
         self._part_letters.hand_on()
-        self.steps = self._leave(out, time_us)
-        self.step()
-        while not self.paced and self.steps is not None:
-            self.step()
+        self.leave(self._leave(out, time_us))
 
     def _leave(self, out: Out, time_us: int | None) -> Iterator[None]:
         for port, (form, batches) in out.items():

@@ -135,7 +135,7 @@ class SpillParts:
                 port: Given(self._kind, port, self._room.spool, self._chunk_bytes) for port in self._ports()
             }
             for port, queue in given.items():
-                box.connect(port, queue, 0)  # type: ignore[arg-type]
+                box.connect(port, queue, 0)
             try:
                 work(part, number)
             finally:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa.elements import END_US, START_US, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
 from medusa.engine.boxes.groups import KeyIndex, expect_integers
 from medusa.engine.boxes.slot_results import Numbers
@@ -20,6 +21,9 @@ from medusa.query.expression import Column, Named
 from medusa.query.types import schema_to_arrow, to_arrow
 
 __all__ = ["TopBox"]
+
+BATCH_BYTES = 1024
+"""What a batch takes beside its rows, about: windows that advance by little hold very many."""
 
 REDUCE_ROWS = 16_384
 TIME_LIMIT = 1 << 61
@@ -116,8 +120,16 @@ class TopBox(Operator):
     # Windows out
 
     def on_boundary(self, time_us: int) -> None:
+        self.leave(self._results(time_us))
+
+    def _results(self, time_us: int) -> Iterator[None]:
+        """The windows that close at a boundary, piece by piece, and then the boundary."""
+        sent = 0
         for start in list(self._closing(time_us)):
-            self._send(start)
+            sent += self._send(start)
+            if sent >= pieces.ROWS_MAX:
+                sent = 0
+                yield
         if time_us >= END_US:
             self._panes.clear()
             self.advance(time_us)
@@ -148,7 +160,8 @@ class TopBox(Operator):
                 yield start
                 done = start
 
-    def _send(self, start: int) -> None:
+    def _send(self, start: int) -> int:
+        """Send the results of a window; how many rows that are."""
         end = start + self._spec.size_us
         batches = [b for pane in sorted(self._panes) if start <= pane < end for b in self._panes[pane]]
         rows = _joined(batches)
@@ -167,6 +180,7 @@ class TopBox(Operator):
         ]
         times = as_times(np.full(count, end - 1)) if self._timed else None
         self.emit_train(Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times))
+        return count
 
     # What is asked
 
@@ -174,7 +188,8 @@ class TopBox(Operator):
         return sum(batch.num_rows for batches in self._panes.values() for batch in batches)
 
     def state_bytes(self) -> int:
-        return sum(int(batch.nbytes) for batches in self._panes.values() for batch in batches)
+        batches = [batch for held in self._panes.values() for batch in held]
+        return sum(int(batch.nbytes) for batch in batches) + BATCH_BYTES * len(batches)
 
     def waits_open(self, names: Sequence[str]) -> str:
         return f"{self._rows()} rows wait for the end of their window; {self.held(names)}"

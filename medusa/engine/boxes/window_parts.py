@@ -114,6 +114,9 @@ class WindowParts:
         starts = [start for start in (part.oldest_open_us() for part in self._parts) if start is not None]
         return min(starts, default=None)
 
+    def groups_open(self) -> int:
+        return sum(part.groups_open() for part in self._parts)
+
     def rows_open(self) -> int:
         return sum(part.rows_open() for part in self._parts)
 

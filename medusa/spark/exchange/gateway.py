@@ -23,7 +23,7 @@ from medusa.errors import ConfigError, LinkError, RemoteProtocolError
 from medusa.mind.config_file import NAME, NAME_RULE
 from medusa.runtime.client_keys import KeyGiven
 from medusa.runtime.files import FolderStore, path_of, told
-from medusa.runtime.history import make_folder
+from medusa.runtime.history_files import make_folder
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.keys import CurveKey, read_curve_key, read_public
 from medusa.runtime.link_events import Arrival, Refused

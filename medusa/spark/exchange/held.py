@@ -21,7 +21,7 @@ from medusa.ports import Store
 from medusa.query.boxes import Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.files import FolderStore, told
-from medusa.runtime.history import FolderSegments, make_folder
+from medusa.runtime.history_files import FolderSegments, make_folder
 from medusa.spark.exchange.asides import Asides
 from medusa.spark.exchange.desk import Later, columns_of
 from medusa.spark.exchange.requests import ReaderLine, SourceLine

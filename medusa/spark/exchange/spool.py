@@ -24,6 +24,7 @@ from medusa.engine.history_records import (
     encode,
     full_schema,
     head,
+    merged_index,
     pack,
     plain_schema,
     read_entries,
@@ -119,7 +120,9 @@ class Spool:
                 self._segments.append(made)
         if self._segments:
             last = self._segments[-1]
-            self._port.cut(last.first, last.rows_bytes, HEAD_BYTES + ENTRY_BYTES * len(last.entries))
+            entries = b"".join(entry.encoded() for entry in last.entries)
+            self._port.rewrite_index(last.first, head(self._full_schema)[1] + entries)
+            self._port.cut(last.first, last.rows_bytes, HEAD_BYTES + len(entries))
             self.next_seq = self.durable_seq = last.end
             held = sum(entry.rows for segment in self._segments for entry in segment.entries)
             self.missing_rows = last.end - self._segments[0].first - held
@@ -127,14 +130,15 @@ class Spool:
 
     def _segment(self, first: int, *, last: bool) -> _Segment | None:
         """None: it was just being begun."""
-        index = memoryview(self._port.index(first)).cast("B")
+        index = merged_index(self._port.indexes(first))
         beginning = self._port.read(first, 0, SCHEMA_BYTES_MAX)
         try:
             start = read_head(index, beginning)
         except ValueError as error:
             raise StateError(f"{self._port.where(first, 'index')}: {error}", code="state.version") from None
         if start is None:
-            if not last:
+            begun = len(memoryview(head(self._full_schema)[0]))
+            if not last or len(memoryview(self._port.read(first, begun, 1))):
                 raise self._damaged(first)
             self._port.remove(first)
             return None
@@ -382,7 +386,7 @@ def schema_of(port: Segments) -> pa.Schema | None:
         StateError: it can't be read.
     """
     for first in port.names():
-        index = memoryview(port.index(first)).cast("B")
+        index = merged_index(port.indexes(first))
         beginning = port.read(first, 0, SCHEMA_BYTES_MAX)
         try:
             start = read_head(index, beginning)

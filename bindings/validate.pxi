@@ -1,0 +1,42 @@
+# Values of columns that came from outside, looked at.
+
+cdef extern from "validate.h" nogil:
+    ctypedef enum md_validity:
+        MD_VALID
+        MD_INVALID_OFFSETS
+        MD_INVALID_UTF8
+        MD_INVALID_DECIMAL
+        MD_INVALID_NULLS
+
+    md_rc md_structs_check(const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_validity md_validate(const ArrowSchema *schema, const ArrowArray *array, int64_t *row)
+
+
+cdef enum:
+    FEW_ROWS = 4096  # below, handing the GIL over takes longer
+
+
+cdef object invalid_value(const ArrowSchema *schema, const ArrowArray *array):
+    """(row, what is invalid there) of a column; None: it is valid."""
+    cdef int64_t row = 0
+    cdef md_validity found
+    if array.length < FEW_ROWS:
+        found = md_validate(schema, array, &row)
+    else:
+        with nogil:
+            found = md_validate(schema, array, &row)
+    if found == MD_VALID:
+        return None
+    return row, ("", "offsets", "utf8", "decimal", "nulls")[<int>found]
+
+
+def invalid(column):
+    cdef Borrowed array = borrow(column)
+    return invalid_value(array.schema, array.array)
+
+
+def structs_checked(data):
+    cdef md_error err
+    cdef Borrowed array = borrow(data)
+    check(md_structs_check(array.schema, array.array, &err), &err)
+    return array._capsules

@@ -1,0 +1,71 @@
+"""What a node can't know after its disk lost something: fragments in doubt, as its catalog keeps them.
+
+    whole catalog, all checkpoints of a fragment lost    that fragment waits
+    newest catalog lost in both copies                   every fragment waits, named or found on disk
+
+A fragment in doubt doesn't run, and nobody is told that its streams don't exist. ``mind.resolving`` ends the
+doubt, by what peers know or by what an operator decided.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from medusa.mind.spec import Fragment
+
+__all__ = ["Decision", "FragmentInDoubt", "InDoubt"]
+
+Decision = Literal["", "adopt", "forget"]
+"""Of an operator: run it here from the newest whole checkpoint, or from nothing; or it isn't here.
+No command writes it yet."""
+
+
+class FragmentInDoubt(msgspec.Struct, frozen=True, kw_only=True):
+    """One fragment that may or may not be this node's.
+
+    Attributes:
+        coordinator: the node that deployed its query.
+        epoch: the last one in which it was surely this node's; 0: none is known.
+        state: ``checkpoint``: a whole one is on disk; ``lost``: it had one, and none is whole;
+            ``none``: it may never have had one.
+        why: for operators.
+    """
+
+    spec: Fragment
+    coordinator: str
+    epoch: int
+    state: Literal["checkpoint", "lost", "none"]
+    why: str
+    decision: Decision = ""
+
+
+class InDoubt(msgspec.Struct, kw_only=True):
+    """All that a node can't know.
+
+    Attributes:
+        fragments: by name.
+        unreadable: hash in the names of groups that no catalog names -> why they can't be read.
+        newest: number of the newest catalog, which was lost; 0: the catalog is known.
+        old: the catalog before that, as it was on disk.
+    """
+
+    fragments: dict[str, FragmentInDoubt] = {}
+    unreadable: dict[str, str] = {}
+    newest: int = 0
+    old: bytes = b""
+
+    def __bool__(self) -> bool:
+        return bool(self.fragments or self.unreadable or self.newest)
+
+    def hides(self, name: str) -> bool:
+        """Whether a stream or source of this name may be here: then nobody is told that it isn't."""
+        if self.newest:
+            return True
+        specs = (each.spec for each in self.fragments.values())
+        return any(name in (*spec.streams.values(), *spec.entries.values()) for spec in specs)
+
+    def query_of(self, query: str) -> bool:
+        """Whether a fragment of this query is in doubt."""
+        return any(each.spec.query == query for each in self.fragments.values())

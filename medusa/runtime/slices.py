@@ -1,0 +1,67 @@
+"""Runs what an element makes in slices: other fragments, and closing this one, needn't wait for all of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["SLICE_US", "Slices"]
+
+SLICE_US = 20_000
+"""How long a slice takes, and the piece that it ends with. Longer: other fragments wait; shorter: each slice
+costs a turn of the engine's thread."""
+
+
+class Slices:
+    """Of one fragment; only the engine's thread calls it.
+
+    Jobs are done in the order in which they come. While an element is under way they wait for its end.
+
+    Args:
+        give: does a job after all that the engine's thread was given before.
+    """
+
+    def __init__(self, give: Callable[[Callable[[], None]], None]) -> None:
+        self._give = give
+        self._go_on: Callable[[], bool] | None = None
+        self._jobs: deque[Callable[[], None]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """An element is under way, or jobs wait."""
+        return self._go_on is not None or bool(self._jobs)
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Do it now, or when what came before is done."""
+        if self.busy:
+            self._jobs.append(job)
+            return
+        job()
+        if self.busy:
+            self._give(self._turn)
+
+    def begin(self, go_on: Callable[[], bool]) -> None:
+        """From within a job: an element isn't done; ``go_on`` runs its next slice, and says whether it is."""
+        self._go_on = go_on
+
+    def finish(self) -> None:
+        """Do now all that is left."""
+        while self.busy:
+            self._step()
+
+    def abandon(self) -> None:
+        """Leave the element as it is, and do the jobs that waited for its end."""
+        self._go_on = None
+        self.finish()
+
+    def _turn(self) -> None:
+        if self.busy:  # else it was finished at once
+            self._step()
+            if self.busy:
+                self._give(self._turn)
+
+    def _step(self) -> None:
+        if self._go_on is None:
+            self._jobs.popleft()()
+        elif self._go_on():
+            self._go_on = None

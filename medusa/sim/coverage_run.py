@@ -1,0 +1,54 @@
+"""Seeds of all scenarios, and what they met of everything that there is to meet."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from medusa.sim.coverage import Coverage, events
+from medusa.sim.scenarios import SCENARIOS, run_scenario
+from medusa.sim.trial import Outcome
+
+__all__ = ["LEFT_OUT", "cover", "report", "table"]
+
+LEFT_OUT = ("federation",)
+"""1,000 nodes a seed; what they meet others do."""
+
+
+def cover(
+    seeds: int, *, start: int = 0, scenarios: Sequence[str] = (), failed: Callable[[Outcome], None]
+) -> Coverage:
+    """Run so many seeds, of one scenario after the other, and record what they meet.
+
+    Args:
+        start: the first seed of each.
+        scenarios: keys of ``SCENARIOS``; empty: all but ``LEFT_OUT``.
+        failed: called with each run in which an invariant didn't hold.
+    """
+    names = list(scenarios) or [name for name in SCENARIOS if name not in LEFT_OUT]
+    coverage = Coverage()
+    for number in range(seeds):
+        name, seed = names[number % len(names)], start + number // len(names)
+        outcome = run_scenario(name, seed, coverage=coverage)
+        gc.collect(0)  # Nothing is allocated here between two runs, so that nothing else would do it.
+        if not outcome.ok:
+            failed(outcome)
+    return coverage
+
+
+def report(coverage: Coverage) -> dict[str, Any]:
+    """As JSON has it: of each event how many runs met it, and how often; those that none did."""
+    return {
+        "runs": coverage.runs,
+        "events": {e: {"runs": coverage.in_runs[e], "times": coverage.times[e]} for e in events()},
+        "unmet": list(coverage.unmet),
+    }
+
+
+def table(coverage: Coverage) -> Iterator[str]:
+    """The same for people, line by line."""
+    for event in events():
+        yield f"{coverage.in_runs[event]:>6,} runs {coverage.times[event]:>11,} times  {event}"
+    met = len(events()) - len(coverage.unmet)
+    yield f"{coverage.runs:,} runs met {met} of {len(events())} events"

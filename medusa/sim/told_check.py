@@ -1,0 +1,79 @@
+"""Names of publishers: what one is told to be there is on the node's disk; who lost one never has it back."""
+
+from __future__ import annotations
+
+from medusa.engine.checkpoint import unseal
+from medusa.errors import LinkError, StateError
+from medusa.mind.record import RECORD, read_record
+from medusa.runtime.group_names import group_token
+from medusa.sim.node import Node
+from medusa.sim.world import SimulationError
+from medusa.wire.messages import Attach
+
+__all__ = ["Holders", "check_told"]
+
+
+def check_told(node: Node, client: str, key: str, message: Attach) -> None:
+    """A node answers a new life of a publisher: the rows that it says it has survive its crash.
+
+    Args:
+        key: of the publisher's name.
+
+    Raises:
+        SimulationError: they don't.
+    """
+    if not node.alive or message.next_seq <= 0:
+        return
+    try:
+        fragment, source = node.brain.catalog.entry(message.stream)
+    except LinkError:
+        return  # It went elsewhere while this was under way.
+    hosted = node.brain.fragments.get(fragment)
+    if hosted is None or hosted.repeating:
+        return  # While the log is fed again it is answered at once: docs/simulator.md.
+    durable = _durable(node, fragment, source, key)
+    if message.next_seq > durable:
+        raise SimulationError(
+            f"told: {node.name} tells {client} to go on at row {message.next_seq} of {message.stream}, "
+            f"its disk has {durable}"
+        )
+
+
+def _durable(node: Node, fragment: str, source: str, key: str) -> int:
+    """The next row of this name by the newest whole checkpoint on disk; 0: none holds it."""
+    for name in reversed(node.disk.names()):
+        if group_token(fragment, name) is None:
+            continue
+        try:
+            _, files = unseal(node.disk.read(name), name)
+            record = read_record(files[RECORD], where=name)
+        except StateError:
+            continue  # Torn.
+        return next((i.next_seq for i in record.inputs if (i.source, i.peer) == (source, key)), 0)
+    return 0
+
+
+class Holders:
+    """Who has had each name at each node in its life, one after the other."""
+
+    def __init__(self) -> None:
+        self._had: dict[tuple[str, int, str, int, str, str], list[str]] = {}
+
+    def look(self, node: Node) -> None:
+        """The node has had a turn.
+
+        Raises:
+            SimulationError: a program has a name again that another one took from it.
+        """
+        if node.loop is None:
+            return
+        for hosted in node.brain.fragments.values():
+            epoch = node.brain.catalog.ownership.epoch(hosted.spec.name)
+            for (source, key), input in hosted.inputs.items():
+                if not input.named or not input.by:
+                    continue
+                had = self._had.setdefault((node.name, node.lives, hosted.spec.name, epoch, source, key), [])
+                if had and had[-1] != input.by and input.by in had:
+                    raise SimulationError(f"named: {input.by} has {key} again, which {had[-1]} took from it")
+                if input.by not in had:
+                    had.append(input.by)

@@ -1,0 +1,68 @@
+"""The data folder of a node is damaged while it is down: no loss is silent, and nothing intact is deleted."""
+
+import pytest
+
+from tests.runtime.damaged import Damaged
+
+SAMPLE = range(3)
+BLOCK = 40
+
+
+def said_or_exact(folder, seed, **options):
+    run = Damaged(folder, seed, **options)
+    ended = run.run()
+    assert ended.deleted == [], ended
+    assert ended.exact or ended.said, f"seed {seed}, {run.event}: {ended}"
+    return run, ended
+
+
+@pytest.mark.parametrize("seed", SAMPLE)
+def test_the_end_is_exact_or_the_loss_is_told(tmp_path, seed):
+    said_or_exact(tmp_path, seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(15)
+@pytest.mark.parametrize("block", range(30))
+def test_more_damaged_folders(tmp_path, block):
+    """1,200 in all: most of them just after a deployment, a move, a split, a merge or a removal."""
+    for seed in range(1000 + BLOCK * block, 1000 + BLOCK * (block + 1)):
+        said_or_exact(tmp_path / str(seed), seed)
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+def test_one_bit_in_either_copy_of_the_catalog_just_after_a_deployment_costs_nothing(tmp_path, copy):
+    run, ended = said_or_exact(tmp_path, copy, event="deploy", kind="window", victim="m", copies=(copy,))
+    assert ended.exact, ended
+    assert run.missing == []
+    assert run.waiting == set()
+    assert run.victim.brain.catalog.in_doubt.newest == 0
+    assert any("the other copy of number" in text for text in ended.said)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_with_both_copies_lost_a_fragment_waits_until_its_coordinator_confirms_it(tmp_path, seed):
+    run, ended = said_or_exact(tmp_path, seed, event="deploy", kind="window", victim="m", copies=(0, 1))
+    assert run.missing == []
+    assert run.waiting == {"q/box"}
+    assert any("is lost, number 1 is the newest whole one" in text for text in ended.said)
+    [here] = [r for r in run.victim.reports if r.what == "fragment in doubt is here"]
+    assert here.fields["why"] == "node 'e', which deployed it, says that it runs"
+    assert ended.exact, ended
+
+
+def test_a_decision_log_without_a_checkpoint_is_used_when_the_fragment_is_confirmed(tmp_path):
+    """Or what had left the node would come again in another order under the same numbers."""
+    run, ended = said_or_exact(
+        tmp_path,
+        1,
+        event="quiet",
+        kind="union",
+        victim="e",
+        coordinator="c",
+        copies=(0, 1),
+        checkpoint_every_us=60_000_000,
+    )
+    [here] = [r for r in run.victim.reports if r.what == "fragment in doubt is here"]
+    assert here.fields["begins"] == "its decision log"
+    assert ended.exact, ended

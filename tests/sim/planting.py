@@ -1,0 +1,114 @@
+"""How a mistake is planted: as a small edit of the source text of a function.
+
+A mistake names a function, the text in it to replace, and the replacement: what a programmer might type.
+If the text is no longer in the function, planting fails and says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import CodeType, FunctionType
+from typing import Any
+
+__all__ = ["Edit", "Mistake", "edit", "planted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change: ``where`` is ``module:Class.function`` within ``medusa``."""
+
+    where: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """An edit, and the seed that notices it.
+
+    Attributes:
+        area: the part of the system.
+        about: what is wrong, and what it costs users.
+        edits: how it is planted.
+        scenarios: where a seed should notice it; the first is that of ``seed``.
+        seed: notices it; None: none of the first 200 seeds of each scenario does.
+        shows: how the violation begins.
+        tests: for a part that isn't simulated, the test file that notices it.
+    """
+
+    area: str
+    about: str
+    edits: tuple[Edit, ...]
+    scenarios: tuple[str, ...] = ()
+    seed: int | None = None
+    shows: str = "SimulationError: "
+    tests: str = ""
+
+
+@contextmanager
+def planted(mistake: Mistake) -> Iterator[None]:
+    """Run the body with the mistake in the code.
+
+    Raises:
+        AssertionError: the text to replace isn't in the function exactly once.
+    """
+    changed: dict[FunctionType, list[Edit]] = {}
+    for edit in mistake.edits:
+        changed.setdefault(_function(edit.where), []).append(edit)
+    codes = {function: _code(function, edits) for function, edits in changed.items()}
+    before = {function: function.__code__ for function in codes}
+    for function, code in codes.items():
+        function.__code__ = code
+    try:
+        yield
+    finally:
+        for function, code in before.items():
+            function.__code__ = code
+
+
+def _function(where: str) -> FunctionType:
+    module, _, name = where.partition(":")
+    found: Any = import_module(f"medusa.{module}")
+    for part in name.split("."):
+        found = inspect.getattr_static(found, part)
+    for inside in ("fget", "__func__", "func"):
+        found = getattr(found, inside, found)
+    assert isinstance(found, FunctionType), f"{where} is no function"
+    return found
+
+
+def _code(function: FunctionType, edits: list[Edit]) -> CodeType:
+    """The code of the function with the edits applied. The wrapper has its free variables (``__class__`` for
+    ``super()``) as arguments, so that they stay free variables of the new code."""
+    text = textwrap.dedent(inspect.getsource(function))
+    for edit in edits:
+        assert text.count(edit.old) == 1, f"{edit.where} has {text.count(edit.old)} times {edit.old!r}"
+        text = text.replace(edit.old, edit.new)
+    tree = ast.parse(text)
+    made = tree.body[0]
+    assert isinstance(made, ast.FunctionDef)
+    made.decorator_list.clear()
+    cells = function.__code__.co_freevars
+    outer = ast.parse(f"def outer({', '.join(cells)}): pass").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body = [made]
+    tree.body = [*ast.parse("from __future__ import annotations").body, outer]
+    whole = compile(ast.fix_missing_locations(tree), inspect.getfile(function), "exec", dont_inherit=True)
+    code = _inner(_inner(whole, "outer"), made.name)
+    assert code.co_freevars == cells, f"{code.co_freevars} instead of {cells}"
+    return code
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    return next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
+
+
+def edit(where: str, old: str, new: str) -> tuple[Edit, ...]:
+    """A single edit."""
+    return (Edit(where, old, new),)

@@ -1,0 +1,97 @@
+"""What runs meet is counted without changing them, and docs/simulator.md says what none does."""
+
+from __future__ import annotations
+
+import json
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from medusa.cli import main
+from medusa.sim.coverage import TABLES, Coverage, events, refusal_codes
+from medusa.sim.coverage_run import cover, report
+from medusa.sim.scenarios import run_scenario
+
+PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
+UNMET = "## What no run meets"
+
+
+def unmet_by_the_page() -> list[str]:
+    """Patterns of events, from the first column of the page's table."""
+    section = PAGE.read_text().partition(UNMET)[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [pattern for row in rows for pattern in re.findall(r"`([^`]+)`", row)]
+
+
+@pytest.fixture(scope="module")
+def few() -> Coverage:
+    """A few seeds of all scenarios but the largest."""
+    failed = []
+    names = ("cut", "chaos", "liar", "nodes", "union", "memory", "spill", "move", "splits", "comeback")
+    found = cover(10, start=3, scenarios=names, failed=failed.append)
+    assert not failed
+    return found
+
+
+def test_the_page_names_every_refusal_of_the_source():
+    missing = [
+        code for code in refusal_codes() if f"`{code}`" not in PAGE.read_text().replace("refusal: ", "")
+    ]
+    assert not missing, f"{missing}: say in docs/simulator.md whether a run meets them, or why none does"
+
+
+def test_what_the_page_says_that_no_run_meets_exists_and_a_small_run_does_not_meet_it(few):
+    patterns = unmet_by_the_page()
+    assert len(patterns) > 10
+    for pattern in patterns:
+        assert any(fnmatchcase(event, pattern) for event in events()), f"{pattern} is no event"
+    met = [e for e in events() if few.times[e] and any(fnmatchcase(e, pattern) for pattern in patterns)]
+    assert not met, "docs/simulator.md says that no run meets these"
+
+
+def test_a_small_run_meets_what_any_run_must(few):
+    must = {"session: up", "session: silent", "deployment: running", "fragment: runs", "refusal: E_STREAM"}
+    must |= {"receiver: idle, peer up", "receiver: attaching, Attached", "sender: detached, Attach"}
+    assert must <= {event for event in events() if few.times[event]}
+    assert few.runs == 10
+    assert max(few.in_runs.values()) <= 10
+    assert all(few.in_runs[event] <= few.times[event] for event in events())
+    assert set(few.unmet) | {event for event in events() if few.times[event]} == set(events())
+
+
+@pytest.mark.parametrize(("name", "seed"), [("chaos", 1), ("nodes", 0), ("move", 1)])
+def test_recording_changes_nothing(name, seed):
+    coverage = Coverage()
+    assert run_scenario(name, seed, coverage=coverage) == run_scenario(name, seed)
+    assert coverage.runs == 1
+    assert all(type(row) is dict for table in TABLES.values() for row in table.values())
+
+
+def test_codes_are_found_in_the_source_by_themselves():
+    codes = refusal_codes()
+    assert {"E_STREAM", "E_MOVED", "E_CREDIT", "E_TAKEN"} <= set(codes)
+    assert list(codes) == sorted(set(codes))
+
+
+def test_the_command_prints_it_for_people_and_scripts():
+    table = CliRunner().invoke(main, ["sim", "crash", "--coverage", "--seeds", "2"])
+    assert table.exit_code == 0
+    assert "2 runs met" in table.output.splitlines()[-1]
+    told = CliRunner().invoke(main, ["sim", "crash", "--coverage", "--seeds", "2", "--json"])
+    found = json.loads(told.output)
+    assert (found["runs"], found["violations"]) == (2, [])
+    assert list(found["events"]) == list(events())
+    assert set(found["unmet"]) == {event for event, each in found["events"].items() if not each["times"]}
+    coverage = Coverage()
+    for seed in range(2):
+        run_scenario("crash", seed, coverage=coverage)
+    assert found == {**report(coverage), "violations": []}
+
+
+def test_one_seed_is_no_coverage():
+    result = CliRunner().invoke(main, ["sim", "crash", "--coverage", "--seed", "2"])
+    assert result.exit_code == 2
+    assert "--coverage is of many seeds" in result.output
