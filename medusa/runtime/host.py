@@ -95,10 +95,10 @@ class FragmentHost:
 
     # --- the loop's side ------------------------------------------------------------------------
 
-    def stands(self, catalog: int, begun: Iterable[str]) -> None:
+    def stands(self, catalog: int, marked: Iterable[str]) -> None:
         """What was found on disk, before all else: the number of the catalog (0: none), and which owners
-        (``group_names.owner_of``) have had a checkpoint."""
-        self._groups = NodeGroups(self._store, catalog=catalog, begun=begun)
+        (``group_names.owner_of``) have the mark of their first checkpoint."""
+        self._groups = NodeGroups(self._store, catalog=catalog, marked=marked)
 
     def resume(
         self,
