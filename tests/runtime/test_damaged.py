@@ -43,7 +43,7 @@ def test_one_bit_in_either_copy_of_the_catalog_just_after_a_deployment_costs_not
     assert run.missing == []
     assert run.waiting == set()
     assert run.victim.brain.catalog.in_doubt.newest == 0
-    assert any("the other copy of number" in text for text in ended.said)
+    assert any("the other copy of number" in report.what for report in run.victim.reports)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
