@@ -160,7 +160,7 @@ class Commands:
             away=self.sliding.moves.away,
         )
         shared: dict[str, Any] = {"outbox": outbox, "saver": saver, "host": host, "naming": self.naming}
-        shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator}
+        shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator, "diverting": self.diverting}
         self.resolving = Resolving(settings, catalog, self.fragments, **shared)
         self.diverting.moving = self.naming.versions.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares

@@ -301,18 +301,6 @@ class Damaged:
         ]
         return what
 
-    def files(self, path):
-        """What can be damaged: files of groups, and logs."""
-        found = []
-        for group in sorted(os.listdir(path)):
-            if (path / group).is_dir():
-                found += [path / group / file for file in sorted(os.listdir(path / group))] or [path / group]
-            elif group != "lock":
-                found.append(path / group)
-        if self.only is not None:
-            found = [each for each in found if self.only(kind_of(each, path))] or found
-        return found
-
     def break_copies(self, path):
         """One bit of the content of these copies of the newest catalog: two are of no help to each other."""
         groups = [each for each in map(GroupName.of, sorted(os.listdir(path))) if each.kind == "catalog"]
@@ -324,44 +312,11 @@ class Damaged:
         return f"copies {self.copies} of catalog {newest}"
 
     def break_something(self, path, disk):
-        dice = self.dice
-        places = {}
-        for each in self.files(path):
-            places.setdefault(kind_of(each, path), []).append(each)
-        kind = dice.choice(sorted(places))
-        newest = max(number_of(each, path) for each in places[kind])
-        mine = (
-            places[kind]
-            if dice.random() < 0.3
-            else [each for each in places[kind] if number_of(each, path) == newest]
-        )
-        file = dice.choice(mine)
-        what = f"{self.damage} {kind} {file.relative_to(path)}"
-        data = bytearray(file.read_bytes()) if file.is_file() else bytearray()
-        if self.damage == "group deleted" or not file.is_file():
-            shutil.rmtree(file.parent if file.parent != path else file) if file.is_dir() or (
-                file.parent != path
-            ) else file.unlink()
-        elif self.damage == "deleted":
-            file.unlink()
-        elif self.damage == "older":
+        def older(file):
             group = GroupName.of(file.parent.name)
-            older = disk.gone.get((group.kind, group.owner))
-            if older is None:
-                file.write_bytes(data[: len(data) // 2])
-            else:
-                for name, content in older.items():
-                    (file.parent / name).write_bytes(bytes(content))
-        elif not data:
-            file.unlink()
-        elif self.damage == "bit":
-            flip(file, dice)
-        elif self.damage == "truncated":
-            file.write_bytes(data[: dice.randrange(len(data))])
-        else:
-            at = dice.randrange(len(data))
-            file.write_bytes(data[:at] + bytes(len(data) - at))
-        return what
+            return disk.gone.get((group.kind, group.owner))
+
+        return harm(path, self.dice, self.damage, older, self.only)
 
     # --- the end --------------------------------------------------------------------------------------
 
@@ -395,6 +350,62 @@ class Damaged:
                 if any(word in text for word in LOSSES) and not any(word in text for word in HARMLESS)
             ]
         return ended
+
+
+def files_in(path, only=None):
+    """What can be damaged: files of groups, and logs; ``only`` says of a kind whether it may be."""
+    found = []
+    for group in sorted(os.listdir(path)):
+        if (path / group).is_dir():
+            found += [path / group / file for file in sorted(os.listdir(path / group))] or [path / group]
+        elif group != "lock":
+            found.append(path / group)
+    if only is not None:
+        found = [each for each in found if only(kind_of(each, path))] or found
+    return found
+
+
+def harm(path, dice, damage, older, only=None):
+    """Damage one file of a node's folder, mostly one of the newest of its kind; what was done.
+
+    Args:
+        older: of a file, what its folder held before, by name; None: nothing is known.
+    """
+    places = {}
+    for each in files_in(path, only):
+        places.setdefault(kind_of(each, path), []).append(each)
+    kind = dice.choice(sorted(places))
+    newest = max(number_of(each, path) for each in places[kind])
+    mine = (
+        places[kind]
+        if dice.random() < 0.3
+        else [each for each in places[kind] if number_of(each, path) == newest]
+    )
+    file = dice.choice(mine)
+    what = f"{damage} {kind} {file.relative_to(path)}"
+    data = bytearray(file.read_bytes()) if file.is_file() else bytearray()
+    if damage == "group deleted" or not file.is_file():
+        group = file.parent if file.parent != path else file
+        shutil.rmtree(group) if group.is_dir() else group.unlink()
+    elif damage == "deleted":
+        file.unlink()
+    elif damage == "older":
+        before = older(file)
+        if before is None:
+            file.write_bytes(data[: len(data) // 2])
+        else:
+            for name, content in before.items():
+                (file.parent / name).write_bytes(bytes(content))
+    elif not data:
+        file.unlink()
+    elif damage == "bit":
+        flip(file, dice)
+    elif damage == "truncated":
+        file.write_bytes(data[: dice.randrange(len(data))])
+    else:
+        at = dice.randrange(len(data))
+        file.write_bytes(data[:at] + bytes(len(data) - at))
+    return what
 
 
 def flip(file, dice):
