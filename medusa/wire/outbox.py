@@ -28,6 +28,7 @@ __all__ = [
     "Log",
     "OpenFragment",
     "Outbox",
+    "Owned",
     "Persist",
     "Regroup",
     "Report",
@@ -148,6 +149,14 @@ class OpenFragment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What the fragments of a query take counts for this owner from now on."""
+
+    query: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """Read a durable checkpoint of a fragment, to be sent to another node.
 
@@ -252,6 +261,7 @@ Effect: TypeAlias = (
     | Fetch
     | RunFragment
     | OpenFragment
+    | Owned
     | Copy
     | Regroup
     | Weigh
