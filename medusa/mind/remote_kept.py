@@ -126,7 +126,13 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
         if not each.code
     }
     ended: dict[str, dict[str, object]] = {
-        name: {"query": each.query, "code": each.code, "why": each.why, "at_us": each.at_us or None}
+        name: {
+            "query": each.query,
+            "streams": list(each.names),
+            "code": each.code,
+            "why": each.why,
+            "at_us": each.at_us or None,
+        }
         for name, each in kept.stopped.items()
         if each.code
     }

@@ -428,8 +428,8 @@ class FragmentHost:
         """Whether it has ended: it, or all that its owner has here, holds more than it may."""
         now_us = self._clock.monotonic_us()
         if not running.failed and now_us >= running.weigh_at_us:
-            held = fragment.held_bytes()
-            took_us = self._clock.monotonic_us() - now_us
+            began_us, held = self._engine.cpu_us() or 0, fragment.held_bytes()
+            took_us = (self._engine.cpu_us() or 0) - began_us
             running.weigh_at_us = now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us)
             if (over := self._budgets.held(name, running.query, held)) is not None:
                 for each in over.fragments:
