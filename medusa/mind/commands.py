@@ -149,6 +149,7 @@ class Commands:
             count=count,
         )
         self.naming.listing.accepting = self.accepting
+        self.accepting.ended = self.remotes.stopping.refuse_ended
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self._queries = ClientQueries(
             settings,
@@ -375,7 +376,7 @@ class Commands:
                 return None
         except LinkError as error:
             return refusal_of(request, error.code, error.message, error.hint)
-        self.fragments[fragment.name] = self._host(fragment)
+        self.fragments[fragment.name] = self._host(fragment, coordinator=owner)
         self._catalog.add(fragment, owner)
         self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
         self._saver.save()
@@ -387,12 +388,12 @@ class Commands:
 
     def _remove(self, request: int, query: str, owner: str) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for."""
-        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
-            return Reply(request=request)
-        self._drop(query)
+        if not self._late.remove(owner, query, request) and self._catalog.owners.get(query, owner) == owner:
+            self.remotes.stopping.undeployed(query)
+            self._drop(query)
         return Reply(request=request)
 
-    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "") -> None:
+    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "", code: str = "") -> None:
         """Nothing of a query is here any more, or not these of its fragments."""
         known = query in self._catalog.owners
         if only is None:  # What others have kept here reads no other query.
@@ -401,7 +402,7 @@ class Commands:
         for name in gone:
             hosted = self.fragments.pop(name)
             self.engine.pop(name, None)
-            hosted.close(why or f"query {query!r} was removed")
+            hosted.close(why or f"query {query!r} was removed", code or "E_REMOVED")
             self._outbox.append(CloseFragment(fragment=name))
         self.sliding.removed(query, gone)
         if known:
