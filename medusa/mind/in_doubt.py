@@ -15,7 +15,7 @@ import msgspec
 
 from medusa.mind.spec import Fragment
 
-__all__ = ["Decision", "FragmentInDoubt", "InDoubt"]
+__all__ = ["Decision", "FragmentInDoubt", "InDoubt", "shared_box"]
 
 Decision = Literal["", "adopt", "forget"]
 """Of an operator (``mind.repairing``): run it here from the newest whole checkpoint, or from nothing; or it
@@ -71,3 +71,20 @@ class InDoubt(msgspec.Struct, kw_only=True):
     def query_of(self, query: str) -> bool:
         """Whether a fragment of this query is in doubt."""
         return any(each.spec.query == query for each in self.fragments.values())
+
+
+def shared_box(one: Fragment, other: Fragment) -> str | None:
+    """A box that both run, or that both read: then a split or a merge put one in the other's place, since no
+    node has two of either. A box of the one that the other reads is none."""
+    if one.query != other.query or one.name == other.name:
+        return None
+    for mine, theirs in zip(_boxes(one), _boxes(other), strict=True):
+        if (shared := next((box for box in mine if box in theirs), None)) is not None:
+            return shared
+    return None
+
+
+def _boxes(spec: Fragment) -> tuple[list[str], list[str]]:
+    """Those that run in it, and those elsewhere that it reads."""
+    read = [feed.source for feed in spec.feeds]
+    return [box.id for box in spec.graph.boxes if box.id not in read], read

@@ -17,7 +17,7 @@ import msgspec
 
 from medusa.errors import StateError
 from medusa.mind.catalog import Catalog
-from medusa.mind.in_doubt import Decision, FragmentInDoubt, InDoubt
+from medusa.mind.in_doubt import Decision, FragmentInDoubt, InDoubt, shared_box
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["Decisions", "decided"]
@@ -100,15 +100,10 @@ def _check_overlaps(
     """A split leaves fragments that share boxes with the one whose place they took: one of them runs."""
     adopted = [each.spec for each in fragments.values() if each.decision == "adopt"]
     for name in taken:
-        spec = fragments[name].spec
-        boxes = [box.id for box in spec.graph.boxes]
         for other in (*catalog.fragments.values(), *adopted):
-            if other.name == name or other.query != spec.query:
-                continue
-            shared = next((box.id for box in other.graph.boxes if box.id in boxes), None)
-            if shared is not None:
+            if (shared := shared_box(fragments[name].spec, other)) is not None:
                 raise _refused(
-                    f"fragments {name!r} and {other.name!r} both have box {shared!r}: one took the "
+                    f"fragments {name!r} and {other.name!r} both have or read box {shared!r}: one took the "
                     "other's place",
                     "take up one, and delete the other",
                 )

@@ -28,7 +28,7 @@ from medusa.mind.entry_bodies import KINDS, FragmentBody, QueryBody, SourceBody,
 from medusa.mind.followers import followers
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
-from medusa.mind.in_doubt import FragmentInDoubt
+from medusa.mind.in_doubt import FragmentInDoubt, shared_box
 from medusa.mind.moves import Moves
 from medusa.mind.moves_kept import FIRST_EPOCH
 from medusa.mind.naming import Naming
@@ -317,13 +317,16 @@ class Resolving:
             self._because(name, f"no state of it is here, and node {each.coordinator!r} doesn't name it")
 
     def _overlaps(self, name: str, each: FragmentInDoubt) -> str | None:
-        """Another fragment here, in doubt or not, with a box of this one."""
+        """Of a query here in which one fragment took another's place: one that has boxes in common with this
+        one, or is next to it. None: there is none."""
         doubt = self._catalog.in_doubt.fragments
         specs = (*(other.spec for other in doubt.values()), *self._catalog.fragments.values())
+        here = [spec for spec in specs if spec.query == each.spec.query]
+        if not any(shared_box(one, other) for one in here for other in here):
+            return None
         mine = {box.id for box in each.spec.graph.boxes}
-        for spec in specs:
-            same = spec.query == each.spec.query and spec.name != name
-            if same and mine & {box.id for box in spec.graph.boxes}:
+        for spec in here:
+            if spec.name != name and mine & {box.id for box in spec.graph.boxes}:
                 return spec.name
         return None
 

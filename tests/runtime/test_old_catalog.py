@@ -4,12 +4,18 @@ Each change is made and answered; then the node dies, every catalog that knows t
 copies, and the one from before the change is there.
 """
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
+from medusa.errors import StateError
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.doubting import begin_doubt
+from medusa.mind.in_doubt import InDoubt, shared_box
+from medusa.mind.repairing import Decisions
 from medusa.runtime.group_names import GroupName
+from medusa.runtime.repair import repair
 from medusa.wire.messages import Digest
 from medusa.wire.messages_directory import seen_to
 from medusa.wire.messages_move import Move
@@ -62,6 +68,22 @@ class OldCatalog:
         return self.run.judge("the newest catalogs")
 
 
+def test_boxes_that_one_fragment_reads_of_the_other_are_none_that_they_share(tmp_path):
+    made = OldCatalog(tmp_path, "m")
+    specs = {
+        name: each.spec for node in made.run.fed.nodes.values() for name, each in node.brain.fragments.items()
+    }
+    made.does(lambda n: Split(request=n, fragment="q/box", box="box", parts=2, ranges="even"))
+    specs |= {name: each.spec for name, each in made.node.brain.fragments.items()}
+    shared = {
+        (one, other): box
+        for one in sorted(specs)
+        for other in sorted(specs)
+        if one < other and (box := shared_box(specs[one], specs[other])) is not None
+    }
+    assert shared == {("q/box", "q/box-out"): "box", ("q/box", "q/box-router"): "first"}
+
+
 @pytest.fixture
 def lost_catalog():
     """What a node of alice goes by that has lost its newest catalog, and had nothing in the one before."""
@@ -99,7 +121,7 @@ def test_where_a_sender_has_moved_is_not_forgotten(tmp_path):
     assert ended.exact, ended
 
 
-def test_a_split_is_not_forgotten_one_of_the_two_waits(tmp_path):
+def test_a_split_is_not_forgotten_and_an_operator_says_which_of_the_two_counts(tmp_path):
     """The fragment and its parts are never all taken up: rows would count twice."""
     made = OldCatalog(tmp_path, "m")
     made.does(lambda n: Split(request=n, fragment="q/box", box="box", parts=2, ranges="even"))
@@ -114,6 +136,18 @@ def test_a_split_is_not_forgotten_one_of_the_two_waits(tmp_path):
     why = [each.why for each in brain.catalog.in_doubt.fragments.values()]
     assert why
     assert all("an operator" in each for each in why), why
+
+    made.node.crash()
+    settings = replace(made.node.settings, data=str(made.path))
+    parts = tuple(sorted(waiting - {"q/box"}))
+    with pytest.raises(StateError, match="one took the other's place"):
+        repair(settings, Decisions(take_up=tuple(waiting), accept=True))
+    repair(settings, Decisions(take_up=parts, delete=("q/box",), accept=True))
+    made.node.restart()
+    assert made.node.alive, made.node.unable
+    ended = made.ends()
+    assert ended.exact, ended
+    assert made.node.brain.catalog.in_doubt == InDoubt()
 
 
 def test_the_name_of_a_publisher_is_not_forgotten(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +123,41 @@ def test_a_torn_end_is_cut_and_what_follows_goes_on_there(disk):
     disk.log(5, 2, FED[3:])
     assert disk.found() == FED[:2] + FED[3:]
     assert disk.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "says", "stays"),
+    [
+        (lambda path, first: path.unlink(), "is missing or empty", 0),
+        (lambda path, first: path.write_bytes(b""), "is missing or empty", 0),
+        (lambda path, first: os.truncate(path, first), "ends at byte", 2),  # as it was before: older
+        (lambda path, first: os.truncate(path, path.stat().st_size - 1), "is damaged at byte", 2),
+        (lambda path, first: zeroed(path, first + 9), "is damaged at byte", 2),
+        (lambda path, first: zeroed(path, 9), "is damaged at byte 0", 0),
+    ],
+    ids=["deleted", "emptied", "older", "shorter", "zeroed", "zeroed from the first record on"],
+)
+def test_what_was_synced_and_is_gone_is_told_and_what_is_left_of_it_is_used(disk, harm, says, stays):
+    """A torn end was never synced; this was, and what came of it may have left the node."""
+    disk.log(2, 0, FED[:2])
+    disk.journal.sync(2)
+    path = Path(disk.journal.where(2))
+    first = path.stat().st_size
+    disk.log(2, 2, FED[2:])
+    disk.journal.sync(2)
+    disk.journal.close()
+    harm(path, first)
+    disk.journal = FolderJournal(disk.store.where(""))
+    assert disk.found() == FED[:stays]
+    assert says in disk.warnings[0]
+    assert "can't be used" in disk.warnings[0]
+    assert "a copy is kept as" in disk.warnings[-1]
+
+
+def zeroed(path, at):
+    """All bytes from here on."""
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + bytes(len(data) - at))
 
 
 def test_what_comes_behind_a_gap_is_never_used(disk):

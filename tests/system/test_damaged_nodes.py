@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.damaged_nodes import EVENTS, Story
+from tests.system.damaged_revocation import Revoked
 
 pytestmark = pytest.mark.system
 
@@ -32,7 +33,7 @@ def tried(folder: Path, seed: int, folders: int, event: str | None = None) -> Co
 
 @pytest.mark.parametrize(("event", "seed"), [("deploy", 0), ("move", 1)])
 def test_a_sample_of_damaged_nodes(tmp_path_factory: pytest.TempPathFactory, event: str, seed: int) -> None:
-    assert tried(tmp_path_factory.mktemp("d"), seed, 5, event)["exact"] > 0
+    assert tried(tmp_path_factory.mktemp("d"), seed, 4, event)["exact"] > 0
 
 
 @pytest.mark.full
@@ -44,3 +45,31 @@ def test_many_damaged_nodes(tmp_path_factory: pytest.TempPathFactory, seed: int)
     if path := os.environ.get("DAMAGED_FOLDERS"):
         with Path(path).open("a") as file:
             file.write(f"{EVENTS[seed % len(EVENTS)]} {sorted(outcomes.items())}\n")
+
+
+def revoked(folder: Path, seed: int, folders: int) -> Counter[str]:
+    story = Revoked(folder, seed)
+    outcomes: Counter[str] = Counter()
+    try:
+        for number in range(folders):
+            what, outcome = story.damaged(1000 * seed + number)
+            assert outcome != "forgotten", what
+            outcomes[outcome] += 1
+    finally:
+        story.close()
+    return outcomes
+
+
+def test_a_sample_of_damaged_revocations(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert revoked(tmp_path_factory.mktemp("v"), 0, 3)["stands"] > 0
+
+
+@pytest.mark.full
+@pytest.mark.issue(15)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_many_damaged_revocations(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """60 in all."""
+    outcomes = revoked(tmp_path_factory.mktemp("v"), seed, FOLDERS)
+    if path := os.environ.get("DAMAGED_FOLDERS"):
+        with Path(path).open("a") as file:
+            file.write(f"revocation {sorted(outcomes.items())}\n")
