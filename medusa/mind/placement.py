@@ -413,17 +413,24 @@ def _connected(mine: list[_Instance]) -> list[list[_Instance]]:
 
     Boxes that read the same stream of another node are connected by the source that brings it.
     """
-    part_of: dict[str, int] = {}
-    for index, instance in enumerate(mine):
-        part_of[instance.box.id] = index
+    leads: dict[str, str] = {}
+    """Box or stream -> another one of its part; the last one of a part leads to itself."""
+
+    def last(name: str) -> str:
+        way = []
+        while leads.setdefault(name, name) != name:
+            way.append(name)
+            name = leads[name]
+        leads.update(dict.fromkeys(way, name))
+        return name
+
+    for instance in mine:
         for arc in instance.box.inputs:
             origin = f"from {arc.box}" if arc.box in instance.crossing else arc.box
-            old, new = part_of.get(origin, index), index
-            part_of[origin] = new
-            part_of = {key: new if part == old else part for key, part in part_of.items()}
-    parts: dict[int, list[_Instance]] = {}
+            leads[last(origin)] = last(instance.box.id)
+    parts: dict[str, list[_Instance]] = {}
     for instance in mine:
-        parts.setdefault(part_of[instance.box.id], []).append(instance)
+        parts.setdefault(last(instance.box.id), []).append(instance)
     return list(parts.values())
 
 
