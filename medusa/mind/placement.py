@@ -23,6 +23,7 @@ from hashlib import blake2b
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.mind.connected import connected
 from medusa.mind.placement_idle import check_idle
 from medusa.mind.placement_reads import feeds_of, with_feeds
 from medusa.mind.spec import Feed, Fragment, refuse_undecided
@@ -413,25 +414,11 @@ def _connected(mine: list[_Instance]) -> list[list[_Instance]]:
 
     Boxes that read the same stream of another node are connected by the source that brings it.
     """
-    leads: dict[str, str] = {}
-    """Box or stream -> another one of its part; the last one of a part leads to itself."""
-
-    def last(name: str) -> str:
-        way = []
-        while leads.setdefault(name, name) != name:
-            way.append(name)
-            name = leads[name]
-        leads.update(dict.fromkeys(way, name))
-        return name
-
-    for instance in mine:
-        for arc in instance.box.inputs:
-            origin = f"from {arc.box}" if arc.box in instance.crossing else arc.box
-            leads[last(origin)] = last(instance.box.id)
-    parts: dict[str, list[_Instance]] = {}
-    for instance in mine:
-        parts.setdefault(last(instance.box.id), []).append(instance)
-    return list(parts.values())
+    read = [
+        (each.box.id, [f"from {arc.box}" if arc.box in each.crossing else arc.box for arc in each.box.inputs])
+        for each in mine
+    ]
+    return [[mine[index] for index in part] for part in connected(read)]
 
 
 class _Shapes:
