@@ -151,6 +151,7 @@ class Commands:
             count=count,
         )
         self.naming.listing.accepting = self.accepting
+        self.accepting.ended = self.remotes.stopping.refuse_ended
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
         self._queries = ClientQueries(
             settings,
@@ -162,7 +163,7 @@ class Commands:
             away=self.sliding.moves.away,
         )
         shared: dict[str, Any] = {"outbox": outbox, "saver": saver, "host": host, "naming": self.naming}
-        shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator}
+        shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator, "diverting": self.diverting}
         self.resolving = Resolving(settings, catalog, self.fragments, **shared)
         self.diverting.moving = self.naming.versions.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares
@@ -385,7 +386,7 @@ class Commands:
                 return None
         except LinkError as error:
             return refusal_of(request, error.code, error.message, error.hint)
-        self.fragments[fragment.name] = self._host(fragment)
+        self.fragments[fragment.name] = self._host(fragment, coordinator=owner)
         self._catalog.add(fragment, owner)
         self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
         self._saver.save()
@@ -397,12 +398,12 @@ class Commands:
 
     def _remove(self, request: int, query: str, owner: str) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for."""
-        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
-            return Reply(request=request)
-        self._drop(query)
+        if not self._late.remove(owner, query, request) and self._catalog.owners.get(query, owner) == owner:
+            self.remotes.stopping.undeployed(query)
+            self._drop(query)
         return Reply(request=request)
 
-    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "") -> None:
+    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "", code: str = "") -> None:
         """Nothing of a query is here any more, or not these of its fragments."""
         known = query in self._catalog.owners
         if only is None:  # What others have kept here reads no other query.
@@ -411,7 +412,7 @@ class Commands:
         for name in gone:
             hosted = self.fragments.pop(name)
             self.engine.pop(name, None)
-            hosted.close(why or f"query {query!r} was removed")
+            hosted.close(why or f"query {query!r} was removed", code or "E_REMOVED")
             self._outbox.append(CloseFragment(fragment=name))
         self.sliding.removed(query, gone)
         if known:

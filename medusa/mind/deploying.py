@@ -377,7 +377,10 @@ class Coordinator:
         for deployment in self._catalog.deployments.values():
             if deployment.state == REMOVING:
                 continue
+            ended = [each[:2] for each in deployment.ended]
             for of, fragment, payload in deployment.forgetful:
+                if (fragment, of) in ended:
+                    continue
                 asked = (question.message for question in self._questions.values() if question.node == node)
                 if of != node or any(isinstance(m, Install) and m.fragment == fragment for m in asked):
                     continue

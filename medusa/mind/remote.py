@@ -107,7 +107,7 @@ class Remotes:
         number: Callable[[], int],
         parsing: Parsing,
         install: Callable[[int, Fragment, str], Reply | None],
-        drop: Callable[[str, list[str], str], None],
+        drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
     ) -> None:
         self._settings = settings

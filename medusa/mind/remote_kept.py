@@ -62,17 +62,23 @@ class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that ran here for a node, until this node's owner stopped it.
+    """A part that ran here for a node, until this node's owner stopped it, or its query took too much.
 
     Attributes:
         names: its streams and sources.
         told: its node has heard so.
+        code: ``E_MEMORY`` or ``E_BUSY``: its query took more than it may here; empty: the owner stopped it.
+        why: the same in words.
+        at_us: when that was, since the Unix epoch; 0: the node didn't know the time.
     """
 
     node: str
     query: str
     names: tuple[str, ...]
     told: bool
+    code: str = ""
+    why: str = ""
+    at_us: int = 0
 
 
 class RemoteKept(msgspec.Struct, kw_only=True):
@@ -130,8 +136,20 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
     stopped: dict[str, dict[str, object]] = {
         name: {"for": each.node, "query": each.query, "told": each.told}
         for name, each in kept.stopped.items()
+        if not each.code
     }
-    return {"defined": defined, "kept": held, "stopped": stopped}
+    ended: dict[str, dict[str, object]] = {
+        name: {
+            "query": each.query,
+            "streams": list(each.names),
+            "code": each.code,
+            "why": each.why,
+            "at_us": each.at_us or None,
+        }
+        for name, each in kept.stopped.items()
+        if each.code
+    }
+    return {"defined": defined, "kept": held, "stopped": stopped, "ended": ended}
 
 
 def kept_for(kept: RemoteKept, participant: str, fragment: str) -> str:

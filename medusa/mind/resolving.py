@@ -23,7 +23,9 @@ from medusa.mind.catalog import REMOVING, RUNNING, Catalog, Deployment, Left
 from medusa.mind.checkpointing import Saved
 from medusa.mind.deploying import Coordinator
 from medusa.mind.directory import Entry
+from medusa.mind.diverting import Diverting
 from medusa.mind.entry_bodies import KINDS, FragmentBody, QueryBody, SourceBody, StreamBody, body_from
+from medusa.mind.followers import followers
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.in_doubt import FragmentInDoubt
@@ -58,6 +60,7 @@ class Resolving:
         naming: what peers wrote, and whether all of them were heard.
         moves: takes up moves that an older catalog names.
         coordinator: takes up removals that an older catalog names.
+        diverting: keeps rows for readers that moved meanwhile.
     """
 
     def __init__(
@@ -72,12 +75,13 @@ class Resolving:
         naming: Naming,
         moves: Moves,
         coordinator: Coordinator,
+        diverting: Diverting,
     ) -> None:
         self._me = settings.name
         self._has_peers = any(naming.is_ours(peer) for peer in settings.peers)
         self._remedy = (
             f"wait for the peers that are away, put back a copy of the data folder {settings.data!r}, or "
-            "move it away and deploy again: what it held is lost then"
+            "stop the node and decide with medusa repair"
         )
         self._catalog = catalog
         self._fragments = fragments
@@ -87,6 +91,7 @@ class Resolving:
         self._naming = naming
         self._moves = moves
         self._coordinator = coordinator
+        self._diverting = diverting
         self._guard: Guard | None = None
         self._holds_back = False
         """Clients and other participants aren't let in yet."""
@@ -129,6 +134,24 @@ class Resolving:
                 self._forget(name, "an operator decided so")
             else:
                 self._say(name, each)
+        if doubt.accepted:
+            self._accept(now_us)
+
+    def _accept(self, now_us: int) -> None:
+        """An operator says that there was nothing else: names that are unknown here are unknown."""
+        doubt = self._catalog.in_doubt
+        for query, old in list(self._old.deployments.items()):
+            if not doubt.query_of(query):
+                self._redeploy(now_us, query, anyway=any(node != self._me for node in old.nodes))
+        self._outbox.report("warning", "the catalog counts again: an operator decided so", lost=doubt.newest)
+        doubt.newest, doubt.old, doubt.accepted = 0, b"", False
+        self._let_in()
+        self._saver.save()
+
+    def _let_in(self) -> None:
+        if self._holds_back and self._guard is not None:
+            self._holds_back = False
+            self._guard.let_in(own_nodes_only=False)
 
     def _say(self, name: str, each: FragmentInDoubt) -> None:
         self._outbox.report("error", "fragment in doubt", fragment=name, why=each.why, see=self._remedy)
@@ -201,7 +224,9 @@ class Resolving:
     def _waits(self, message: Message, client: bool) -> bool:
         catalog, doubt = self._catalog, self._catalog.in_doubt
         match message:
-            case Install() | Instantiate() | Receive() | Move() | Grant() | Split() | Merge():
+            case Instantiate():  # Its definition may have been withdrawn.
+                return bool(doubt.newest) or message.fragment in doubt.fragments
+            case Install() | Receive() | Move() | Grant() | Split() | Merge():
                 return message.fragment in doubt.fragments
             case Settle():
                 unknown = message.fragment not in catalog.ownership.taken
@@ -249,9 +274,8 @@ class Resolving:
 
     def _judge_all(self, now_us: int) -> None:
         """All own peers have said what they have."""
-        if self._holds_back and self._guard is not None and self._has_peers:
-            self._holds_back = False
-            self._guard.let_in(own_nodes_only=False)
+        if self._has_peers:
+            self._let_in()
         for name in list(self._catalog.in_doubt.fragments):
             self._judge(now_us, name)
         for query in list(self._old.deployments):
@@ -318,7 +342,12 @@ class Resolving:
         each = self._catalog.in_doubt.fragments.pop(name)
         spec, old = each.spec, self._old
         saved = self._saved.get(name) if each.state != "lost" else None
+        moved = followers(spec, self._naming.directory)
         if saved is None:
+            for sink, each_moved in moved.items():
+                kept = tuple(r for r in spec.readers[sink] if r != each_moved.like)
+                readers = {**spec.readers, sink: (*kept, each_moved.reader)}
+                spec = msgspec.structs.replace(spec, readers=readers)
             self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
         hosted = self._fragments[name] = self._host(spec, saved)
         self._catalog.left.pop(name, None)
@@ -332,6 +361,9 @@ class Resolving:
         if (coordinator := old.ownership.unplaced.get(name)) is not None:
             self._catalog.ownership.unplaced[name] = coordinator
         hosted.begin(now_us)
+        if saved is not None:
+            for expected in moved.values():
+                self._diverting.receive(now_us, expected.like, expected)
         if each.coordinator == self._me:
             self._redeploy(now_us, spec.query)
         if (moving := old.ownership.moves.get(name)) is not None:
@@ -355,8 +387,12 @@ class Resolving:
         self._closing.append((self._saver.save(), name))
         self._outbox.report("warning", "fragment in doubt is not here", fragment=name, why=why)
 
-    def _redeploy(self, now_us: int, query: str) -> None:
-        """A query that this node had deployed, as the older catalog has it, or as peers and disk show it."""
+    def _redeploy(self, now_us: int, query: str, *, anyway: bool = False) -> None:
+        """A query that this node had deployed, as the older catalog has it, or as peers and disk show it.
+
+        Args:
+            anyway: also where nobody is known to have anything of it: peers weren't heard.
+        """
         if query in self._catalog.deployments:
             return
         parts = self._parts(query)
@@ -366,7 +402,7 @@ class Resolving:
             found = self._deployment(query, parts)
         elif old.state == REMOVING and here:
             found = old
-        elif here or parts or old.abroad:
+        elif anyway or here or parts or old.abroad:
             found = msgspec.structs.replace(old, state=RUNNING)
         else:
             return  # Nobody has anything of it.

@@ -11,6 +11,7 @@ from pathlib import Path
 from medusa.errors import ConfigError, StateError
 from medusa.mind.brain import Brain
 from medusa.mind.settings import Settings
+from medusa.runtime.budgets import bounds_of
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.connection import let_go
 from medusa.runtime.files import FolderStore
@@ -134,7 +135,12 @@ def assembled(
             addresses.append(introduction.address)
             reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
         host = _host_of(elsewhere)(
-            store, clock, wake=transport.wake, counts=settings.store == "memory", journal=journal
+            store,
+            clock,
+            wake=transport.wake,
+            counts=settings.store == "memory",
+            journal=journal,
+            bounds=bounds_of(settings.limits),
         )
         disk = unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)

@@ -65,10 +65,15 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A fragment can't go on."""
+    """A fragment can't go on.
+
+    Attributes:
+        code: ``E_MEMORY``, ``E_BUSY``: its query took more than it may, so it ends; empty: its own mistake.
+    """
 
     fragment: str
     why: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

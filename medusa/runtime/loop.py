@@ -46,6 +46,7 @@ from medusa.wire.outbox import (
     Fetch,
     Log,
     OpenFragment,
+    Owned,
     Parse,
     Persist,
     Regroup,
@@ -387,7 +388,7 @@ class NodeLoop:
             case Stats():
                 self._brain.fragment_stats(now_us, done.fragment, done.counts)
             case Failed():
-                self._brain.fragment_failed(now_us, done.fragment, done.why)
+                self._brain.fragment_failed(now_us, done.fragment, done.why, done.code)
             case Fetched():
                 self._brain.fetched(now_us, done.fragment, done.token, done.payloads, done.why)
             case Copied():
@@ -438,6 +439,8 @@ class NodeLoop:
                 self._wake_at_us = effect.at_us
             case OpenFragment():
                 self._host.open(effect.fragment, effect.graph, effect.files)
+            case Owned():
+                self._host.owned(effect)
             case Copy():
                 self._host.copy(effect)
             case Regroup():

@@ -15,6 +15,7 @@ from medusa.mind.loads import Usage
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
+from medusa.runtime.budgets import bounds_of
 from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event
@@ -128,6 +129,7 @@ class Node(Machine):
             worker=self._worker,
             counts=self.forgets,
             journal=self.disk.journal,
+            bounds=bounds_of(self.settings.limits),
         )
         found.resume(host)
         self.brain = Brain(

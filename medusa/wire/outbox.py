@@ -28,6 +28,7 @@ __all__ = [
     "Log",
     "OpenFragment",
     "Outbox",
+    "Owned",
     "Parse",
     "Persist",
     "Regroup",
@@ -165,6 +166,14 @@ class OpenFragment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What the fragments of a query take counts for this owner from now on."""
+
+    query: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """Read a durable checkpoint of a fragment, to be sent to another node.
 
@@ -270,6 +279,7 @@ Effect: TypeAlias = (
     | RunFragment
     | Parse
     | OpenFragment
+    | Owned
     | Copy
     | Regroup
     | Weigh
