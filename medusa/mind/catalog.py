@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -283,7 +283,7 @@ class Catalog:
         saved = _Saved(
             version=VERSION,
             node=self.node,
-            fragments=tuple(fragments.values()),
+            fragments=cast(tuple[Fragment, ...], tuple(map(_packed, fragments.values()))),
             owners=dict(self.owners),
             deployments=tuple(self.deployments.values()),
             statements=dict(self.statements),
@@ -292,7 +292,7 @@ class Catalog:
             awaited={stream: dict(epochs) for stream, epochs in self.awaited.items()},
             left=dict(left),
             ownership=ownership,
-            remote=self.remote,
+            remote=self.remote.packed(),
             reading=dict(self.reading),
             in_doubt=self.in_doubt,
         )
@@ -335,6 +335,11 @@ class Catalog:
         made.reading = saved.reading
         made.in_doubt = saved.in_doubt
         return made
+
+
+def _packed(fragment: Fragment) -> msgspec.Raw:
+    """What it is encoded to, so that a large one isn't encoded for every change of the catalog."""
+    return msgspec.Raw(fragment.packed)
 
 
 def _keep(known: dict[str, dict[str, T]], stream: str, readers: Collection[str]) -> None:

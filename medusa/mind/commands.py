@@ -42,6 +42,8 @@ from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 __all__ = ["Commands"]
 
 FRAGMENTS_MAX = 1000
+SPECS_BYTES_MAX = 64 << 20
+"""Of all fragments together: each takes some 20 times as much memory, and the catalog is written whole."""
 
 
 class Commands:
@@ -369,6 +371,14 @@ class Commands:
             return refusal_of(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
         if len(self.fragments) >= FRAGMENTS_MAX:
             return refusal_of(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
+        if (
+            sum(len(each.spec.packed) for each in self.fragments.values()) + len(fragment.packed)
+            > SPECS_BYTES_MAX
+        ):
+            text = f"the specs of all fragments here would have more than {SPECS_BYTES_MAX:,} bytes"
+            return refusal_of(
+                request, "E_LIMIT", text, "undeploy a query first, or deploy this one elsewhere"
+            )
         try:
             self.accepting.check(fragment)
             self.check_memory(len(fragment.feeds))

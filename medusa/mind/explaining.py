@@ -110,6 +110,7 @@ class _Told:
         self._away = away
         self._specs: dict[str, Box] = {spec.id: spec for spec in hosted.spec.graph.boxes}
         self._rests = _rests(hosted)
+        self._roots: dict[str, Source | None] = {}
 
     def text(self, spec: Box) -> str:
         figure = self._figures[spec.id]
@@ -146,12 +147,23 @@ class _Told:
             at_us = self._boundary_us(arc.box)
             where = f" at {show_time(at_us)}" if at_us > START_US else ": nothing has come from there yet"
             yield f"{arc_name(arc)} holds it{where}"
-        while not isinstance(root := self._specs[arc.box], Source):
-            if (further := self.holder(root)) is None:
-                return
-            arc = further
-        if not self._figures.get(root.id, {}).get("finished"):
+        if (root := self._root(arc.box)) is not None and not self._figures.get(root.id, {}).get("finished"):
             yield f"source {root.id} waits for {self._of_source(root)}"
+
+    def _root(self, box: str) -> Source | None:
+        """Where the arcs that hold a box up begin; None: nothing holds one of them up."""
+        way: list[str] = []
+        while box not in self._roots:
+            spec = self._specs[box]
+            further = None if isinstance(spec, Source) else self.holder(spec)
+            if further is None:
+                self._roots[box] = spec if isinstance(spec, Source) else None
+                break
+            way.append(box)
+            box = further.box
+        root = self._roots[box]
+        self._roots.update(dict.fromkeys(way, root))
+        return root
 
     # --- where the fragment begins --------------------------------------------------------------
 

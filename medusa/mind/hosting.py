@@ -28,7 +28,7 @@ from medusa.mind.inputs import Input, Work
 from medusa.mind.outputs import Output, all_full, leaving, outputs_of
 from medusa.mind.publishers import Publishers
 from medusa.mind.record import InputRecord
-from medusa.mind.spec import Fragment, check_fragment
+from medusa.mind.spec import Fragment
 from medusa.mind.subscribers import Subscribers
 from medusa.mind.tapping import Tap
 from medusa.mind.wall import Wall
@@ -87,7 +87,7 @@ class Hosted:
         clean: bool = False,
         saved: Saved | None = None,
     ) -> None:
-        checked = check_fragment(spec)
+        checked = spec.taken()
         saved = at_feeds(spec, saved)
         record = saved.record if saved else None
         self.spec = spec

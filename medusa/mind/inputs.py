@@ -18,6 +18,12 @@ from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, ReceiverMess
 __all__ = ["Input", "Work"]
 
 
+LOST_MAX = 1 << 32
+"""Rows that a named publisher may say are lost, once after a start: it forgot what a checkpoint held that the
+disk has lost since. Too small: after damage it can't go on; too large: a false figure. No link brings more in
+a minute. It has forgotten nothing else: without damage we have all that we acknowledged."""
+
+
 class Work:
     """Something to feed, and what follows once it is fed.
 
@@ -107,6 +113,8 @@ class Input:
             boundary_us=self.fed_us,
         )
         self.receiver.note = self.fed_note
+        if self.named:
+            self.receiver.may_lose = 0 if record is None else LOST_MAX
 
     @property
     def stream(self) -> str:

@@ -23,6 +23,7 @@ from hashlib import blake2b
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.mind.connected import connected
 from medusa.mind.placement_idle import check_idle
 from medusa.mind.placement_reads import feeds_of, with_feeds
 from medusa.mind.spec import Feed, Fragment, refuse_undecided
@@ -413,18 +414,11 @@ def _connected(mine: list[_Instance]) -> list[list[_Instance]]:
 
     Boxes that read the same stream of another node are connected by the source that brings it.
     """
-    part_of: dict[str, int] = {}
-    for index, instance in enumerate(mine):
-        part_of[instance.box.id] = index
-        for arc in instance.box.inputs:
-            origin = f"from {arc.box}" if arc.box in instance.crossing else arc.box
-            old, new = part_of.get(origin, index), index
-            part_of[origin] = new
-            part_of = {key: new if part == old else part for key, part in part_of.items()}
-    parts: dict[int, list[_Instance]] = {}
-    for instance in mine:
-        parts.setdefault(part_of[instance.box.id], []).append(instance)
-    return list(parts.values())
+    read = [
+        (each.box.id, [f"from {arc.box}" if arc.box in each.crossing else arc.box for arc in each.box.inputs])
+        for each in mine
+    ]
+    return [[mine[index] for index in part] for part in connected(read)]
 
 
 class _Shapes:

@@ -11,7 +11,7 @@ from medusa.mind.placement import Plan, cut
 from medusa.mind.reading import feeds_from
 from medusa.mind.security import Caller, no_deploy
 from medusa.mind.settings import Settings
-from medusa.mind.spec import SPEC_BYTES_MAX, check_fragment, fragment_to
+from medusa.mind.spec import SPEC_BYTES_MAX, fragment_to
 from medusa.mind.spec_limits import check_limits
 from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 
@@ -88,5 +88,5 @@ def plan_of(asked: Asked, settings: Settings) -> Plan:
                 f"fragment {fragment.name!r} has more than {SPEC_BYTES_MAX:,} bytes", code="query.limit"
             )
         if fragment.node == settings.name:  # What stands elsewhere is checked there.
-            check_fragment(fragment)
+            fragment.check()
     return plan

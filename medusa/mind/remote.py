@@ -170,7 +170,7 @@ class Remotes:
                 case DropRemote() if not client:
                     self._keeper.drop(peer, participant, message)
                 case Instantiate() if not client:
-                    self._keeper.instantiate(now_us, peer, participant, message)
+                    self._keeper.instantiate(now_us, peer, participant, message, caller)
                 case StoppedRemote() if not client:
                     self.stopping.heard(peer, message)
                 case _:

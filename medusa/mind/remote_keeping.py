@@ -36,6 +36,13 @@ OWN_MAX = 1_000
 """Definitions kept for nodes of our own participant, and by others for us."""
 
 
+KEPT_BYTES_MAX = 8 << 20
+"""Specs kept for another participant, together. Each takes some 20 times as much memory."""
+
+OWN_BYTES_MAX = 64 << 20
+"""For nodes of our own participant."""
+
+
 class Keeper:
     """What this node keeps for others.
 
@@ -146,6 +153,15 @@ class Keeper:
         if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
             text = f"{full!r} is kept already, for node {known.node!r}"
             raise QueryError(text, hint="revoke it first", code="E_DEFINED")
+        others = sum(
+            len(each.fragment.packed)
+            for name, each in self._kept.held.items()
+            if each.participant == participant and name != full
+        )
+        most = OWN_BYTES_MAX if participant == self._settings.participant else KEPT_BYTES_MAX
+        if others + len(fragment.packed) > most:
+            text = f"definitions kept for {participant!r} would have more than {most:,} bytes"
+            raise QueryError(text, hint="revoke one of them first", code="E_LIMIT")
         self._kept.held[full] = new
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
@@ -158,7 +174,9 @@ class Keeper:
                 del self._kept.held[full]
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
-    def instantiate(self, now_us: int, peer: str, participant: str, message: Instantiate) -> None:
+    def instantiate(
+        self, now_us: int, peer: str, participant: str, message: Instantiate, caller: Caller | None
+    ) -> None:
         """A node has us run what we keep for it.
 
         Raises:
@@ -189,9 +207,25 @@ class Keeper:
         ):
             text = f"{full!r} has the inputs {', '.join(known) or '(none)'}, each of another stream elsewhere"
             raise QueryError(text, code="E_SPEC")
-        reply = self._install(
-            message.request, msgspec.structs.replace(held.fragment, feeds=feeds, readers=readers), peer
+        fragment = msgspec.structs.replace(held.fragment, feeds=feeds, readers=readers)
+        self._parsing.read(
+            now_us,
+            peer,
+            caller,
+            ("instantiate", message.request),
+            nbytes=len(held.fragment.packed),
+            read=fragment.check,
+            then=lambda now_us, fragment: self._run(peer, full, message, fragment),
+            refuse=lambda error: self._refuse(peer, message.request, error),
         )
+
+    def _run(self, peer: str, full: str, message: Instantiate, fragment: Fragment) -> None:
+        held = self._kept.held.get(full)
+        if held is None or held.node != peer or held.fragment.name != message.fragment:
+            text = f"{full!r} was revoked meanwhile"
+            self._refuse(peer, message.request, QueryError(text, code="E_NO_DEFINITION"))
+            return
+        reply = self._install(message.request, fragment, peer)
         assert reply is not None, "it reads no other query"
         if reply.code:
             self._outbox.send(peer, reply)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import blake2b
+from typing import cast
 
 import msgspec
 
@@ -31,7 +33,7 @@ EXPIRES_MAX_US = 1 << 57
 """About the year 6500; more than any duration from now on."""
 
 
-class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True):
+class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What we keep for a node, of our or of another participant.
 
     Attributes:
@@ -42,6 +44,11 @@ class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     fragment: Fragment
     expires_us: int = 0
+
+    @cached_property
+    def packed(self) -> msgspec.Raw:
+        """As msgpack; made once, as that of a ``Fragment``."""
+        return msgspec.Raw(msgspec.msgpack.encode(self))
 
 
 class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +94,11 @@ class RemoteKept(msgspec.Struct, kw_only=True):
     revoking: dict[str, MappedDefinition] = {}
     made: dict[str, str] = {}
     stopped: dict[str, StoppedPart] = {}
+
+    def packed(self) -> RemoteKept:
+        """What is encoded to the same, sooner."""
+        held = {name: cast(HeldDefinition, each.packed) for name, each in self.held.items()}
+        return msgspec.structs.replace(self, held=held)
 
 
 def template_of(fragment: Fragment) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from hashlib import blake2b
 from typing import Annotated
 
@@ -68,7 +69,9 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     foreign: bool = False
 
 
-class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Fragment(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
+):
     """What one node runs as one unit.
 
     Attributes:
@@ -109,6 +112,34 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Without what it has learned of versions since."""
         return msgspec.structs.replace(self, stream_version=1, read_versions={})
 
+    @cached_property
+    def _checked(self) -> CheckedGraph:
+        return check_fragment(self)
+
+    def check(self) -> Fragment:
+        """Itself, checked; what follows from its graph is kept until ``taken``.
+
+        Raises:
+            QueryError: names what doesn't fit.
+        """
+        assert self._checked.graph is self.graph
+        return self
+
+    def taken(self) -> CheckedGraph:
+        """What follows from its graph, kept no longer; checked now where it wasn't.
+
+        Raises:
+            QueryError: names what doesn't fit.
+        """
+        checked = self._checked
+        vars(self).pop("_checked")
+        return checked
+
+    @cached_property
+    def packed(self) -> bytes:
+        """As msgpack; made once, since the catalog is written whole each time."""
+        return msgspec.msgpack.encode(self)
+
     def reads(self) -> dict[str, Feed]:
         """Of its feeds, those that read streams of other queries, by source."""
         reading = reads_of(self.graph)
@@ -136,7 +167,7 @@ def sink_of(stream: str) -> str:
 
 def fragment_to(fragment: Fragment) -> bytes:
     """As msgpack."""
-    return msgspec.msgpack.encode(fragment)
+    return fragment.packed
 
 
 def fragment_from(data: Buffer) -> Fragment:
@@ -152,7 +183,7 @@ def fragment_from(data: Buffer) -> Fragment:
         fragment = msgspec.msgpack.decode(data, type=Fragment)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
-    check_fragment(fragment)
+    fragment.check()
     check_limits(fragment.graph)
     if fragment_to(fragment) != data:
         raise QueryError("a spec not in canonical form: a field twice, or spelled longer", code="E_SPEC")

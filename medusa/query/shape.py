@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Schema
@@ -56,6 +56,14 @@ class Shape:
     timed: bool
     window: WindowKind | None = None
     no_window: str = ""
+    _types: list[Mapping[str, str]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Column name -> type, in order; made once, since columns are looked at one by one."""
+        if not self._types:
+            self._types.append(types_of(self.schema))
+        return self._types[0]
 
 
 def types_of(schema: Schema) -> dict[str, str]:
@@ -65,7 +73,7 @@ def types_of(schema: Schema) -> dict[str, str]:
 
 def expression_type(expression: Expression, row: Shape, *, box: str) -> str:
     """The type of an expression over the rows of a stream."""
-    return infer(expression, types_of(row.schema), box=box, timed=row.timed)
+    return infer(expression, row.types, box=box, timed=row.timed)
 
 
 def column_type(named: Named, row: Shape, *, label: str, what: str = "column") -> str:

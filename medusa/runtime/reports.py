@@ -6,11 +6,17 @@ import time
 from collections.abc import Callable
 
 from medusa.wire.outbox import Report
+from medusa.wire.statement import client_key
 
 __all__ = ["Reports"]
 
 SAME_LINE_S = 10.0
 """The same report again within so many seconds is counted, not told."""
+
+KIND_S = 60.0
+KIND_MAX = 5
+"""Warnings and errors of one kind about one peer within so many seconds; others are counted, and the count is
+told with the next one. All names of a client with one key are one peer."""
 
 LINES_MAX = 1000
 LEVELS = ("info", "warning", "error")
@@ -26,6 +32,8 @@ class Reports:
     def __init__(self, tell: Callable[[str, str], None]) -> None:
         self._tell = tell
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+        self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
+        """What, about whom -> since when, and how many since then."""
 
     def warn(self, text: str) -> None:
         self.report(Report(level="warning", what=text))
@@ -43,7 +51,26 @@ class Reports:
         if len(self._seen) > LINES_MAX:
             self._seen.clear()
         self._seen[report.level, line] = (now, 0)
-        self._tell(report.level, f"{line} ({count} times more)" if count else line)
+        others = self._others(report, now)
+        if others is None:
+            return
+        line = f"{line} ({count} times more)" if count else line
+        self._tell(report.level, f"{line} ({others} others of this peer)" if others else line)
+
+    def _others(self, report: Report, now: float) -> int | None:
+        """How many of this kind about this peer were counted and not told; None: so is this one."""
+        peer = report.fields.get("peer")
+        if report.level == "info" or not isinstance(peer, str):
+            return 0
+        kind = report.what, client_key(peer)
+        since, count = self._kinds.get(kind, (-KIND_S, 0))
+        if now - since < KIND_S:
+            self._kinds[kind] = (since, count + 1)
+            return 0 if count < KIND_MAX else None
+        if len(self._kinds) > LINES_MAX:
+            self._kinds.clear()
+        self._kinds[kind] = (now, 1)
+        return max(count - KIND_MAX, 0)
 
 
 def _safe(value: str | int, most: int = 300) -> str:

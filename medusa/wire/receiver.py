@@ -27,6 +27,9 @@ ReceiverMessage: TypeAlias = Attached | Data | Boundary | Progress | Refuse
 EPOCHS_PER_LIFE = 1 << 30
 """Attachments of one incarnation before they reach into the next one's epochs."""
 
+EPOCH_MAX = limits.SEQ_MAX - EPOCHS_PER_LIFE
+"""Beyond this nobody is followed: what we attach with next must be an epoch that a peer may say."""
+
 PATIENCE_US = 5_000_000
 """A node may lack a stream for this long, as while a query is being deployed, before that is an error."""
 
@@ -92,6 +95,8 @@ class Receiver:
             ``begin_at``.
         told: what it answered: the first row that isn't durable, and our note.
         stream_version: as the sender said when we attached last; 0: we never did.
+        may_lose: rows that the sender may say are lost when it attaches next; None: any number. Who forgets
+            only what we have durably has lost nothing, once it has attached in this life of ours.
         known: of a named receiver: its name is known to the sender, which shall not begin it anew.
         fragment_epoch: in which the fragment that reads is its node's, asked with each ``Attach``.
 
@@ -135,6 +140,7 @@ class Receiver:
         self.refusal: Refuse | None = None
         self.note = self.own_note = b""
         self.asking = self.known = False
+        self.may_lose: int | None = None
         self.told: tuple[int, bytes] | None = None
         self.stream_version = 0
         self.fragment_epoch: Callable[[], int] = lambda: 0
@@ -234,6 +240,10 @@ class Receiver:
             return []
         if message.next_seq < max(self.next_seq, message.lost):
             raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
+        wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
+        if self.may_lose is not None and not self.asking and message.next_seq - wanted > self.may_lose:
+            text = f"says that {message.next_seq - wanted:,} rows from {wanted} on are lost"
+            raise self._broken("E_SEQ", f"{text}, and may have lost {self.may_lose:,} at most")
         self._check_schema(message)
         self.schema, self.timed = message.schema, message.timed
         self.stream_version = message.stream_version
@@ -246,8 +256,8 @@ class Receiver:
         if self.asking:
             self.told = message.next_seq - message.lost, message.note
             return []
+        self.may_lose = None if self.may_lose is None else 0
         out: list[Delivery] = []
-        wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
         if message.next_seq > wanted:
             lost = Lost(from_seq=wanted, to_seq=message.next_seq)
             self.lost_rows += lost.to_seq - lost.from_seq
@@ -359,7 +369,7 @@ class Receiver:
             return
         if message.code == "E_EPOCH":
             # Somebody of our name was there with a higher epoch (a lost disk): go beyond it.
-            if self._epoch < message.epoch < limits.SEQ_MAX and self.state in _LISTENING:
+            if self._epoch < message.epoch <= EPOCH_MAX and self.state in _LISTENING:
                 self._epoch = message.epoch
                 self._again(now_us, LinkEvent.FORGOTTEN)
             return

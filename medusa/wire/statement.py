@@ -33,6 +33,7 @@ __all__ = [
     "Signed",
     "Statement",
     "check",
+    "client_key",
     "client_name",
     "from_text",
     "is_curve_key",
@@ -146,6 +147,12 @@ def client_name(key: str, suffix: str = "") -> str:
     """
     made = f"c-{blake2b(key.encode(), digest_size=10).hexdigest()}"
     return f"{made}-{suffix}" if suffix else made
+
+
+def client_key(name: str) -> str:
+    """What all names of clients with one key have in common; of any other name the name itself."""
+    found = re.match(r"c-[0-9a-f]{20}(?=-|\Z)", name)
+    return name if found is None else found[0]
 
 
 def sign(statement: Statement, signer: Signer) -> Signed:

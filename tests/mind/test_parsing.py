@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from medusa.errors import QueryError
-from medusa.mind import parsing
+from medusa.mind import commands, parsing, planning, remote_keeping
+from medusa.mind.catalog import Catalog
 from medusa.mind.parsing import Parsing
 from medusa.mind.security import Caller
 from medusa.mind.settings_offers import OfferRules
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Define, Deploy, Install, Remove, Reply
-from medusa.wire.messages_remote import DefineRemote, KeepRemote
+from medusa.wire.messages_remote import DefineRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox, Parse, Send
 from tests.mind.deployed import Town
 from tests.mind.keyed import Keyed
 from tests.mind.parsed import done
+from tests.mind.test_remote import define, heard_by, keep, offering, part
 from tests.mind.test_security import query as own_query
 
 LARGE = parsing.LOOP_BYTES_MAX + 1
@@ -298,3 +301,74 @@ def test_a_spec_of_another_fragment_is_refused_after_it_was_read():
     done(brain, town.now_us, effect)
     replies = [e.message for e in brain.outbox.take() if isinstance(e, Send) and isinstance(e.message, Reply)]
     assert [reply.code for reply in replies] == ["E_SPEC"]
+
+
+def test_a_part_that_is_kept_is_checked_beside_the_loop_before_it_runs():
+    town = Town(loop_bytes_max=0)
+    assert define(town, 1) == ""
+    by_name = heard_by(town, "t3")
+    town.deploy(2)
+    keeper = town.machines["t3"]
+    town.settle(lambda: bool(keeper.parsing))
+    assert by_name == [Instantiate]
+    town.settle(lambda: 2 in town.replies)
+    town.settle()
+    assert town.replies[2] == ""
+    assert town.runs()
+
+
+# --- how much is kept -------------------------------------------------------------------------------
+
+
+def test_a_graph_whose_spec_no_node_would_take_is_refused(monkeypatch):
+    node = Keyed()
+    node.hello("maker")
+    monkeypatch.setattr(planning, "SPEC_BYTES_MAX", 300)
+    before = node.state()
+    assert node.deploy("maker", own_query("q")) == "query.limit"
+    assert node.state() == before
+
+
+def test_the_specs_of_a_node_have_so_many_bytes_together(monkeypatch):
+    node = Keyed()
+    node.hello("maker")
+    assert node.deploy("maker", own_query("q1")) == ""
+    [hosted] = node.brain.fragments.values()
+    monkeypatch.setattr(commands, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed) - 1)
+    assert node.deploy("maker", own_query("q2"), request=10) == "E_LIMIT"
+    assert list(node.brain.fragments) == ["q1/flows"]
+    monkeypatch.setattr(commands, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed))
+    assert node.deploy("maker", own_query("q2"), request=11) == ""
+
+
+def test_definitions_kept_for_another_participant_have_so_many_bytes_together(monkeypatch):
+    node, spec = offering(), part()
+    monkeypatch.setattr(remote_keeping, "KEPT_BYTES_MAX", 2 * len(spec.packed))
+    for number, code in ((1, ""), (2, ""), (3, "E_LIMIT")):
+        assert node.answer("core", keep(number, f"part-{number}"), spec.packed) == code
+    assert node.answer("core", keep(4, "part-2"), spec.packed) == "", "it is kept already"
+    assert list(node.brain.catalog.remote.held) == ["bob/part-1", "bob/part-2"]
+
+
+def test_the_catalog_is_written_with_what_each_spec_is_now():
+    node, spec = offering(), part()
+    assert node.answer("core", keep(), spec.packed) == ""
+    node.deploy("maker", own_query("q"))
+    catalog = node.brain.catalog
+    again = Catalog.from_bytes(catalog.to_bytes(), node="n", where="test")
+    assert (again.fragments, again.remote) == (catalog.fragments, catalog.remote)
+    changed = msgspec.structs.replace(catalog.fragments["q/flows"], stream_version=7)
+    catalog.add(changed, "n")
+    again = Catalog.from_bytes(catalog.to_bytes(), node="n", where="test")
+    assert again.fragments == {"q/flows": changed}
+    assert again.fragments["q/flows"].stream_version == 7
+
+
+def test_what_follows_from_a_checked_spec_is_kept_until_it_is_taken():
+    spec = part()
+    assert spec.check() is spec
+    first = spec._checked
+    assert spec.taken() is first
+    assert spec.taken() is not first, "checked anew"
+    with pytest.raises(QueryError, match="feeds"):
+        msgspec.structs.replace(spec.check(), feeds=()).check()

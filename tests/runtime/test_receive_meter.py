@@ -151,7 +151,7 @@ def server(open_transport):
 
 @pytest.mark.parametrize(("body", "count"), [(bytes(MIB), 4_000), (b"x", 30_000_000)], ids=["1MiB", "1B"])
 def test_a_message_without_a_last_part_costs_its_sender_the_connection(open_transport, server, body, count):
-    """Row 35 of the threat table; the last part never comes."""
+    """Row 9 of the threat table; the last part never comes."""
     client = open_transport(listen=None, peers={"server": server.endpoint})
     until(lambda s, c: LinkUp("server") in c, server, client)
     attacker, sent = raw_peer.connected(server.endpoint), []

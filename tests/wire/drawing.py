@@ -104,7 +104,8 @@ def rights_table():
     """Messages with the same rights share a row."""
     rows = ["| Message | node of this participant | of another one | client |", "|---|---|---|---|"]
     kinds = {}
-    for kind, row in RIGHTS.items():
+    for kind in get_args(messages.Message):
+        row = RIGHTS[kind]
         kinds.setdefault((row.own.words, row.abroad.words, row.client.words), []).append(kind.__name__)
     rows += [f"| {', '.join(names)} | {' | '.join(words)} |" for words, names in kinds.items()]
     return "\n".join(rows)
