@@ -25,6 +25,7 @@ from medusa.connectors.naming import define, find, queries
 from medusa.connectors.publish import publish
 from medusa.connectors.query_file import read_placement, read_query
 from medusa.connectors.remote import remote
+from medusa.connectors.repair import repair
 from medusa.connectors.split import merge, split
 from medusa.connectors.status import status
 from medusa.connectors.tail import tail
@@ -244,6 +245,9 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
     if with_parent:
         threading.Thread(target=_end_with_input, daemon=True).start()
     run_node(config, as_json=as_json)
+
+
+main.add_command(repair)
 
 
 def _gateway_commands() -> MutableMapping[str, click.Command]:

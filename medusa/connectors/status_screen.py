@@ -82,6 +82,7 @@ def _of_node(status: Status) -> Iterator[str]:
         yield f"SILENT: {', '.join(silent)}"
     if status["disk_error"]:
         yield f"DISK: {status['disk_error']}"
+    yield from _doubts(status["in_doubt"])
     for query, of in status["queries"].items():
         if of["state"] != "running":
             yield f"query {query} is {of['state']}"
@@ -99,6 +100,18 @@ def _of_node(status: Status) -> Iterator[str]:
         yield ", ".join(f"{count:,} {name.removesuffix('_rows')} rows" for name, count in counts.items())
     if status["refused"]:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status["refused"].items())
+
+
+def _doubts(doubt: Status) -> Iterator[str]:
+    if not doubt:
+        return
+    if doubt["lost_catalog"]:
+        yield f"LOST: catalog {doubt['lost_catalog']}; names that are unknown here wait"
+    for fragment, of in doubt["fragments"].items():
+        yield f"IN DOUBT: {fragment}: {of['why']}"
+    for groups, why in doubt["kept_groups"].items():
+        yield f"KEPT: {groups}-*: {why}"
+    yield f"what to do: {doubt['see']}"
 
 
 def _causes(causes: Iterable[Status]) -> str:

@@ -18,8 +18,8 @@ from medusa.mind.spec import Fragment
 __all__ = ["Decision", "FragmentInDoubt", "InDoubt"]
 
 Decision = Literal["", "adopt", "forget"]
-"""Of an operator: run it here from the newest whole checkpoint, or from nothing; or it isn't here.
-No command writes it yet."""
+"""Of an operator (``mind.repairing``): run it here from the newest whole checkpoint, or from nothing; or it
+isn't here."""
 
 
 class FragmentInDoubt(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +49,14 @@ class InDoubt(msgspec.Struct, kw_only=True):
         unreadable: hash in the names of groups that no catalog names -> why they can't be read.
         newest: number of the newest catalog, which was lost; 0: the catalog is known.
         old: the catalog before that, as it was on disk.
+        accepted: an operator decided that what the lost catalog named beyond this is no more.
     """
 
     fragments: dict[str, FragmentInDoubt] = {}
     unreadable: dict[str, str] = {}
     newest: int = 0
     old: bytes = b""
+    accepted: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.fragments or self.unreadable or self.newest)

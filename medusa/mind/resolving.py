@@ -77,7 +77,7 @@ class Resolving:
         self._has_peers = any(naming.is_ours(peer) for peer in settings.peers)
         self._remedy = (
             f"wait for the peers that are away, put back a copy of the data folder {settings.data!r}, or "
-            "move it away and deploy again: what it held is lost then"
+            "stop the node and decide with medusa repair"
         )
         self._catalog = catalog
         self._fragments = fragments
@@ -129,6 +129,24 @@ class Resolving:
                 self._forget(name, "an operator decided so")
             else:
                 self._say(name, each)
+        if doubt.accepted:
+            self._accept(now_us)
+
+    def _accept(self, now_us: int) -> None:
+        """An operator says that there was nothing else: names that are unknown here are unknown."""
+        doubt = self._catalog.in_doubt
+        for query, old in list(self._old.deployments.items()):
+            if not doubt.query_of(query):
+                self._redeploy(now_us, query, anyway=any(node != self._me for node in old.nodes))
+        self._outbox.report("warning", "the catalog counts again: an operator decided so", lost=doubt.newest)
+        doubt.newest, doubt.old, doubt.accepted = 0, b"", False
+        self._let_in()
+        self._saver.save()
+
+    def _let_in(self) -> None:
+        if self._holds_back and self._guard is not None:
+            self._holds_back = False
+            self._guard.let_in(own_nodes_only=False)
 
     def _say(self, name: str, each: FragmentInDoubt) -> None:
         self._outbox.report("error", "fragment in doubt", fragment=name, why=each.why, see=self._remedy)
@@ -253,9 +271,8 @@ class Resolving:
 
     def _judge_all(self, now_us: int) -> None:
         """All own peers have said what they have."""
-        if self._holds_back and self._guard is not None and self._has_peers:
-            self._holds_back = False
-            self._guard.let_in(own_nodes_only=False)
+        if self._has_peers:
+            self._let_in()
         for name in list(self._catalog.in_doubt.fragments):
             self._judge(now_us, name)
         for query in list(self._old.deployments):
@@ -359,8 +376,12 @@ class Resolving:
         self._closing.append((self._saver.save(), name))
         self._outbox.report("warning", "fragment in doubt is not here", fragment=name, why=why)
 
-    def _redeploy(self, now_us: int, query: str) -> None:
-        """A query that this node had deployed, as the older catalog has it, or as peers and disk show it."""
+    def _redeploy(self, now_us: int, query: str, *, anyway: bool = False) -> None:
+        """A query that this node had deployed, as the older catalog has it, or as peers and disk show it.
+
+        Args:
+            anyway: also where nobody is known to have anything of it: peers weren't heard.
+        """
         if query in self._catalog.deployments:
             return
         parts = self._parts(query)
@@ -370,7 +391,7 @@ class Resolving:
             found = self._deployment(query, parts)
         elif old.state == REMOVING and here:
             found = old
-        elif here or parts or old.abroad:
+        elif anyway or here or parts or old.abroad:
             found = msgspec.structs.replace(old, state=RUNNING)
         else:
             return  # Nobody has anything of it.

@@ -66,8 +66,11 @@ class FoundCatalog:
     damaged: dict[str, str] = field(default_factory=dict)
 
 
-def read_catalogs(store: Store, names: Collection[str], node: str) -> FoundCatalog:
+def read_catalogs(store: Store, names: Collection[str], node: str, *, required: bool = True) -> FoundCatalog:
     """The newest catalog that is whole in either copy, or in both taken together.
+
+    Args:
+        required: else one with ``token`` 0 and ``newest`` above it stands for a folder where none is whole.
 
     Raises:
         StateError: none is whole (``state.catalog``), or it belongs to another node (``state.node``).
@@ -97,14 +100,14 @@ def read_catalogs(store: Store, names: Collection[str], node: str) -> FoundCatal
             return FoundCatalog(
                 token=token, newest=tokens[0], catalog=found, data=data, missing=missing, damaged=damaged
             )
-    if tokens:
+    if tokens and required:
         raise StateError(
             f"{store.where('')}: no catalog there is whole, so what ran here can't be known: "
             f"{next(iter(damaged.values()))}",
-            hint="put back a copy of the folder; or move it away to start from nothing",
+            hint="put back a copy of the folder; or see with medusa repair what is left of it",
             code="state.catalog",
         )
-    return FoundCatalog(token=0, newest=0, catalog=Catalog(node))
+    return FoundCatalog(token=0, newest=max(tokens, default=0), catalog=Catalog(node), damaged=damaged)
 
 
 def _groups(

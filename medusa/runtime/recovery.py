@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
 from medusa.errors import QueryError, StateError
@@ -94,7 +96,11 @@ def recover(
 
 
 class Folder:
-    """A node's data folder: ``examine`` only reads, ``tidy`` does what a start does then."""
+    """A node's data folder: ``examine`` only reads, ``tidy`` does what a start does then.
+
+    Args:
+        catalog_required: else every fragment on disk is in doubt where no catalog is whole.
+    """
 
     def __init__(
         self,
@@ -104,9 +110,11 @@ class Folder:
         node: str,
         warn: Callable[[str], None],
         journal: NodeJournal | None = None,
+        catalog_required: bool = True,
     ) -> None:
         self.groups = [GroupName.of(name) for name in store.names()]
-        self.catalogs = read_catalogs(store, [each.name for each in self.groups], node)
+        names = [each.name for each in self.groups]
+        self.catalogs = read_catalogs(store, names, node, required=catalog_required)
         self.fell_back = False
         """The newest catalog was lost."""
         self._store = store
@@ -116,6 +124,8 @@ class Folder:
         self._witness = 0
         """The newest catalog that a checkpoint saw."""
         self._unused: list[Unused] = []
+        self._unnamed: dict[str, tuple[Spec, str, int] | str] = {}
+        """Owners of groups that no catalog names -> what these are of, or why that can't be read."""
 
     # --- read and decide --------------------------------------------------------------------------
 
@@ -140,10 +150,10 @@ class Folder:
         for spec in known.values():
             self._restore(found, spec)
         unnamed = {o: groups for o, groups in owners.items() if o not in {owner_of(name) for name in known}}
-        described = {owner: self._describe(groups) for owner, groups in unnamed.items()}
+        self._unnamed = {owner: self._describe(groups) for owner, groups in unnamed.items()}
         self.fell_back = self._is_older()
         if self.fell_back:
-            self._doubt_all(found, described)
+            self._doubt_all(found)
         else:
             for name in list(catalog.fragments):
                 if name not in found.saved and owner_of(name) in found.begun:
@@ -191,6 +201,8 @@ class Folder:
         Versions that wrote one copy only are told by the number that is used.
         """
         catalogs = self.catalogs
+        if not catalogs.token and catalogs.newest:
+            return True
         if self._witness > catalogs.token:
             return True
         if catalogs.newest <= catalogs.token:
@@ -200,7 +212,19 @@ class Folder:
         doubled = any(name == catalog_names(GroupName.of(name).number)[1] for name in names)
         return not doubled or any(copies > 1 for copies in newer.values())
 
-    def _doubt_all(self, found: Found, described: dict[str, tuple[Spec, str, int] | str]) -> None:
+    def unnamed(self, found: Found) -> dict[str, FragmentInDoubt]:
+        """Fragments on disk that the catalog doesn't name and that aren't in doubt: ``tidy`` deletes them."""
+        if self.fell_back:
+            return {}
+        left: dict[str, FragmentInDoubt] = {}
+        for what in self._unnamed.values():
+            if not isinstance(what, str):
+                self._restore(found, what[0])
+                each = self._in_doubt(found, *what)
+                left[what[0].name] = msgspec.structs.replace(each, why="the catalog doesn't name it")
+        return left
+
+    def _doubt_all(self, found: Found) -> None:
         """Every fragment, named by the older catalog or found on disk, waits."""
         old, newest = found.catalog, max(self.catalogs.newest, self._witness)
         in_doubt: dict[str, FragmentInDoubt] = dict(old.in_doubt.fragments)
@@ -208,7 +232,7 @@ class Folder:
         for name, spec in old.fragments.items():
             owner, epoch = old.owners.get(spec.query, old.node), old.ownership.epoch(name)
             in_doubt[name] = self._in_doubt(found, spec, owner, epoch)
-        for hashed, what in described.items():
+        for hashed, what in self._unnamed.items():
             if isinstance(what, str):
                 unreadable[hashed] = what
                 self._warn(f"groups {hashed}-*, which no catalog names, are kept: {what}")
@@ -223,7 +247,7 @@ class Folder:
         self._warn(
             f"catalog number {newest} is lost, number {self.catalogs.token} is the newest whole one: what "
             "changed in between isn't known. Nothing is deleted. Until peers know more, or an operator "
-            f"puts back a copy of the folder, this waits: {waiting}"
+            f"puts back a copy of the folder or decides with medusa repair, this waits: {waiting}"
         )
 
     def _in_doubt(self, found: Found, spec: Spec, coordinator: str, epoch: int) -> FragmentInDoubt:

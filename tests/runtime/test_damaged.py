@@ -27,7 +27,9 @@ def test_the_end_is_exact_or_the_loss_is_told(tmp_path, seed):
 def test_more_damaged_folders(tmp_path, block):
     """1,200 in all: most of them just after a deployment, a move, a split, a merge or a removal."""
     for seed in range(1000 + BLOCK * block, 1000 + BLOCK * (block + 1)):
-        said_or_exact(tmp_path / str(seed), seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        said_or_exact(folder, seed)
 
 
 @pytest.mark.parametrize("copy", [0, 1])
