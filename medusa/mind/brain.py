@@ -352,7 +352,7 @@ class Brain(Driven):
 
     def lost(self, now_us: int, peer: str) -> None:
         """The connection to a peer broke."""
-        self.commands.naming.early.drop(peer)
+        self.commands.lost(peer)
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)

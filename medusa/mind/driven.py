@@ -8,6 +8,7 @@ from typing import Any
 
 from medusa.elements import Element
 from medusa.engine.holding import NOTHING, Held
+from medusa.errors import QueryError
 from medusa.mind.commands import Commands
 from medusa.mind.hosting import Hosted
 from medusa.mind.wall import Wall
@@ -68,6 +69,11 @@ class Driven(ABC):
         """Of fragments that were opened before they were ours: without rows nothing else would be said."""
         for fragment in [name for name in self._early if name in self.fragments]:
             self.commands.told(now_us, fragment, self._early.pop(fragment))
+
+    def parsed(self, now_us: int, token: int, found: object, error: QueryError | None) -> None:
+        """A ``Parse`` was done: this came of it, or this is why nothing did."""
+        self.commands.parsing.parsed(now_us, token, found, error)
+        self._wake(now_us)
 
     def fragment_failed(self, now_us: int, fragment: str, why: str, code: str = "") -> None:
         """The engine can't run this fragment any more.

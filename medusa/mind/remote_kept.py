@@ -22,6 +22,7 @@ __all__ = [
     "StoppedPart",
     "check_offer",
     "kept_for",
+    "refuse_unoffered",
     "said_of",
     "template_of",
 ]
@@ -143,6 +144,20 @@ def kept_for(kept: RemoteKept, participant: str, fragment: str) -> str:
     """The node of a participant that has this fragment kept here; empty: none."""
     held = kept.held.values()
     return next((e.node for e in held if (e.participant, e.fragment.name) == (participant, fragment)), "")
+
+
+def refuse_unoffered(settings: Settings, offers: Mapping[str, OfferRules], participant: str) -> None:
+    """Refuse a participant to which nothing is offered, before anything that it sends is read.
+
+    Raises:
+        QueryError: it is one (``E_OFFER``).
+    """
+    if participant != settings.participant and participant not in offers:
+        raise QueryError(
+            f"node {settings.name!r} offers nothing to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )
 
 
 def check_offer(

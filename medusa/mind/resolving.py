@@ -17,13 +17,15 @@ from typing import Any
 
 import msgspec
 
-from medusa.errors import LinkError, QueryError
+from medusa.errors import LinkError
 from medusa.mind.admission import say_no
 from medusa.mind.catalog import REMOVING, RUNNING, Catalog, Deployment, Left
 from medusa.mind.checkpointing import Saved
 from medusa.mind.deploying import Coordinator
 from medusa.mind.directory import Entry
+from medusa.mind.diverting import Diverting
 from medusa.mind.entry_bodies import KINDS, FragmentBody, QueryBody, SourceBody, StreamBody, body_from
+from medusa.mind.followers import followers
 from medusa.mind.guard import Guard
 from medusa.mind.hosting import Hosted
 from medusa.mind.in_doubt import FragmentInDoubt
@@ -33,7 +35,7 @@ from medusa.mind.naming import Naming
 from medusa.mind.saving import Saver
 from medusa.mind.security import Refusal
 from medusa.mind.settings import Settings
-from medusa.mind.spec import fragment_from
+from medusa.mind.spec import fragment_to
 from medusa.ports import Buffer
 from medusa.wire.messages import Define, Deploy, Forget, Install, Lookup, Message, Remove
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Read, Release, Unexpect
@@ -58,6 +60,7 @@ class Resolving:
         naming: what peers wrote, and whether all of them were heard.
         moves: takes up moves that an older catalog names.
         coordinator: takes up removals that an older catalog names.
+        diverting: keeps rows for readers that moved meanwhile.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Resolving:
         naming: Naming,
         moves: Moves,
         coordinator: Coordinator,
+        diverting: Diverting,
     ) -> None:
         self._me = settings.name
         self._has_peers = any(naming.is_ours(peer) for peer in settings.peers)
@@ -87,6 +91,7 @@ class Resolving:
         self._naming = naming
         self._moves = moves
         self._coordinator = coordinator
+        self._diverting = diverting
         self._guard: Guard | None = None
         self._holds_back = False
         """Clients and other participants aren't let in yet."""
@@ -219,7 +224,9 @@ class Resolving:
     def _waits(self, message: Message, client: bool) -> bool:
         catalog, doubt = self._catalog, self._catalog.in_doubt
         match message:
-            case Install() | Instantiate() | Receive() | Move() | Grant() | Split() | Merge():
+            case Instantiate():  # Its definition may have been withdrawn.
+                return bool(doubt.newest) or message.fragment in doubt.fragments
+            case Install() | Receive() | Move() | Grant() | Split() | Merge():
                 return message.fragment in doubt.fragments
             case Settle():
                 unknown = message.fragment not in catalog.ownership.taken
@@ -254,11 +261,7 @@ class Resolving:
         each = self._catalog.in_doubt.fragments.get(message.fragment)
         if each is None or each.state == "lost" or each.coordinator != peer or payload is None:
             return
-        try:
-            spec = fragment_from(payload)
-        except QueryError:
-            return
-        if spec.as_deployed == each.spec.as_deployed:
+        if fragment_to(each.spec.as_deployed) == payload:  # A spec has one form.
             self._adopt(now_us, message.fragment, f"node {peer!r}, which deployed it, installs it again")
 
     def _removed(self, peer: str, query: str) -> None:
@@ -339,7 +342,12 @@ class Resolving:
         each = self._catalog.in_doubt.fragments.pop(name)
         spec, old = each.spec, self._old
         saved = self._saved.get(name) if each.state != "lost" else None
+        moved = followers(spec, self._naming.directory)
         if saved is None:
+            for sink, each_moved in moved.items():
+                kept = tuple(r for r in spec.readers[sink] if r != each_moved.like)
+                readers = {**spec.readers, sink: (*kept, each_moved.reader)}
+                spec = msgspec.structs.replace(spec, readers=readers)
             self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
         hosted = self._fragments[name] = self._host(spec, saved)
         self._catalog.left.pop(name, None)
@@ -353,6 +361,9 @@ class Resolving:
         if (coordinator := old.ownership.unplaced.get(name)) is not None:
             self._catalog.ownership.unplaced[name] = coordinator
         hosted.begin(now_us)
+        if saved is not None:
+            for expected in moved.values():
+                self._diverting.receive(now_us, expected.like, expected)
         if each.coordinator == self._me:
             self._redeploy(now_us, spec.query)
         if (moving := old.ownership.moves.get(name)) is not None:

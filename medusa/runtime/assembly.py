@@ -16,6 +16,7 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.connection import let_go
 from medusa.runtime.files import FolderStore
 from medusa.runtime.gathering import Elsewhere, GatheringHost
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.introduction import Introduction
 from medusa.runtime.journal import FolderJournal
@@ -144,12 +145,15 @@ def assembled(
         disk = unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
         found.resume(host)
+        parser = GraphParser(wake=transport.wake)
+        stack.callback(parser.stop, ENDING_S)
         reload = partial(rules_again, config, settings)
         loop = NodeLoop(
             brain,
             transport,
             host,
             clock,
+            parser=parser,
             say=reports.report,
             reload=reload,
             usage=lambda: process_usage(host.engine_us()),

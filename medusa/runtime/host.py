@@ -106,10 +106,10 @@ class FragmentHost:
 
     # --- the loop's side ------------------------------------------------------------------------
 
-    def stands(self, catalog: int, begun: Iterable[str]) -> None:
+    def stands(self, catalog: int, marked: Iterable[str]) -> None:
         """What was found on disk, before all else: the number of the catalog (0: none), and which owners
-        (``group_names.owner_of``) have had a checkpoint."""
-        self._kept.stands(catalog, begun)
+        (``group_names.owner_of``) have the mark of their first checkpoint."""
+        self._kept.stands(catalog, marked)
 
     def resume(
         self,

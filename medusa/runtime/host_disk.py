@@ -34,9 +34,9 @@ class HostDisk:
         self._logs: dict[tuple[str, int], set[int]] = {}
         """Fragment and its life -> files of its log."""
 
-    def stands(self, catalog: int, begun: Iterable[str]) -> None:
+    def stands(self, catalog: int, marked: Iterable[str]) -> None:
         """What was found: as ``FragmentHost.stands``."""
-        self._groups = NodeGroups(self._store, catalog=catalog, begun=begun)
+        self._groups = NodeGroups(self._store, catalog=catalog, marked=marked)
 
     def resume(self, name: str, life: int, logs: Iterable[int]) -> None:
         """Files that the log of a fragment has."""

@@ -24,12 +24,14 @@ from medusa.runtime.done import (
     Failed,
     Fetched,
     Logged,
+    Parsed,
     Persisted,
     Ran,
     Remade,
     Stats,
     Weighed,
 )
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
@@ -45,6 +47,7 @@ from medusa.wire.outbox import (
     Log,
     OpenFragment,
     Owned,
+    Parse,
     Persist,
     Regroup,
     Report,
@@ -104,6 +107,7 @@ class NodeLoop:
     """Drives one brain until it is stopped.
 
     Args:
+        parser: reads graphs beside the loop.
         say: takes a report.
         reload: reads the keys and rules of the configuration again; None: they stay.
         usage: reads what the process has used; None: that can't be told.
@@ -119,6 +123,7 @@ class NodeLoop:
         host: FragmentHost,
         clock: Clock,
         *,
+        parser: GraphParser,
         say: Callable[[Report], None],
         reload: Callable[[], Settings] | None = None,
         usage: Callable[[], Usage] | None = None,
@@ -126,6 +131,7 @@ class NodeLoop:
         self._brain = brain
         self._transport = transport
         self._host = host
+        self._parser = parser
         self._clock = clock
         self._say = say
         self._reload = reload
@@ -230,7 +236,7 @@ class NodeLoop:
                 case LinkUp():
                     pass
             self._perform()
-        for done in self._host.finished():
+        for done in (*self._host.finished(), *self._parser.finished()):
             self._finished(done)
             self._perform()
         self._take_own()
@@ -391,6 +397,8 @@ class NodeLoop:
                 self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.rows, done.why)
             case Weighed():
                 self._brain.weighed(now_us, done.token, done.cuts, done.why)
+            case Parsed():
+                self._brain.parsed(now_us, done.token, done.found, done.error)
             case Logged():
                 self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
@@ -425,6 +433,8 @@ class NodeLoop:
                 self._host.spill(effect)
             case Fetch():
                 self._host.fetch(effect)
+            case Parse():
+                self._parser.parse(effect)
             case WakeAt():
                 self._wake_at_us = effect.at_us
             case OpenFragment():

@@ -9,7 +9,7 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ __all__ = [
     "OpenFragment",
     "Outbox",
     "Owned",
+    "Parse",
     "Persist",
     "Regroup",
     "Report",
@@ -136,6 +137,22 @@ class RunFragment:
     fragment: str
     stream: str
     element: Element | Silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parse:
+    """Read and check what somebody sent, beside everything else; one at a time is asked for.
+
+    The driver answers with the token and what ``read`` gave, or the ``QueryError`` that it raised.
+
+    Attributes:
+        nbytes: of what is read.
+        read: a pure function that shares nothing that changes.
+    """
+
+    token: int
+    nbytes: int
+    read: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +277,7 @@ Effect: TypeAlias = (
     | Spill
     | Fetch
     | RunFragment
+    | Parse
     | OpenFragment
     | Owned
     | Copy

@@ -41,6 +41,11 @@ EVENTS = ("quiet", "deploy", "move", "split", "merge", "undeploy")
 KINDS = ("bit", "truncated", "zeroed", "deleted", "older", "group deleted")
 
 
+LOSSES = ("damaged", "missing", "can't be used", "isn't used", "lost")
+HARMLESS = ("the other copy of number",)
+"""Reports of damage that cost nothing: they excuse no wrong end."""
+
+
 class FolderDisk:
     """What a simulated node needs of its disk, in a real folder.
 
@@ -155,7 +160,7 @@ class Damaged:
 
     Attributes:
         missing: intact groups that the start deleted, those of lives apart.
-        deleted: of these, those of fragments that the newest catalog names.
+        deleted: of these, those of fragments that the newest catalog named before the damage.
         waiting: fragments that were in doubt just after the start.
     """
 
@@ -280,9 +285,9 @@ class Damaged:
         node.reports.clear()
         node.crash()
         path = self.folder / node.name
+        needed = named(path, node.name)
         what = self.break_copies(path) if self.copies else self.break_something(path, node.disk)
         before = intact(path)
-        needed = named(path, node.name)
         node.disk.close()
         node.restart()
         node.disk.store  # noqa: B018 - it may not have started
@@ -296,18 +301,6 @@ class Damaged:
         ]
         return what
 
-    def files(self, path):
-        """What can be damaged: files of groups, and logs."""
-        found = []
-        for group in sorted(os.listdir(path)):
-            if (path / group).is_dir():
-                found += [path / group / file for file in sorted(os.listdir(path / group))] or [path / group]
-            elif group != "lock":
-                found.append(path / group)
-        if self.only is not None:
-            found = [each for each in found if self.only(kind_of(each, path))] or found
-        return found
-
     def break_copies(self, path):
         """One bit of the content of these copies of the newest catalog: two are of no help to each other."""
         groups = [each for each in map(GroupName.of, sorted(os.listdir(path))) if each.kind == "catalog"]
@@ -319,44 +312,11 @@ class Damaged:
         return f"copies {self.copies} of catalog {newest}"
 
     def break_something(self, path, disk):
-        dice = self.dice
-        places = {}
-        for each in self.files(path):
-            places.setdefault(kind_of(each, path), []).append(each)
-        kind = dice.choice(sorted(places))
-        newest = max(number_of(each, path) for each in places[kind])
-        mine = (
-            places[kind]
-            if dice.random() < 0.3
-            else [each for each in places[kind] if number_of(each, path) == newest]
-        )
-        file = dice.choice(mine)
-        what = f"{self.damage} {kind} {file.relative_to(path)}"
-        data = bytearray(file.read_bytes()) if file.is_file() else bytearray()
-        if self.damage == "group deleted" or not file.is_file():
-            shutil.rmtree(file.parent if file.parent != path else file) if file.is_dir() or (
-                file.parent != path
-            ) else file.unlink()
-        elif self.damage == "deleted":
-            file.unlink()
-        elif self.damage == "older":
+        def older(file):
             group = GroupName.of(file.parent.name)
-            older = disk.gone.get((group.kind, group.owner))
-            if older is None:
-                file.write_bytes(data[: len(data) // 2])
-            else:
-                for name, content in older.items():
-                    (file.parent / name).write_bytes(bytes(content))
-        elif not data:
-            file.unlink()
-        elif self.damage == "bit":
-            flip(file, dice)
-        elif self.damage == "truncated":
-            file.write_bytes(data[: dice.randrange(len(data))])
-        else:
-            at = dice.randrange(len(data))
-            file.write_bytes(data[:at] + bytes(len(data) - at))
-        return what
+            return disk.gone.get((group.kind, group.owner))
+
+        return harm(path, self.dice, self.damage, older, self.only)
 
     # --- the end --------------------------------------------------------------------------------------
 
@@ -387,13 +347,65 @@ class Damaged:
             ended.said += [
                 f"{name}: {text[:200]}"
                 for text in bad
-                if "damaged" in text
-                or "missing" in text
-                or "can't be used" in text
-                or "isn't used" in text
-                or "lost" in text
+                if any(word in text for word in LOSSES) and not any(word in text for word in HARMLESS)
             ]
         return ended
+
+
+def files_in(path, only=None):
+    """What can be damaged: files of groups, and logs; ``only`` says of a kind whether it may be."""
+    found = []
+    for group in sorted(os.listdir(path)):
+        if (path / group).is_dir():
+            found += [path / group / file for file in sorted(os.listdir(path / group))] or [path / group]
+        elif group != "lock":
+            found.append(path / group)
+    if only is not None:
+        found = [each for each in found if only(kind_of(each, path))] or found
+    return found
+
+
+def harm(path, dice, damage, older, only=None):
+    """Damage one file of a node's folder, mostly one of the newest of its kind; what was done.
+
+    Args:
+        older: of a file, what its folder held before, by name; None: nothing is known.
+    """
+    places = {}
+    for each in files_in(path, only):
+        places.setdefault(kind_of(each, path), []).append(each)
+    kind = dice.choice(sorted(places))
+    newest = max(number_of(each, path) for each in places[kind])
+    mine = (
+        places[kind]
+        if dice.random() < 0.3
+        else [each for each in places[kind] if number_of(each, path) == newest]
+    )
+    file = dice.choice(mine)
+    what = f"{damage} {kind} {file.relative_to(path)}"
+    data = bytearray(file.read_bytes()) if file.is_file() else bytearray()
+    if damage == "group deleted" or not file.is_file():
+        group = file.parent if file.parent != path else file
+        shutil.rmtree(group) if group.is_dir() else group.unlink()
+    elif damage == "deleted":
+        file.unlink()
+    elif damage == "older":
+        before = older(file)
+        if before is None:
+            file.write_bytes(data[: len(data) // 2])
+        else:
+            for name, content in before.items():
+                (file.parent / name).write_bytes(bytes(content))
+    elif not data:
+        file.unlink()
+    elif damage == "bit":
+        flip(file, dice)
+    elif damage == "truncated":
+        file.write_bytes(data[: dice.randrange(len(data))])
+    else:
+        at = dice.randrange(len(data))
+        file.write_bytes(data[:at] + bytes(len(data) - at))
+    return what
 
 
 def flip(file, dice):
@@ -434,7 +446,7 @@ def intact(path):
 
 
 def named(path, node):
-    """Owners of the fragments that the newest catalog names of which a copy can be read."""
+    """Owners of the fragments that the newest catalog names, of which a copy can be read."""
     found = {}
     for group in os.listdir(path):
         if GroupName.of(group).kind == "catalog":

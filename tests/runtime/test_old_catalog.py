@@ -1,0 +1,160 @@
+"""A node that falls back to an older catalog: what the newest alone knew isn't forgotten, or waits.
+
+Each change is made and answered; then the node dies, every catalog that knows the change is damaged in both
+copies, and the one from before the change is there.
+"""
+
+import msgspec
+import pytest
+
+from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.doubting import begin_doubt
+from medusa.runtime.group_names import GroupName
+from medusa.wire.messages import Digest
+from medusa.wire.messages_directory import seen_to
+from medusa.wire.messages_move import Move
+from medusa.wire.messages_remote import Instantiate
+from medusa.wire.messages_split import Split
+from tests.mind.keyed import SECURITY, Keyed, curve, revocation
+from tests.runtime.damaged import ROWS, Damaged, flip
+
+
+class OldCatalog:
+    """A query that runs over three nodes; one of them is to fall back to what it has now."""
+
+    def __init__(self, folder, victim, *, coordinator="e", named=False):
+        self.run = Damaged(folder, 1, event="quiet", kind="window", victim=victim, coordinator=coordinator)
+        self.run.named = named
+        self.run.deploy()
+        self.run.begin()
+        self.run.fed.run(for_us=700_000)
+        self.node = self.run.victim = self.run.fed.nodes[victim]
+        self.path = folder / victim
+        self.old = {name: self.node.disk.read(name) for name in self.catalogs()}
+
+    def catalogs(self):
+        return [name for name in self.node.disk.names() if GroupName.of(name).kind == "catalog"]
+
+    def does(self, make, node="m"):
+        reply, _ = self.run.fed.answer(*self.run.ask(make, node))
+        assert reply.code == "", reply
+
+    def falls_back(self):
+        """Kill, damage and start."""
+        self.node.reports.clear()
+        self.node.crash()
+        newer = [name for name in self.catalogs() if name not in self.old]
+        assert newer, "the change wrote a catalog"
+        for name in newer:
+            flip(self.path / name / CATALOG, self.run.dice)
+        for name, files in self.old.items():
+            if name not in self.catalogs():
+                self.node.disk.write(name, files)
+        self.node.disk.close()
+        self.node.restart()
+        assert self.node.alive, self.node.unable
+        assert self.node.brain.catalog.in_doubt.newest
+        self.run.deleted = []
+
+    def ends(self):
+        fed = self.run.fed
+        fed.run(lambda: "q.out" in self.run.reader.ended, for_us=10_000_000)
+        return self.run.judge("the newest catalogs")
+
+
+@pytest.fixture
+def lost_catalog():
+    """What a node of alice goes by that has lost its newest catalog, and had nothing in the one before."""
+    old = Catalog("n")
+    return begin_doubt(old, newest=7, data=old.to_bytes(), fragments={}, unreadable={})
+
+
+def test_a_move_is_not_forgotten(tmp_path):
+    made = OldCatalog(tmp_path, "m")
+    made.does(lambda n: Move(request=n, fragment="q/box", to="c", timeout_ms=5000))
+    made.falls_back()
+    assert "q/box" in made.node.brain.catalog.in_doubt.fragments
+    ended = made.ends()
+    assert ended.exact, ended
+    assert "q/box" not in made.node.brain.fragments
+    assert "q/box" in made.run.fed.nodes["c"].brain.fragments
+
+
+@pytest.mark.parametrize("coordinator", ["e", "c"])
+def test_where_a_reader_has_moved_is_not_forgotten(tmp_path, coordinator):
+    """Its sender would keep rows for a node that reads no more, and refuse the one that does."""
+    made = OldCatalog(tmp_path, "e", coordinator=coordinator)
+    made.does(lambda n: Move(request=n, fragment="q/box", to="c", timeout_ms=5000))
+    made.falls_back()
+    ended = made.ends()
+    assert ended.exact, ended
+    assert made.node.brain.fragments["q/left"].spec.readers == {"first-out": ("c",)}
+
+
+def test_where_a_sender_has_moved_is_not_forgotten(tmp_path):
+    made = OldCatalog(tmp_path, "c")
+    made.does(lambda n: Move(request=n, fragment="q/box", to="e", timeout_ms=5000))
+    made.falls_back()
+    ended = made.ends()
+    assert ended.exact, ended
+
+
+def test_a_split_is_not_forgotten_one_of_the_two_waits(tmp_path):
+    """The fragment and its parts are never all taken up: rows would count twice."""
+    made = OldCatalog(tmp_path, "m")
+    made.does(lambda n: Split(request=n, fragment="q/box", box="box", parts=2, ranges="even"))
+    made.run.fed.run(for_us=200_000)
+    made.falls_back()
+    waiting = set(made.node.brain.catalog.in_doubt.fragments)
+    assert "q/box" in waiting
+    assert len(waiting) > 1
+    made.run.fed.run(for_us=5_000_000)
+    brain = made.node.brain
+    assert not ("q/box" in brain.fragments and len(brain.fragments) > 1), list(brain.fragments)
+    why = [each.why for each in brain.catalog.in_doubt.fragments.values()]
+    assert why
+    assert all("an operator" in each for each in why), why
+
+
+def test_the_name_of_a_publisher_is_not_forgotten(tmp_path):
+    made = OldCatalog(tmp_path, "e", coordinator="c", named=True)
+    made.does(lambda n: Move(request=n, fragment="q/box", to="c", timeout_ms=5000))
+    made.falls_back()
+    ended = made.ends()
+    assert ended.exact, ended
+    [publisher] = made.node.brain.status(0)["fragments"][0]["publishers"]
+    assert (publisher["name"], publisher["durable_row"]) == ("pump-left", ROWS)
+
+
+def test_a_revocation_is_not_forgotten_while_an_own_peer_knows_it(lost_catalog):
+    """Until own peers were heard, keys of other participants don't count: any of them may be revoked."""
+    node = Keyed(catalog=lost_catalog)
+    assert curve("core") not in node.trusted()
+    assert curve("near") in node.trusted()
+    node.hello("near")
+    assert node.declare("near", revocation()) == ""
+    directory = node.brain.commands.naming.directory
+    for _ in range(3):
+        node.say("near", Digest(digest=directory.digest()), seen_to({"near": directory.seen("near")}))
+        node.now_us += 2_000_000
+        node.brain.tick(node.now_us)
+        node.settle()
+    assert curve("core") not in node.trusted()
+    assert curve("maker") in node.trusted(), "the others are let in"
+
+
+def test_a_withdrawn_definition_is_not_used_until_an_operator_accepts_the_catalog(lost_catalog):
+    node = Keyed(catalog=lost_catalog)
+    node.hello("near")
+    ask = Instantiate(request=3, fragment="q/flows", query="q", name="part", inputs=(), readers=())
+    assert node.answer("near", ask) == "E_BUSY"
+    whole = Keyed(catalog=Catalog("n"))
+    whole.hello("near")
+    assert whole.answer("near", ask, b"") != "E_BUSY"
+
+
+def test_an_accepted_catalog_lets_all_in_again(lost_catalog):
+    lost_catalog.in_doubt = msgspec.structs.replace(lost_catalog.in_doubt, accepted=True)
+    node = Keyed(SECURITY, catalog=lost_catalog)
+    assert curve("core") in node.trusted()
+    assert not node.on_disk().in_doubt
