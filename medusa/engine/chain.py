@@ -8,14 +8,17 @@ made, rows that a filter drops are never computed, and nothing is written betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
+import numpy as np
 import pyarrow as pa
 
 from medusa._native import Batch
 from medusa.elements import Kind, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.aggregate import AggregateBox
 from medusa.engine.boxes.base import Operator
 from medusa.engine.boxes.filter import FilterBox
@@ -26,6 +29,7 @@ from medusa.query.boxes import Aggregate, Box, Filter, Input, Schema, Select, Wi
 from medusa.query.expression import Column, Expression, Literal, Named
 from medusa.query.graph import CheckedGraph
 from medusa.query.shape import types_of
+from medusa.query.text_growth import TEXT_CHARS, TextGrowth, grown
 from medusa.query.tree import columns_of
 from medusa.query.types import DURATION, TIMESTAMP
 
@@ -59,7 +63,13 @@ class Chain:
     """
 
     def __init__(
-        self, rows: Sequence[Row], window: AggregateBox | None, programs: Programs | None, *, timed: bool
+        self,
+        rows: Sequence[Row],
+        window: AggregateBox | None,
+        programs: Programs | None,
+        *,
+        timed: bool,
+        growth: float,
     ) -> None:
         self._rows = rows
         self._window = window
@@ -70,13 +80,35 @@ class Chain:
         self._schema = last.schema
         self._types = last.types
         self._timed = timed
+        self._growth = growth
+        self._texts: list[int] | None = None
+        """Columns of what comes that are texts; None: nothing came yet of which that matters."""
 
     @property
     def ends_in_window(self) -> bool:
         return self._window is not None
 
     def take(self, train: Train) -> None:
-        """Run a train through all members; the first has counted it as come in."""
+        """Run a train through all members; the first has counted it as come in. Where texts may grow beyond a
+        piece, rows leave in pieces."""
+        if self._growth > 1 and self._may_grow(train):
+            self._rows[0].leave(self._in_pieces(train))
+        else:
+            self._take(train)
+
+    def _may_grow(self, train: Train) -> bool:
+        nbytes = train.batch.nbytes + TEXT_CHARS * train.batch.num_rows
+        return bool(nbytes * self._growth > pieces.BYTES_MAX)
+
+    def _in_pieces(self, train: Train) -> Iterator[None]:
+        if self._texts is None:
+            self._texts = pieces.text_columns(train.batch.schema)
+        sizes = (pieces.text_bytes(train.batch, self._texts) + TEXT_CHARS) * self._growth
+        for first, end in pieces.cuts(sizes.astype(np.int64)):
+            self._take(_part(train, first, end - first))
+            yield
+
+    def _take(self, train: Train) -> None:
         if self._programs is not None and train.kind is Kind.STABLE:
             part = self._programs.on_time if train.late is None else self._programs.late
             if part is not None and self._run(part, train):
@@ -163,12 +195,29 @@ def link_chains(checked: CheckedGraph, boxes: Mapping[str, Operator], timed: Map
         assert end is None or isinstance(end, AggregateBox)
         write = partial(_program, specs, window, checked, end, timed=timed[specs[-1].id])
         part = write(late=False)
-        if part is None and len(specs) == 1 and window is None:
+        growth = prod(_growth(each) for each in specs)
+        if part is None and len(specs) == 1 and window is None and growth <= 1:
             continue
         programs = Programs(part, partial(write, late=True)) if part is not None else None
         timed_end = checked.shapes[specs[0].inputs[0]].timed and timed[specs[-1].id]
-        chain = Chain(rows, end, programs, timed=timed_end)
+        chain = Chain(rows, end, programs, timed=timed_end, growth=growth)
         rows[0].chain = chain
+
+
+def _part(train: Train, first: int, rows: int) -> Train:
+    return Train(
+        batch=train.batch.slice(first, rows),
+        times=None if train.times is None else train.times.slice(first, rows),
+        late=None if train.late is None else train.late.slice(first, rows),
+        kind=train.kind,
+    )
+
+
+def _growth(spec: Box) -> float:
+    """How many times longer than its texts are those that a box makes."""
+    assert isinstance(spec, _ROWS)
+    made = [spec.predicate] if isinstance(spec, Filter) else [named.expression for named in spec.columns]
+    return max((grown(expression, TextGrowth({})) for expression in made), default=1.0)
 
 
 def _followers(first: Box, checked: CheckedGraph) -> tuple[list[Box], Aggregate | None]:

@@ -20,6 +20,7 @@ from medusa.query.types import is_float, is_integer, to_arrow
 
 __all__ = ["KeyState", "state_class"]
 
+_TIMER_BYTES = 40
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -29,7 +30,17 @@ class KeyState:
     A value is checked when it is set: what a field can't hold raises ``TypeError`` or ``ValueError``.
     """
 
-    __slots__ = ("_cleared", "_ended", "_now_us", "_timers", "_times", "_values", "armed_us", "first")
+    __slots__ = (
+        "_cleared",
+        "_ended",
+        "_now_us",
+        "_timers",
+        "_times",
+        "_values",
+        "armed_us",
+        "counted",
+        "first",
+    )
 
     fields: tuple[str, ...] = ()
 
@@ -37,6 +48,8 @@ class KeyState:
         self.first = first
         self._times: list[int] | None = None
         self.armed_us: int | None = None
+        self.counted = 0
+        """Bytes of ``nbytes`` that the box has counted."""
         self._values: list[Any] = [None] * len(self.fields)
         self._timers: list[int] = []
         self._now_us = 0
@@ -118,6 +131,11 @@ class KeyState:
     @property
     def empty(self) -> bool:
         return not self._timers and all(value is None for value in self._values)
+
+    def nbytes(self) -> int:
+        """Of what has no fixed size: texts, and timers."""
+        texts = (len(value) for value in self._values if value.__class__ is str or value.__class__ is bytes)
+        return sum(texts) + _TIMER_BYTES * len(self._timers)
 
     def next_timer(self) -> int | None:
         return self._timers[0] if self._timers else None

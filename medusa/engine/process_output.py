@@ -47,6 +47,10 @@ def _plain(type: str) -> Callable[[Any], bool] | None:
     return None
 
 
+_NOTE_BYTES, _VALUE_BYTES = 4 * 40, 60
+"""Of what is noted of a row, and of a value that isn't in a batch yet, as Python holds them."""
+
+
 class Outputs:
     """Rows of a step, each with the time of its call, the kind of that, and the position that caused it."""
 
@@ -66,6 +70,11 @@ class Outputs:
         self._called: list[int] = []
         self._kinds: list[int] = []
         self._positions: list[int] = []
+
+    def nbytes(self) -> int:
+        """What the rows take that were made and haven't left, about."""
+        batches = sum(int(batch.nbytes) for batch in self._batches)
+        return batches + len(self._times) * _NOTE_BYTES + sum(map(len, self._lists)) * _VALUE_BYTES
 
     def add(self, made: Any, times: Sequence[int], positions: Sequence[int], kind: int) -> None:
         """Take what a call returned; None is no rows.

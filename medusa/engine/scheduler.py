@@ -149,13 +149,13 @@ class Scheduler:
 
     def waiting_bytes(self) -> int:
         """Bytes of the rows that wait between boxes."""
-        batches = {
-            id(element.batch): element.batch
+        trains = {
+            id(element.batch): element
             for queue in self._waiting
             for _, element in queue
             if isinstance(element, Train)
         }
-        return sum(int(batch.nbytes) for batch in batches.values())
+        return sum(_train_bytes(train) for train in trains.values())
 
     def step(self) -> bool:
         """The same; False: nothing waited."""
@@ -168,3 +168,8 @@ class Scheduler:
         for box, queue in self._places:
             queue.clear()
             box.steps = None
+
+
+def _train_bytes(train: Train) -> int:
+    """With the times, though they may be one of the columns."""
+    return int(train.batch.nbytes) + (0 if train.times is None else int(train.times.nbytes))

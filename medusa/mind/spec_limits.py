@@ -9,7 +9,6 @@ What depends on the data is bounded where the data is: rows by credit, memory by
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from medusa.errors import QueryError
 from medusa.query.boxes import (
@@ -35,6 +34,7 @@ from medusa.query.boxes import (
 from medusa.query.boxes import Data as Struct
 from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal, Named
 from medusa.query.graph import label_of
+from medusa.query.text_growth import TextGrowth, grown
 from medusa.query.tree import DEPTH_MAX, children
 
 __all__ = ["check_limits"]
@@ -56,9 +56,6 @@ HELD_BYTES_MAX = 1 << 30
 
 GROWTH_MAX = 100_000
 """How many times longer than those of the sources a text may become."""
-
-TEXT_CHARS = 64
-"""A text of a source is taken to be so long."""
 
 ROW_BYTES = 16
 """What one column of a row that is kept is counted as."""
@@ -194,68 +191,32 @@ _KEEPS_VALUES = ("count_distinct", "quantile", "median")
 # --- texts ------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Growth:
-    """Of one stream: how many times longer its texts are than those of the sources."""
-
-    columns: dict[str, float]
-    others: float = 1.0
-    """Of a column whose name isn't here."""
-
-    def of(self, name: str) -> float:
-        plain = name.removeprefix("left.").removeprefix("right.")
-        return self.columns.get(plain, self.others)
-
-    def most(self) -> float:
-        return max(self.columns.values(), default=self.others)
-
-
 def _check_growth(graph: Graph) -> None:
     """How long texts become: a chain of ``s || s`` doubles them in each box."""
-    streams: dict[str, _Growth] = {}
+    streams: dict[str, TextGrowth] = {}
     for index, box in enumerate(graph.boxes):
         came = [streams[arc.box] for arc in box.inputs]
         others = max((each.most() for each in came), default=1.0)
         if isinstance(box, Source | Table):
-            made = _Growth({}, others)
+            made = TextGrowth({}, others)
         elif isinstance(box, Select | WithColumns):
             kept = came[0].columns if isinstance(box, WithColumns) else {}
-            new = {named.name: _grown(named.expression, came[0]) for named in box.columns}
-            made = _Growth({**kept, **new}, came[0].others if isinstance(box, WithColumns) else 1.0)
+            new = {named.name: grown(named.expression, came[0]) for named in box.columns}
+            made = TextGrowth({**kept, **new}, came[0].others if isinstance(box, WithColumns) else 1.0)
         elif isinstance(box, Sink) or len(came) == 1:
-            made = _Growth(came[0].columns, max(others, *_made(box, came)))
+            made = TextGrowth(came[0].columns, max(others, *_made(box, came)))
         else:
-            made = _Growth({}, max(others, *_made(box, came)))
+            made = TextGrowth({}, max(others, *_made(box, came)))
         streams[box.id] = made
         if max(made.most(), made.others) > GROWTH_MAX:
             text = f"texts up to {max(made.most(), made.others):.3g} times as long as those of the sources"
             raise _beyond(f"boxes[{index}] ({label_of(box)})", text, GROWTH_MAX)
 
 
-def _made(box: Box, came: list[_Growth]) -> list[float]:
+def _made(box: Box, came: list[TextGrowth]) -> list[float]:
     """What the expressions of any other box make of its texts; joins and look-ups read several inputs."""
     if isinstance(box, Join | WindowJoin | AsofJoin | Lookup) or len(came) != 1:
-        merged = _Growth({}, max((max(each.most(), each.others) for each in came), default=1.0))
+        merged = TextGrowth({}, max((max(each.most(), each.others) for each in came), default=1.0))
     else:
         merged = came[0]
-    return [1.0, *(_grown(expression, merged) for _, expression in _expressions(box, ""))]
-
-
-def _grown(expression: Expression, came: _Growth) -> float:
-    match expression:
-        case Column(name=name):
-            return came.of(name)
-        case Literal(value=str() as text):
-            return max(len(text) / TEXT_CHARS, 1.0)
-        case Call(function="concat"):
-            return sum(_grown(arg, came) for arg in expression.args)
-        case Call(function="replace" | "regexp_replace", args=(text, what, by, *_)):
-            short = _length(what) if expression.function == "replace" else 1
-            return _grown(text, came) * max(_length(by) / max(short, 1), 1.0)
-    return max((_grown(part, came) for part in children(expression)), default=1.0)
-
-
-def _length(expression: Expression) -> int:
-    """Of a text that a spec states; of another one nothing is known, so a long one."""
-    value = expression.value if isinstance(expression, Literal) else None
-    return len(value) if isinstance(value, str) else TEXT_CHARS
+    return [1.0, *(grown(expression, merged) for _, expression in _expressions(box, ""))]

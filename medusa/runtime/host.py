@@ -39,7 +39,7 @@ STATS_EVERY_US = 200_000
 WEIGH_EVERY_US = 5_000
 """A fragment says so often how much it holds. Too seldom: it grows beyond its budget."""
 
-WEIGH_SHARE = 50
+WEIGH_SHARE = 10
 """...and that takes at most this part of its time: with a thousand boxes it takes a while."""
 
 Run = Callable[[Callable[[], bool]], bool]
@@ -428,7 +428,7 @@ class FragmentHost:
         """Whether it has ended: it, or all that its owner has here, holds more than it may."""
         now_us = self._clock.monotonic_us()
         if not running.failed and now_us >= running.weigh_at_us:
-            began_us, held = self._engine.cpu_us() or 0, fragment.held_bytes()
+            began_us, held = self._engine.cpu_us() or 0, fragment.used_bytes()
             took_us = (self._engine.cpu_us() or 0) - began_us
             running.weigh_at_us = now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us)
             if (over := self._budgets.held(name, running.query, held)) is not None:

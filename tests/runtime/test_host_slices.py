@@ -78,7 +78,7 @@ class _Worker:
         self._jobs.append(job)
 
     def cpu_us(self) -> int:
-        return self._clock.us
+        return self._clock.monotonic_us()
 
     def stop(self, timeout_s=None, *, last=None) -> bool:
         while self._jobs:

@@ -9,7 +9,7 @@ each other, so what the step gives is put in order afterwards: by time of the ca
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
@@ -40,6 +40,9 @@ from medusa.units import duration_us
 __all__ = ["ProcessBox", "make_process"]
 
 _KEY_BYTES = 400
+
+KEYS_AT_ONCE = 256
+"""Keys whose calls are done before others may have the thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,9 @@ class ProcessBox(Operator):
         self._waiting = [Waiting(schema_to_arrow(schema)) for schema in inputs]
         self._state = state_class(spec.state)
         self._states: dict[Any, KeyState] = {}
+        self._grows = self._timed or any(field.type in ("utf8", "binary") for field in spec.state)
+        self._sized = 0
+        """Bytes of texts and timers in all states."""
         self._due: list[tuple[int, int, Any]] = []
         self._seen = 0
         self._largest_us = -TIME_MAX_US
@@ -114,11 +120,18 @@ class ProcessBox(Operator):
             self._largest_us = max(self._largest_us, time_us)
         else:
             self._ended = True
+        self.leave(self._run(time_us))
+
+    def _run(self, time_us: int) -> Iterator[None]:
+        """The keys one after the other; what they gave leaves in the order of their times, so at the end."""
         step = self._ready(time_us)
         keys = [] if step is None else step.keys
-        for key, start, stop in keys:
+        for number, (key, start, stop) in enumerate(keys, 1):
             assert step is not None
             self._run_key(key, step, start, stop, time_us)
+            if number % KEYS_AT_ONCE == 0:
+                yield
+        number = 0
         while self._due and self._due[0][0] <= time_us:
             _, first, key = heappop(self._due)
             state = self._states.get(key)
@@ -126,6 +139,9 @@ class ProcessBox(Operator):
                 continue
             state.armed_us = None
             self._run_key(key, None, 0, 0, time_us)
+            number += 1
+            if number % KEYS_AT_ONCE == 0:
+                yield
         failed, self._failed = sorted(self._failed, key=lambda each: each[:3]), []
         for *_, row, error in failed:
             bury(self, self._letters, row, error)
@@ -240,9 +256,16 @@ class ProcessBox(Operator):
         """
         if state.gone or (not self._timed and state.empty):
             self._states.pop(key, None)
+            self._sized -= state.counted
             return None
+        if self._grows:
+            self._count(state)
         self._states[key] = state
         return state
+
+    def _count(self, state: KeyState) -> None:
+        before, state.counted = state.counted, state.nbytes()
+        self._sized += state.counted - before
 
     def _call_rows(self, key: Any, state: KeyState, step: _Step, start: int, stop: int) -> str | None:
         """One call of ``rows``; what went wrong, after which everything is as before."""
@@ -275,7 +298,8 @@ class ProcessBox(Operator):
     # What is asked about it
 
     def state_bytes(self) -> int:
-        return len(self._states) * (_KEY_BYTES + 50 * len(self._spec.state))
+        states = len(self._states) * (_KEY_BYTES + 50 * len(self._spec.state)) + self._sized
+        return states + self._outputs.nbytes()
 
     def queue_bytes(self) -> int:
         return sum(waiting.nbytes() for waiting in self._waiting)
@@ -313,6 +337,8 @@ class ProcessBox(Operator):
         self._seen, self._largest_us, self._ended = seen, largest, ended
         for key, held in self._states.items():
             self._arm(key, held)
+            if self._grows:
+                self._count(held)
 
 
 def make_process(spec: Process, site: Site) -> Operator:
