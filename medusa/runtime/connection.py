@@ -91,7 +91,7 @@ def number_of(frame: zmq.Frame) -> int:
 
 
 def _disconnected(held: socket.socket) -> bool:
-    """Reset a connection and drop what came in and wasn't read: ZeroMQ would still read it after ``shutdown``.
+    """Reset a connection and drop what came in and wasn't read, which ZeroMQ would still read else.
 
     Linux does it where a socket is connected to no address; False: not here.
     """

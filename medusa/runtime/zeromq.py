@@ -450,7 +450,7 @@ class Transport:
             if called is None:
                 route, parts = parts[0].bytes, parts[1:]
                 key = "" if self._keyring is None else self._keyring.key_of(parts[-1])
-                link = self._caller(route, key, number)
+                link = self._caller(route, key, parts[-1])
             else:
                 link, key = called.peer, called.key
                 # The peer's first words may overtake the event that says the link is up.
@@ -477,7 +477,7 @@ class Transport:
             self.cut(link)
             out.append(LinkDown(link))
 
-    def _caller(self, route: bytes, key: str, number: int) -> str:
+    def _caller(self, route: bytes, key: str, frame: zmq.Frame) -> str:
         """The name of the link with this route and key; empty for one that was cut."""
         if route in self._shunned:
             return ""
@@ -493,7 +493,7 @@ class Transport:
             link = f"in-{self._calls}"
             self._callers[route] = link
             self._routes[link] = route
-            self._brought[link] = connection = Connection.of(number)
+            self._brought[link] = connection = Connection.that_brought(frame)
             if self._keyring is not None:
                 self._keyring.begins(link, key, connection)
         return link
