@@ -8,6 +8,7 @@ be closed and given to something else meanwhile; the inode of a socket is its ow
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import socket
@@ -23,6 +24,8 @@ __all__ = ["Connection", "let_go", "number_of", "told_by"]
 
 _RECEIVED = struct.Struct("=128xQ")
 """``tcpi_bytes_received`` in Linux's ``struct tcp_info``."""
+
+_NO_ADDRESS = struct.pack("=H14x", socket.AF_UNSPEC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,14 @@ class Connection:
         """End it at once, both ways; False: it has ended already.
 
         Args:
-            reset: drop what is under way and reset it, so that a peer that can't send hears it too.
+            reset: drop what is under way, also what came in and wasn't read, and reset it, so that a peer
+                that can't send hears it too.
         """
         with contextlib.suppress(OSError), _held(self.number) as held:
             if os.fstat(held.fileno()).st_ino == self.inode:
                 if reset:
+                    if _disconnected(held):
+                        return True
                     held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 held.shutdown(socket.SHUT_RDWR)
                 return True
@@ -82,6 +88,15 @@ def number_of(frame: zmq.Frame) -> int:
         return int(frame.get(zmq.SRCFD))
     except zmq.ZMQError:
         return -1
+
+
+def _disconnected(held: socket.socket) -> bool:
+    """Reset a connection and drop what came in and wasn't read, which ZeroMQ would still read else.
+
+    Linux does it where a socket is connected to no address; False: not here.
+    """
+    connect = getattr(ctypes.CDLL(None), "connect", None)
+    return connect is not None and connect(held.fileno(), _NO_ADDRESS, len(_NO_ADDRESS)) == 0
 
 
 @contextlib.contextmanager

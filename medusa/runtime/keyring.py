@@ -101,9 +101,9 @@ class Keyring:
         except zmq.ZMQError:
             return ""
 
-    def begins(self, link: str, key: str, frame: zmq.Frame) -> None:
-        """A link of a caller begins with a message."""
-        self._links[link] = (key, Connection.that_brought(frame))
+    def begins(self, link: str, key: str, connection: Connection | None) -> None:
+        """A link of a caller begins with a message of this connection; None: it is closed already."""
+        self._links[link] = (key, connection)
 
     def key_at(self, link: str) -> str:
         """The key that began this link."""

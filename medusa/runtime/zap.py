@@ -144,7 +144,7 @@ class Door:
                 self._event(self._events.recv_multipart())
             if self._answers is not None and self._answers in ready:
                 self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
-            self._meter.check(time.monotonic(), time.monotonic)
+            self._meter.check(time.monotonic())
 
     def _answer(self, asked: list[bytes]) -> list[bytes]:
         """What libzmq hears about one caller: 200 and its key, or 400."""

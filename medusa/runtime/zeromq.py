@@ -110,10 +110,10 @@ class Transport:
         self._calls = 0
         self._pending: list[Event] = []
         self._refusals = Refusals()
-        self._meter = ReceiveMeter(self.wake)
+        self._meter = ReceiveMeter(self.wake, keyed=key is not None)
         self._parts = Parts()
-        self._by_number: dict[int, str] = {}
-        """Descriptor -> the link of a caller that it brought last."""
+        self._brought: dict[str, Connection | None] = {}
+        """Link of a caller -> the connection that brought its first message."""
         self._door: Door | None = None
         self.refused = 0
         """Messages dropped unread: too many frames, or from a link that was cut."""
@@ -239,6 +239,7 @@ class Transport:
 
     def _forget(self, route: bytes, *, cut: bool = False) -> None:
         link = self._callers.pop(route)
+        del self._brought[link]
         if self._keyring is not None:
             self._keyring.ends(link, cut=cut)
         del self._routes[link]
@@ -363,31 +364,30 @@ class Transport:
             with contextlib.suppress(BlockingIOError):
                 while self._wake_in.recv(4096):
                     pass
-        drained = True
         for called in {self._sockets[each]: None for each in ready if each in self._sockets}:
             if called.dealer is not None and called.dealer in ready:
-                drained = self._read(called.dealer, out, called) and drained
+                self._read(called.dealer, out, called)
             if called.monitor is not None and called.monitor in ready:
                 self._monitor(called, out)
-        if self._router is not None and self._router in ready:
-            drained = self._read(self._router, out, None) and drained
-        if drained:
-            self._meter.drained(since_s)
+        drained = self._router is None or self._router not in ready or self._read(self._router, out, None)
+        self._meter.turned(since_s, drained=drained)
         return out
 
     def _measure(self) -> None:
-        """End what the meter found; who has no door measures here."""
+        """Tell what the meter ended; who has no door measures here."""
         if self._router is None:
-            self._meter.check(time.monotonic(), time.monotonic)
+            self._meter.check(time.monotonic())
         for overrun in self._meter.ended():
             self._overran(overrun)
 
     def _overran(self, overrun: Overrun) -> None:
-        number = overrun.connection.number
-        called = next((each for each in self._sockets.values() if each.number == number), None)
-        link = self._by_number.get(number, "") if called is None else called.peer
-        self._ended("unfinished message", overrun.connection.address, link)
-        if link in self._routes or (called is not None and called.up):
+        over = overrun.connection  # Its descriptor alone may have been another's.
+        if overrun.called:
+            link = next((each.peer for each in self._sockets.values() if each.number == over.number), "")
+        else:
+            link = next((link for link, first in self._brought.items() if first == over), "")
+        self._ended("unfinished message", over.address, link)
+        if link in self._routes or (link in self._called and self._called[link].up):
             self._pending.append(LinkDown(link))
         self.cut(link)
 
@@ -419,7 +419,7 @@ class Transport:
             if event == zmq.EVENT_CONNECTED:
                 called.number = value
                 if (connection := Connection.of(value)) is not None:
-                    self._meter.opened(time.monotonic(), connection)
+                    self._meter.opened(time.monotonic(), connection, called=True)
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._is_up(called)
                 out.append(LinkUp(peer, called.lane))
@@ -446,12 +446,11 @@ class Transport:
             if parts is None:
                 return True
             number = number_of(parts[-1])
-            self._meter.took(number)
+            self._meter.took(number, called=called is not None)
             if called is None:
                 route, parts = parts[0].bytes, parts[1:]
                 key = "" if self._keyring is None else self._keyring.key_of(parts[-1])
                 link = self._caller(route, key, parts[-1])
-                self._by_number[number] = link
             else:
                 link, key = called.peer, called.key
                 # The peer's first words may overtake the event that says the link is up.
@@ -494,6 +493,7 @@ class Transport:
             link = f"in-{self._calls}"
             self._callers[route] = link
             self._routes[link] = route
+            self._brought[link] = connection = Connection.that_brought(frame)
             if self._keyring is not None:
-                self._keyring.begins(link, key, frame)
+                self._keyring.begins(link, key, connection)
         return link

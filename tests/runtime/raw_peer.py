@@ -41,6 +41,13 @@ def send_parts(made, body, count):
     return sent
 
 
+def send_until_cut(made, block):
+    """Send these bytes again and again, until the connection ends."""
+    with contextlib.suppress(OSError):
+        while True:
+            made.sendall(block)
+
+
 def ended(made):
     """Whether the other end has closed the connection."""
     made.settimeout(20.0)

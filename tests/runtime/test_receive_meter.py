@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
 import pytest
 import zmq
 
-from medusa.runtime import receiving
+from medusa.runtime import receiving, zeromq
+from medusa.runtime.caller_rounds import MESSAGES_MIN
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
 from medusa.runtime.link_events import LinkDown, LinkUp
 from medusa.runtime.receive_meter import (
     ALL_UNFINISHED_BYTES_MAX,
+    ALL_UNTAKEN_BYTES_MAX,
+    SLOW_BYTES_MAX,
+    SLOW_CPU_S,
     UNFINISHED_BYTES_MAX,
     UNTAKEN_BYTES_MAX,
     ReceiveMeter,
@@ -33,24 +38,28 @@ SERVER, ALICE, EVE = (CurveKey.new() for _ in range(3))
 class Scripted:
     """A meter whose bytes a test says; each ``look`` is a check that is due."""
 
-    def __init__(self, monkeypatch, *numbers):
+    def __init__(self, monkeypatch, *numbers, keyed=True, called=()):
         self.cut = []
         monkeypatch.setattr(Connection, "cut", lambda each, reset: self.cut.append(each.number))
-        self.now_s, self.woken = 0.0, 0
+        self.now_s, self.cpu_s, self.woken = 0.0, 0.0, 0
         self.bytes = dict.fromkeys(numbers, 0)
-        self.meter = ReceiveMeter(self._wake, lambda each: self.bytes[each.number])
+        self.meter = ReceiveMeter(
+            self._wake,
+            keyed=keyed,
+            bytes_read=lambda each: self.bytes[each.number],
+            cpu_s=lambda: self.cpu_s,
+        )
         for number in numbers:
             self.now_s += 1
-            self.meter.opened(self.now_s, Connection(number, number, "10.0.0.1"))
+            self.meter.opened(self.now_s, Connection(number, number, "10.0.0.1"), called=number in called)
 
     def _wake(self):
         self.woken += 1
 
     def look(self, *, drain=True):
         self.now_s += 1
-        self.meter.check(self.now_s, lambda: self.now_s)
-        if drain:
-            self.meter.drained(self.now_s + 0.5)
+        self.meter.check(self.now_s)
+        self.meter.turned(self.now_s + 0.5, drained=drain)
         return self.cut
 
 
@@ -92,8 +101,90 @@ def test_a_drain_that_began_before_the_sample_shows_nothing(monkeypatch):
     seen = Scripted(monkeypatch, 7)
     seen.bytes[7] = UNFINISHED_BYTES_MAX + 1
     seen.look(drain=False)
-    seen.meter.drained(seen.now_s - 0.5)
+    seen.meter.turned(seen.now_s - 0.5, drained=True)
     assert seen.look(drain=False) == []
+
+
+def test_who_brings_nothing_in_several_rounds_has_no_whole_message(monkeypatch):
+    """The loop never drains the socket: others bring more than it takes."""
+    seen = Scripted(monkeypatch, 7, 8, 9)
+    seen.bytes[7] = UNFINISHED_BYTES_MAX + 1
+    assert seen.look(drain=False) == []
+    for _ in range(MESSAGES_MIN // 2):
+        seen.meter.took(8)
+        seen.meter.took(9)
+    assert seen.look(drain=False) == [7]
+
+
+def test_a_round_is_over_when_somebody_brings_a_second_message(monkeypatch):
+    """Many may come before one's turn is: nobody's messages are unfinished for that."""
+    seen = Scripted(monkeypatch, 7)
+    seen.bytes[7] = UNFINISHED_BYTES_MAX + 1
+    assert seen.look(drain=False) == []
+    for number in range(100, 100 + 10 * MESSAGES_MIN):
+        seen.meter.took(number)
+    assert seen.look(drain=False) == []
+    assert seen.look(drain=False) == []
+
+
+def test_rounds_before_a_sample_show_nothing_of_it(monkeypatch):
+    seen = Scripted(monkeypatch, 7)
+    for _ in range(MESSAGES_MIN):
+        seen.meter.took(8)
+    seen.bytes[7] = UNFINISHED_BYTES_MAX + 1
+    assert seen.look(drain=False) == []
+    assert seen.look(drain=False) == []
+
+
+def test_a_flood_of_callers_hides_no_unfinished_message_of_a_node_that_we_called(monkeypatch):
+    seen = Scripted(monkeypatch, 7, called=(7,))
+    seen.bytes[7] = UNFINISHED_BYTES_MAX + 1
+    assert seen.look(drain=False) == []
+    assert seen.look(drain=False) == [7]
+    assert [each.called for each in seen.meter.ended()] == [True]
+
+
+def test_all_that_comes_while_the_loop_is_held_up_is_bounded(monkeypatch):
+    numbers = range(10, 40)
+    seen = Scripted(monkeypatch, *numbers)
+    for number in numbers:
+        seen.bytes[number] = UNTAKEN_BYTES_MAX // 2
+    seen.bytes[17] += 1
+    ended = seen.look(drain=False)
+    assert ended[0] == 17, "the one with the most goes first"
+    assert sum(seen.bytes[number] for number in numbers if number not in ended) == ALL_UNTAKEN_BYTES_MAX
+
+
+def test_slow_messages_without_encryption_have_one_frame_together(monkeypatch):
+    """Parts of no byte take 30 times their size: what takes us long may be of such parts."""
+    seen = Scripted(monkeypatch, 7, 8, 9, keyed=False)
+    seen.bytes.update({7: SLOW_BYTES_MAX // 2, 8: SLOW_BYTES_MAX // 2, 9: 1000})
+    assert seen.look() == []
+    seen.cpu_s += SLOW_CPU_S / 2
+    assert seen.look() == [], "a large frame of an honest peer comes as fast as we read"
+    seen.cpu_s += SLOW_CPU_S
+    seen.woken = 0
+    assert seen.look() == [7]
+    assert seen.woken == 0, "nothing is left to be judged soon"
+    assert seen.look() == [7]
+
+
+def test_a_single_slow_frame_may_come_without_encryption_too(monkeypatch):
+    seen = Scripted(monkeypatch, 7, 8, keyed=False)
+    for nbytes in range(0, FRAME_BYTES_MAX + 1, FRAME_BYTES_MAX // 50):
+        seen.bytes[7] = nbytes
+        seen.cpu_s += SLOW_CPU_S
+        seen.meter.took(8)
+        seen.bytes[8] += 1000
+        assert seen.look() == []
+
+
+def test_slow_links_with_keys_have_their_time(monkeypatch):
+    seen = Scripted(monkeypatch, *range(10, 17))
+    for nbytes in range(0, FRAME_BYTES_MAX + 1, FRAME_BYTES_MAX // 50):
+        seen.bytes.update(dict.fromkeys(seen.bytes, nbytes))
+        seen.cpu_s += 1
+        assert seen.look() == []
 
 
 def test_small_messages_in_between_do_not_hide_a_large_unfinished_one(monkeypatch):
@@ -174,6 +265,84 @@ def test_a_message_without_a_last_part_costs_its_sender_the_connection(open_tran
     assert sent[0] < count
     assert raw_peer.ended(attacker)
     attacker.close()
+
+
+def test_a_flood_hides_no_unfinished_message(open_transport, server, monkeypatch):
+    """The loop takes less than comes, and so never finds its socket empty."""
+    monkeypatch.setattr(zeromq, "ROUND_MAX", 1)
+    found, turned = [], ReceiveMeter.turned
+
+    def noted(self, since_s, *, drained):
+        found.append(drained)
+        turned(self, since_s, drained=drained)
+
+    flooders = [raw_peer.connected(server.endpoint) for _ in range(8)]
+    block = raw_peer.part(b"x", more=False) * 2_000
+    threads = [threading.Thread(target=raw_peer.send_until_cut, args=(each, block)) for each in flooders]
+    for each in threads:
+        each.start()
+    until(lambda s: len(payloads(s)) > 1_000, server)
+    monkeypatch.setattr(ReceiveMeter, "turned", noted)
+    holder = raw_peer.connected(server.endpoint)
+    thread = threading.Thread(target=raw_peer.send_parts, args=(holder, bytes(MIB), 60))
+    thread.start()
+    (heard,) = until(lambda s: any(map(is_ended, s)), server)
+    thread.join(timeout=DEADLINE_S)
+    assert payloads(heard), "the flood goes on"
+    assert found
+    assert not any(found), "a drain would have shown it anyway"
+    assert server.door() == {"unfinished message": 1}
+    assert raw_peer.ended(holder)
+    for each in flooders:
+        each.shutdown(socket.SHUT_RDWR)  # Wakes who waits to send.
+    for each in threads:
+        each.join(timeout=DEADLINE_S)
+    for each in (holder, *flooders):
+        each.close()
+
+
+def test_a_descriptor_of_another_before_ends_no_link_of_that_one(open_transport, server, monkeypatch):
+    numbers = []
+    opened = ReceiveMeter.opened
+
+    def noted(self, now_s, connection, **kwargs):
+        numbers.append(connection.number)
+        opened(self, now_s, connection, **kwargs)
+
+    monkeypatch.setattr(ReceiveMeter, "opened", noted)
+    gone = threading.Event()
+    closed = ReceiveMeter.closed
+    monkeypatch.setattr(ReceiveMeter, "closed", lambda self, number: (closed(self, number), gone.set()))
+    victim = raw_peer.connected(server.endpoint)
+    victim.sendall(raw_peer.part(b"hello", more=False))
+    (heard,) = until(lambda s: payloads(s), server)
+    link = heard[0].link
+    victim.close()
+    until(lambda s: gone.is_set(), server)
+    attacker = raw_peer.connected(server.endpoint)
+    assert numbers[0] == numbers[1], "the attacker has the victim's descriptor"
+    thread = threading.Thread(target=raw_peer.send_parts, args=(attacker, bytes(MIB), 60))
+    thread.start()
+    (heard,) = until(lambda s: any(map(is_ended, s)), server)
+    heard += server.wait(0)
+    assert LinkDown(link) not in heard
+    thread.join(timeout=DEADLINE_S)
+    attacker.close()
+
+
+def test_a_connection_that_is_cut_brings_nothing_more():
+    """What lies in the kernel is a mebibyte; of parts of one byte libzmq made 20 of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        sender = socket.create_connection(listening.getsockname())
+        receiver, _ = listening.accept()
+    with sender, receiver:
+        sender.sendall(bytes(100_000))
+        assert receiver.recv(1, socket.MSG_PEEK) == b"\0"
+        assert Connection.of(receiver.fileno()).cut(reset=True)
+        with pytest.raises(ConnectionResetError):
+            receiver.recv(1)
+        with pytest.raises(ConnectionResetError):
+            sender.recv(1)
 
 
 @pytest.fixture
