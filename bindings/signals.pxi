@@ -15,10 +15,20 @@ cdef extern from "Python.h":
     void PyErr_Fetch(PyObject **, PyObject **, PyObject **)
     void PyErr_NormalizeException(PyObject **, PyObject **, PyObject **)
     int PyException_SetTraceback(PyObject *, PyObject *)
+    void *PyCFunction_GetFunction(object) except NULL
+    int PyCFunction_GetFlags(object) except -1
+    PyObject *PyCFunction_GetSelf(object) except? NULL
+    enum:
+        METH_O
+        METH_FASTCALL
 
 
 cdef enum:
     SIGNALS_MAX = 16
+
+# What stands behind functions of C that take one argument, and a counted row of them.
+ctypedef PyObject *(*taking_one)(PyObject *module, PyObject *argument) noexcept
+ctypedef PyObject *(*taking_row)(PyObject *module, PyObject **arguments, Py_ssize_t count) noexcept
 
 
 cdef class SignalGate:
@@ -27,11 +37,12 @@ cdef class SignalGate:
     Close to C where nothing has come, since each push of a small batch passes here twice.
     """
 
-    cdef object _passes, _get, _put, _keep
+    cdef object _passes, _get, _put
+    cdef PyObject *_module
+    cdef taking_one _get_quickly  # NULL where this Python's getsignal is called in another way
+    cdef taking_row _put_quickly
     cdef list _numbers, _came
     cdef PyObject *_number[SIGNALS_MAX]
-    cdef PyObject *_ask[SIGNALS_MAX]  # the arguments of getsignal
-    cdef PyObject *_swap[SIGNALS_MAX]  # those of signal.signal, with this gate
     cdef PyObject *_handler[SIGNALS_MAX]  # what is replaced at this moment, owned; or NULL
     cdef int _count, _depth
     cdef unsigned long _thread
@@ -42,17 +53,18 @@ cdef class SignalGate:
         if self._count or not 1 <= len(signals) <= SIGNALS_MAX:
             raise ValueError(f"one to {SIGNALS_MAX} signals, told once")
         self._numbers = [int(each) for each in signals]
-        asks, swaps = [(each,) for each in self._numbers], [(each, self) for each in self._numbers]
-        self._keep = asks, swaps
-        for place in range(len(asks)):
+        for place in range(len(self._numbers)):
             self._number[place] = <PyObject *>self._numbers[place]
-            self._ask[place] = <PyObject *>asks[place]
-            self._swap[place] = <PyObject *>swaps[place]
         self._came = []
         self._thread = thread
         self._passes = passes
         self._get, self._put = _signal.getsignal, _signal.signal
-        self._count = len(asks)
+        self._module = PyCFunction_GetSelf(self._get)
+        if PyCFunction_GetFlags(self._get) == METH_O:
+            self._get_quickly = <taking_one>PyCFunction_GetFunction(self._get)
+        if PyCFunction_GetFlags(self._put) == METH_FASTCALL:
+            self._put_quickly = <taking_row>PyCFunction_GetFunction(self._put)
+        self._count = len(self._numbers)
 
     def __dealloc__(self):
         self._forget()
@@ -119,15 +131,29 @@ cdef class SignalGate:
                 drop(self._handler[place])
                 self._handler[place] = NULL
 
+    cdef PyObject *_handler_now(self, int place) noexcept:
+        """What ``getsignal`` says, owned; NULL: it has raised."""
+        if self._get_quickly is not NULL:
+            return self._get_quickly(self._module, self._number[place])
+        return called(<PyObject *>self._get, pack(1, self._number[place], NULL))
+
+    cdef PyObject *_exchange(self, int place, PyObject *handler) noexcept:
+        """What ``signal`` gives back, owned; NULL: it, or the handler of a signal that has come, has raised."""
+        cdef PyObject *pair[2]
+        if self._put_quickly is not NULL:
+            pair[0], pair[1] = self._number[place], handler
+            return self._put_quickly(self._module, pair, 2)
+        return called(<PyObject *>self._put, pack(2, self._number[place], handler))
+
     cdef int _close(self) except -1:
         cdef PyObject *found
         cdef int place
         cdef object error
         for place in range(self._count):
-            found = call_object(<PyObject *>self._get, self._ask[place], NULL)
+            found = self._handler_now(place)
             if found is not NULL and PyCallable_Check(found) and found is not <PyObject *>self:
                 self._handler[place] = found
-                found = call_object(<PyObject *>self._put, self._swap[place], NULL)
+                found = self._exchange(place, <PyObject *>self)
             if found is NULL:  # the handler of a signal that came just before has raised: nothing has begun
                 error = caught()
                 self._open()
@@ -137,7 +163,6 @@ cdef class SignalGate:
 
     cdef int _open(self) except -1:
         """Put every handler back, then call those of the signals that came; raise the first error."""
-        cdef PyObject *args
         cdef PyObject *found
         cdef int place
         cdef object error = None
@@ -146,10 +171,7 @@ cdef class SignalGate:
                 continue
             found = NULL
             while found is NULL:  # signals that have come are handled first, where one that is back may raise
-                args = pack(2, self._number[place], self._handler[place])
-                found = NULL if args is NULL else call_object(<PyObject *>self._put, args, NULL)
-                if args is not NULL:
-                    drop(args)
+                found = self._exchange(place, self._handler[place])
                 if found is NULL:
                     raised = caught()
                     error = raised if error is None else error
@@ -182,6 +204,15 @@ cdef class SignalGate:
                 self._forget()
             raise error
         return 0
+
+
+cdef PyObject *called(PyObject *function, PyObject *arguments) noexcept:
+    """Takes the arguments over, which may be NULL: then so is the answer."""
+    cdef PyObject *found = NULL
+    if arguments is not NULL:
+        found = call_object(function, arguments, NULL)
+        drop(arguments)
+    return found
 
 
 cdef object caught():

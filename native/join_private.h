@@ -122,8 +122,13 @@ md_rc join_dense_step(md_join *j, int64_t pairs_max);
 void join_undo(md_join *j, const int64_t *seqs, int64_t n_pairs);
 /* What pairs from `first` on mean for a join that isn't inner: marks, and which of them are results. */
 void join_count_pairs(md_join *j, int64_t first);
-/* Rows of that side from its result on are too old for time t. */
-int64_t join_live_from(md_join *j, join_side *s, int64_t t);
+/* Rows of that side before its result are too old for time t. */
+MD_INLINE int64_t join_live_from(const md_join *j, join_side *s, int64_t t) {
+    const int64_t least = join_earlier(t, j->within_us);
+    if (s->live < s->base) s->live = s->base;
+    while (s->live < s->done && join_at(s, s->live)->time < least) s->live++;
+    return s->live;
+}
 
 /* Make a row the last of its key that is done. */
 MD_INLINE void join_link(md_join *j, int side, int64_t seq, join_row *r) {

@@ -98,13 +98,6 @@ MD_INLINE md_rc probe(md_join *j, int side, int64_t seq, const join_row *r, int6
     return MD_OK;
 }
 
-int64_t join_live_from(md_join *j, join_side *s, int64_t t) {
-    const int64_t least = join_earlier(t, j->within_us);
-    if (s->live < s->base) s->live = s->base;
-    while (s->live < s->done && join_at(s, s->live)->time < least) s->live++;
-    return s->live;
-}
-
 /* All rows of a side of time t: probe, then link. */
 MD_INLINE md_rc probe_time(md_join *j, int side, int64_t t) {
     join_side *s = &j->sides[side];
@@ -201,16 +194,15 @@ void join_undo(md_join *j, const int64_t *seqs, int64_t n_pairs) {
 MD_INLINE int64_t next_time(const join_side *s) { return s->done < s->sorted ? join_at(s, s->done)->time : INT64_MAX; }
 
 /* The time of the next rows below the boundary; whether there are any. */
-static bool next_below(const md_join *j, int64_t *t) {
+MD_INLINE bool next_below(const md_join *j, int64_t *t) {
     int64_t left = next_time(&j->sides[0]), right = next_time(&j->sides[1]);
-    bool rows = j->sides[0].done < j->sides[0].sorted || j->sides[1].done < j->sides[1].sorted;
     *t = left < right ? left : right;
-    return rows && (*t < j->boundary || j->boundary == INT64_MAX);
+    if (MD_LIKELY(*t < j->boundary)) return true;
+    return j->boundary == INT64_MAX && (j->sides[0].done < j->sides[0].sorted || j->sides[1].done < j->sides[1].sorted);
 }
 
 /* The rows of a time; all of its pairs, or the first of many. On failure they aren't done. */
-static md_rc step_time(md_join *j, int64_t t, int64_t pairs_max) {
-    const bool asof = join_is_asof(j);
+MD_INLINE md_rc step_time(md_join *j, bool asof, int64_t t, int64_t pairs_max) {
     int64_t seqs[2] = {j->sides[0].done, j->sides[1].done}, n_pairs = j->n_pairs;
     md_rc rc = asof ? asof_time(j, t, pairs_max) : probe_time(j, MD_JOIN_LEFT_SIDE, t);
     if (!asof && rc == MD_OK) rc = probe_time(j, MD_JOIN_RIGHT_SIDE, t);
@@ -228,13 +220,14 @@ md_rc md_join_step(md_join *j, int64_t pairs_max, bool *more, md_error *err) {
     if (j->stepped) return md_fail(err, MD_BADARG, "results of a step are still to be taken");
     j->n_pairs = 0;
     /* As-of joins stop between left rows, so one row's partners are all that can come on top. */
-    j->pairs_most = join_is_asof(j) || pairs_max > (INT64_MAX >> 1) ? INT64_MAX : 2 * pairs_max;
+    const bool asof = join_is_asof(j);
+    j->pairs_most = asof || pairs_max > (INT64_MAX >> 1) ? INT64_MAX : 2 * pairs_max;
     join_make_room(j);
     int64_t passed = j->boundary, t = passed;
     *more = false;
     while (j->dense.on || next_below(j, &t)) {
         md_rc rc = MD_OK;
-        if (!j->dense.on && j->n_pairs < pairs_max) rc = step_time(j, t, pairs_max);
+        if (!j->dense.on && j->n_pairs < pairs_max) rc = step_time(j, asof, t, pairs_max);
         else if (!j->dense.on) *more = true;
         if (rc == MD_OK && j->dense.on) {
             t = j->dense.time;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "kernels.h"
+#include "utf8.h"
 
 typedef struct {
     const uint8_t *validity;
@@ -33,53 +34,13 @@ static int64_t first_descent(const uint8_t *offsets, int64_t n, bool wide) {
     return n;
 }
 
-/* Unicode 15, table 3-7: no surrogates, nothing beyond U+10FFFF, no longer form than needed. The length of
- * the character whose first four bytes are `w`, the first one lowest; 0: it is none. */
-MD_INLINE int64_t utf8_length(uint32_t w) {
-    if ((w & 0x80) == 0) return 1;
-    if ((w & 0xC0E0) == 0x80C0) return (w & 0x1E) != 0 ? 2 : 0;
-    if ((w & 0xC0C0F0) == 0x8080E0) {
-        uint32_t top = w & 0x200F; /* the first five bits of 16 */
-        return top != 0 && top != 0x200D ? 3 : 0;
-    }
-    if ((w & 0xC0C0C0F8) == 0x808080F0) {
-        uint32_t lead = w & 7, next = w & 0x3000; /* the first five bits of 21 */
-        return (lead == 0 ? next != 0 : lead < 4 || (lead == 4 && next == 0)) ? 4 : 0;
-    }
-    return 0;
-}
-
-MD_INLINE uint32_t word(const uint8_t *data, int64_t n) {
-    uint32_t w = 0;
-    if (n >= 4) return md_load_u32(data);
-    for (int64_t i = 0; i < 4 && i < n; i++) w |= (uint32_t)data[i] << 8 * i;
-    return w;
-}
-
-static bool is_utf8(const uint8_t *data, int64_t n) {
-    int64_t i = 0;
-    while (i < n) {
-        if (data[i] < 0x80) {
-            i += i + 8 <= n && (md_load_u64(data + i) & 0x8080808080808080u) == 0 ? 8 : 1;
-            continue;
-        }
-        int64_t length = utf8_length(word(data + i, n - i));
-        if (length == 0) return false;
-        i += length;
-    }
-    return true;
-}
-
-/* Bytes that are UTF-8 as a whole, in which no value begins within a character: all values are. */
-static bool are_utf8(const uint8_t *data, const uint8_t *offsets, int64_t n, bool wide) {
-    int64_t first = offset_at(offsets, 0, wide), last = offset_at(offsets, n, wide);
-    if (!is_utf8(data + first, last - first)) return false;
-    bool within = false;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t start = offset_at(offsets, i, wide);
-        within |= start < last && (data[start] & 0xC0) == 0x80;
-    }
-    return !within;
+/* Of bytes that are UTF-8 as a whole: no value begins within a character, so that all values are. */
+MD_INLINE bool begin_characters(const uint8_t *data, const uint8_t *offsets, int64_t n, bool wide) {
+    int64_t last = offset_at(offsets, n, wide);
+    while (n > 0 && offset_at(offsets, n - 1, wide) == last) n--;
+    uint8_t within = 0;
+    for (int64_t i = 0; i < n; i++) within |= (data[offset_at(offsets, i, wide)] & 0xC0) == 0x80;
+    return within == 0;
 }
 
 static md_validity validate_text(const struct ArrowArray *array, const md_slots *s, bool wide, bool utf8,
@@ -94,11 +55,15 @@ static md_validity validate_text(const struct ArrowArray *array, const md_slots 
     }
     int64_t first = offset_at(offsets, 0, wide), last = offset_at(offsets, s->length, wide);
     if (last > first && data == NULL) return MD_INVALID_OFFSETS;
-    if (!utf8 || last == first || md_all_ascii(data + first, last - first)) return MD_VALID;
-    if (wide ? are_utf8(data, offsets, s->length, true) : are_utf8(data, offsets, s->length, false)) return MD_VALID;
+    if (!utf8 || last == first) return MD_VALID;
+    md_utf8 whole = md_utf8_look(data + first, last - first);
+    if (whole == MD_UTF8_ASCII) return MD_VALID;
+    if (whole == MD_UTF8_VALID && (wide ? begin_characters(data, offsets, s->length, true)
+                                        : begin_characters(data, offsets, s->length, false)))
+        return MD_VALID;
     for (int64_t i = 0; i < s->length; i++) {
         int64_t start = offset_at(offsets, i, wide), end = offset_at(offsets, i + 1, wide);
-        if (!is_null(s, i) && !is_utf8(data + start, end - start)) {
+        if (!is_null(s, i) && md_utf8_look(data + start, end - start) == MD_UTF8_INVALID) {
             *row = i;
             return MD_INVALID_UTF8;
         }

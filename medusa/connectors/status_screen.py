@@ -88,6 +88,8 @@ def _of_node(status: Status) -> Iterator[str]:
             yield f"query {query} is {of['state']}"
         for fragment, node in of.get("stopped", {}).items():
             yield f"STOPPED: {fragment}, by the owner of node {node}"
+        for fragment, end in of.get("ended", {}).items():
+            yield f"ENDED: {fragment} at node {end['node']}, {end['code']}: {end['why']}"
     for fragment, of in status["moves"]["going"].items():
         waits = f"; {of['waits_for']}" if of.get("waits_for") else ""
         yield f"{fragment} is being moved to {of['to']}: {of['state']}, {size_text(of['bytes'])} sent{waits}"

@@ -324,16 +324,24 @@ class Fragment(Sliced):
         self._settle()
 
     def _settle(self) -> None:
-        self._guard(partial(self._scheduler.run_until, self._rests))
+        # As _guard, without a call more: every push comes here.
+        try:
+            self._scheduler.run_until(self._rests)
+        except BaseException as error:
+            self._stop(error)
+            raise
 
     def _guard(self, run: Callable[[], T]) -> T:
         try:
             return run()
         except BaseException as error:
-            # A failed row, or memory ran out: some boxes are ahead of others, and there is no way back.
-            self._abandon()
-            self._failed = error
+            self._stop(error)
             raise
+
+    def _stop(self, error: BaseException) -> None:
+        """A failed row, or memory ran out: some boxes are ahead of others, and there is no way back."""
+        self._abandon()
+        self._failed = error
 
     def _refuse_after_failure(self) -> None:
         if self._failed is not None:

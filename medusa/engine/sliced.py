@@ -12,6 +12,7 @@ from medusa._native import Times
 from medusa.elements import Element
 from medusa.engine.asked import Asked
 from medusa.engine.boxes.source import SourceBox
+from medusa.engine.storage import memory_of
 
 __all__ = ["Sliced"]
 
@@ -68,6 +69,13 @@ class Sliced(Asked):
     def unfinished(self) -> bool:
         """A slice ended before the element was done."""
         return bool(self._entering) or self._scheduler.waits
+
+    def held_bytes(self) -> int:
+        """What it holds in memory: state, rows that wait, output that was not drained, and what lies between
+        the boxes in the middle of an element. A buffer that two boxes hold counts for both."""
+        entering = sum(int(batch.nbytes) for _, batch, _, _ in self._entering)
+        boxes = memory_of(list(self.boxes.values()), 0).total
+        return boxes + entering + self._scheduler.waiting_bytes()
 
     def _abandon(self) -> None:
         """Forget what is left of the element; some boxes are ahead of others then."""

@@ -7,7 +7,7 @@ in the middle leaves no lock taken and no box ahead of others.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from medusa.errors import FullError, MedusaError, StateError
 
@@ -54,59 +54,58 @@ def begin(run: Run, wait: bool, room: bool) -> None:
         StateError: the run is closed, or it is at work and this caller can't wait.
         FullError: there is no room for output; or another thread is at work and ``wait`` is False.
     """
+    # Small trains cost what this costs: no call that can be left out, here and in leave.
+    turns, state = run._turns, run._state
+    entered = held = False
     run._interrupts.hold()
     try:
-        _enter(run, wait, room)
-    except BaseException:
-        run._interrupts.release()
-        raise
-
-
-def _enter(run: Run, wait: bool, room: bool) -> None:
-    if run._closed:
-        run._refuse_closed()
-    turns = run._turns
-    if not turns.enter(wait):
-        if not wait and turns.waits:
-            raise FullError("another thread is at work, and wait=False", code="full.busy")
-        raise StateError(
-            "the run is at work: a callback or another thread called it",
-            hint="one thread at a time; in a callback, note what to do and do it after the push",
-            code="run.busy",
-        )
-    try:
+        if run._closed:
+            run._refuse_closed()
+        entered = turns.enter(wait)
+        if not entered:
+            _refuse_busy(run, wait)
         if turns.waits:
             while room and wait and not run._closed and run._full():
                 turns.pause()
-        run._state.acquire()  # those who ask hold it briefly
-    except BaseException:
-        turns.leave()
-        raise
-    try:
+        held = state.acquire()  # those who ask hold it briefly
         if run._closed:
             run._refuse_closed()
         if room and run._full():
             run._refuse_full()
     except BaseException:
-        _give_back(run, False)
+        try:
+            if held:
+                state.release()
+            if entered:
+                turns.leave()
+                if turns.waits:
+                    run.room.tell()
+        finally:
+            run._interrupts.release()
         raise
+
+
+def _refuse_busy(run: Run, wait: bool) -> NoReturn:
+    if not wait and run._turns.waits:
+        raise FullError("another thread is at work, and wait=False", code="full.busy")
+    raise StateError(
+        "the run is at work: a callback or another thread called it",
+        hint="one thread at a time; in a callback, note what to do and do it after the push",
+        code="run.busy",
+    )
 
 
 def leave(run: Run, tells: bool) -> None:
     """End a turn, then raise what the interrupts raise that came meanwhile."""
     try:
-        _give_back(run, tells)
+        run._state.release()
+        run._turns.leave()
+        if tells:
+            run.output.tell()
+        if run._turns.waits:
+            run.room.tell()  # who was refused because another was at work
     finally:
         run._interrupts.release()
-
-
-def _give_back(run: Run, tells: bool) -> None:
-    run._state.release()
-    run._turns.leave()
-    if tells:
-        run.output.tell()
-    if run._turns.waits:
-        run.room.tell()  # who was refused because another was at work
 
 
 def broken_off(run: Run, error: BaseException) -> None:

@@ -15,6 +15,8 @@ class Watchers:
         self._calls: list[Callable[[], None]] = []
 
     def tell(self) -> None:
+        if not self._calls:
+            return
         for call in tuple(self._calls):
             call()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,9 @@ from medusa.mind.checkpointing import Saved
 from medusa.mind.diverting import Diverting
 from medusa.mind.hosting import Hosted
 from medusa.mind.moving import MoveEvent, TargetState
+from medusa.mind.parsing import Parsing
 from medusa.mind.saving import Saver
+from medusa.mind.security import Caller
 from medusa.mind.settings import Settings
 from medusa.mind.shadow import Shadow
 from medusa.mind.spec import Fragment, fragment_from
@@ -67,6 +70,7 @@ class Arrivals:
 
     Args:
         fragments: what runs here, by name; what is taken is put in.
+        parsing: reads specs that owners send.
         make: makes the mind of a fragment from a checkpoint of an owner.
         check: raises LinkError if there is no room for a fragment.
         owned: called when a fragment is ours and may begin.
@@ -83,6 +87,7 @@ class Arrivals:
         outbox: Outbox,
         saver: Saver,
         diverting: Diverting,
+        parsing: Parsing,
         make: Callable[[Fragment, Saved, str], Shadow],
         check: Callable[[Fragment], None],
         owned: Callable[[int, Shadow], None],
@@ -96,6 +101,7 @@ class Arrivals:
         self._outbox = outbox
         self._saver = saver
         self._diverting = diverting
+        self._parsing = parsing
         self._make = make
         self._check = check
         self._owned = owned
@@ -127,23 +133,55 @@ class Arrivals:
 
     # --- messages -----------------------------------------------------------------------------------
 
-    def asked(self, now_us: int, peer: str, message: Receive, payload: Buffer) -> None:
+    def asked(
+        self, now_us: int, peer: str, message: Receive, payload: Buffer, caller: Caller | None = None
+    ) -> None:
         """An owner wants us to take a fragment."""
+        if self._is_settled(peer, message):
+            return
+        data = bytes(payload)
+        try:
+            self._check_free(message)
+        except LinkError as error:
+            self._refuse(peer, message, error.code, error)
+            return
+        self._parsing.read(
+            now_us,
+            peer,
+            caller,
+            ("receive", message.fragment, message.attempt),
+            nbytes=len(data),
+            read=partial(fragment_from, data),
+            then=lambda now_us, spec: self._begin(now_us, peer, message, spec),
+            refuse=lambda error: self._refuse(
+                peer, message, error.code if error.code == "E_BUSY" else "E_SPEC", error
+            ),
+        )
+
+    def _is_settled(self, peer: str, message: Receive) -> bool:
+        """Whether this attempt is under way, or over; then the owner hears so."""
         key, taking = (peer, message.fragment), self._takings.get(message.fragment)
         if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
             if taking.state is TargetState.FILLING:
                 taking.ready()
-            return
+            return True
         if message.attempt <= self._over.get(key, -1):
             self._say_over(peer, message.fragment, message.attempt, "", "that attempt is over")
+            return True
+        return False
+
+    def _refuse(self, peer: str, message: Receive, code: str, error: LinkError | QueryError) -> None:
+        self._say_over(peer, message.fragment, message.attempt, code, error.message, error.hint)
+
+    def _begin(self, now_us: int, peer: str, message: Receive, spec: Fragment) -> None:
+        if self._is_settled(peer, message):
             return
         try:
-            if taking is not None:
+            if (taking := self._takings.get(message.fragment)) is not None:
                 self._may_replace(peer, message, taking)
-            spec = self._checked(message, payload)
-        except (LinkError, QueryError) as error:
-            code = error.code if isinstance(error, LinkError) else "E_SPEC"
-            self._say_over(peer, message.fragment, message.attempt, code, error.message, error.hint)
+            self._check_spec(message, spec)
+        except LinkError as error:
+            self._refuse(peer, message, error.code, error)
             return
         made = Taking(
             spec,
@@ -166,24 +204,31 @@ class Arrivals:
             )
         self._drop(taking)
 
-    def _checked(self, message: Receive, payload: Buffer) -> Fragment:
+    def _check_free(self, message: Receive) -> None:
+        """Whether this fragment may come here at all, whatever it is. Raises LinkError."""
         me, name = self._settings.name, message.fragment
-        spec = fragment_from(payload)
-        if (spec.name, spec.node) != (name, me):
-            raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
         if self._settings.store == "memory":
             hint = "move it to a node with a disk"
             raise LinkError(f"node {me!r} keeps nothing over its end", hint=hint, code="E_STORE")
         if name in self._fragments or name in self._catalog.fragments:
             raise LinkError(f"fragment {name!r} is at node {me!r} already", code="E_BUSY")
+        left = self._catalog.left.get(name)
+        if left is not None and left.epoch >= message.epoch:
+            raise LinkError(f"fragment {name!r} was here in epoch {left.epoch - 1}", code="E_BUSY")
+        coming = self._takings.get(name)
+        if coming is None and len(self._takings) >= TAKINGS_MAX:
+            raise LinkError(f"{TAKINGS_MAX} fragments are coming already", code="E_BUSY")
+
+    def _check_spec(self, message: Receive, spec: Fragment) -> None:
+        me, name = self._settings.name, message.fragment
+        if (spec.name, spec.node) != (name, me):
+            raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
+        self._check_free(message)
         streams = {feed.stream for feed in spec.feeds}
         for other in self._fragments.values():  # One that was taken from here, and that isn't known yet.
             if not streams.isdisjoint(feed.stream for feed in other.spec.feeds):
                 text = f"fragment {other.spec.name!r}, which is at node {me!r}, reads a stream of {name!r}"
                 raise LinkError(text, code="E_BUSY")
-        left = self._catalog.left.get(name)
-        if left is not None and left.epoch >= message.epoch:
-            raise LinkError(f"fragment {name!r} was here in epoch {left.epoch - 1}", code="E_BUSY")
         if self._catalog.owners.get(spec.query, message.coordinator) != message.coordinator:
             where = self._catalog.owners[spec.query]
             raise LinkError(f"query {spec.query!r} is there from node {where!r}", code="E_DEPLOYED")
@@ -193,10 +238,7 @@ class Arrivals:
         if strangers:
             text = f"{strangers[0]!r}, which fragment {name!r} is linked with, is no peer of {me!r}"
             raise LinkError(text, hint=f"add {strangers[0]} to [peers] of {me}", code="E_PEER")
-        if len(self._takings) >= TAKINGS_MAX:
-            raise LinkError(f"{TAKINGS_MAX} fragments are coming already", code="E_BUSY")
         self._check(spec)
-        return spec
 
     def frame(self, now_us: int, peer: str, message: Carried, payload: Buffer | None) -> None:
         """A frame of an attempt; of one that isn't there it is dropped."""

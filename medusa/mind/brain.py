@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from medusa.elements import Element
-from medusa.engine.holding import NOTHING, Held
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.mind.admission import check_caller, makes_room
 from medusa.mind.catalog import Catalog
@@ -52,7 +50,7 @@ from medusa.wire.messages import (
     Progress,
     Refuse,
 )
-from medusa.wire.outbox import Cut, Outbox, WakeAt
+from medusa.wire.outbox import Cut, Outbox, Owned, WakeAt
 from medusa.wire.session import SESSION, PeerState, Session, SessionSettings
 
 __all__ = ["Brain"]
@@ -159,7 +157,11 @@ class Brain(Driven):
         saved: Saved | None = None,
         owner: str = "",
         make: Callable[..., Hosted] = Hosted,
+        coordinator: str = "",
     ) -> Hosted:
+        node = coordinator or self.catalog.owners.get(spec.query) or owner or self.settings.name
+        whose = self.commands.diverting.participant_of(node) or self.settings.participant
+        self.outbox.append(Owned(query=spec.query, owner=whose))
         make = partial(Shadow, owner=owner) if owner else make
         if self._forgets:
             make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us, born_us=self._started_us)
@@ -350,7 +352,7 @@ class Brain(Driven):
 
     def lost(self, now_us: int, peer: str) -> None:
         """The connection to a peer broke."""
-        self.commands.naming.early.drop(peer)
+        self.commands.lost(peer)
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)
@@ -430,25 +432,6 @@ class Brain(Driven):
                 del self.sessions[peer], self.clients[peer]
 
     # --- the engine ---------------------------------------------------------------------------------
-
-    def fragment_ran(
-        self,
-        now_us: int,
-        fragment: str,
-        outputs: list[tuple[str, Element]],
-        refused: str = "",
-        dying: Held = NOTHING,
-    ) -> None:
-        """The oldest ``RunFragment`` of this fragment was done; (sink, element) came out.
-
-        Args:
-            refused: why the engine took nothing of it; empty where it did.
-            dying: what would die with the node.
-        """
-        if (hosted := self._running(fragment)) is not None:
-            hosted.ran(now_us, outputs, refused, dying)
-            self.commands.sliding.ran(now_us, fragment)
-            self._wake(now_us)
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows."""

@@ -40,6 +40,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         definition: its graph, in canonical form: it stands here wherever its fragment is.
         reads: full names of the streams of other queries that it reads.
         stopped: (fragment, node) of parts that the owners of those nodes have ended there.
+        ended: (fragment, node, code, why, when) of parts that took more than they may there.
         abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
     """
 
@@ -55,6 +56,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     reads: tuple[str, ...] = ()
     stopped: tuple[tuple[str, str], ...] = ()
     abroad: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    ended: tuple[tuple[str, str, str, str, int], ...] = ()
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,8 +254,11 @@ class Catalog:
             return LinkError(text, hint=f"connect to node {left.node!r}", code="E_MOVED")
         stopped = next((f for f, each in self.remote.stopped.items() if name in each.names), "")
         if stopped:
-            why = f"{stopped!r} was stopped by the owner of node {self.node!r}"
-            return LinkError(f"{what} {name[:100]!r} is no more: {why}", code="E_REMOVED")
+            part = self.remote.stopped[stopped]
+            why = part.why or f"{stopped!r} was stopped by the owner of node {self.node!r}"
+            hint = f"undeploy {part.query}, and deploy it again so that it takes less" if part.code else ""
+            text = f"{what} {name[:100]!r} is no more: {why}"
+            return LinkError(text, hint=hint, code=part.code or "E_REMOVED")
         elsewhere = self.elsewhere().get(name)
         if elsewhere:
             nodes = " and ".join(repr(node) for node in elsewhere)

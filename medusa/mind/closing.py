@@ -17,17 +17,19 @@ RESTING = (ReceiverState.IDLE, ReceiverState.REFUSED)
 """An input in one of these takes nothing."""
 
 
-def close_links(inputs: Iterable[Input], outputs: Iterable[Output], outbox: Outbox, why: str) -> None:
+def close_links(
+    inputs: Iterable[Input], outputs: Iterable[Output], outbox: Outbox, why: str, code: str
+) -> None:
     """End them all: upstream keeps nothing more for us, readers and publishers hear why."""
     for input in inputs:
         if input.judged:
             input.receiver.detach(0)
         elif input.receiver.state not in RESTING:
-            input.receiver.refuse(RemoteProtocolError(why, code="E_REMOVED"))
+            input.receiver.refuse(RemoteProtocolError(why, code=code))
     for output in outputs:
         for view in output.sender.receivers.values():
             if view.peer:
-                refusal = Refuse(code="E_REMOVED", text=why, stream=output.stream, epoch=view.epoch)
+                refusal = Refuse(code=code, text=why, stream=output.stream, epoch=view.epoch)
                 outbox.send(view.peer, refusal)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
@@ -10,6 +11,7 @@ from medusa.mind.accepting import Accepting
 from medusa.mind.admission import check_memory
 from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
+from medusa.mind.client_queries import ClientQueries, refusal_of
 from medusa.mind.defining import Definitions
 from medusa.mind.deploying import CONTENDED, Coordinator
 from medusa.mind.deploying_words import there_already
@@ -21,8 +23,8 @@ from medusa.mind.loads import Loads
 from medusa.mind.loads_status import boxes_loads, fragment_load, node_load
 from medusa.mind.moves import Moves
 from medusa.mind.naming import Naming
-from medusa.mind.placement import Plan, cut
-from medusa.mind.reading import Pending, Readings, feeds_from
+from medusa.mind.parsing import Parsing
+from medusa.mind.reading import Pending, Readings
 from medusa.mind.remote import Remotes
 from medusa.mind.resolving import Resolving
 from medusa.mind.saving import Saver
@@ -30,13 +32,9 @@ from medusa.mind.security import Caller, no_deploy, visible
 from medusa.mind.settings import Settings
 from medusa.mind.sliding import Sliding
 from medusa.mind.spec import Fragment, fragment_from
-from medusa.mind.spec_limits import check_limits
 from medusa.mind.splits import Splits
 from medusa.mind.status import Rates, encoded, fragment_status, queries_of, sources_of, totals
 from medusa.ports import Buffer
-from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
-from medusa.query.suggest import did_you_mean
-from medusa.wire import limits
 from medusa.wire.messages import Define, Deploy, Forget, Install, Load, Message, Remove, Reply, StatusRequest
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
@@ -61,6 +59,7 @@ class Commands:
         loads: how much there is to do, here and at peers.
         peers: node that we know -> ``up`` or ``silent``; the brain keeps it.
         naming: where things are, by name.
+        parsing: graphs that were sent and haven't been read.
     """
 
     def __init__(
@@ -86,6 +85,7 @@ class Commands:
         self._own = settings.own_peers
         self.door: Mapping[str, int] = {}
         self.accepting = Accepting()
+        self.parsing = Parsing(settings.name, outbox)
         self._settings, self._catalog, self._outbox = settings, catalog, outbox
         self._host, self._saver = host, saver
         self._refusals = refusals
@@ -129,7 +129,13 @@ class Commands:
             count=count,
         )
         self._definitions = Definitions(
-            settings, catalog, self.naming.directory, self.coordinator, self.fragments, outbox
+            settings,
+            catalog,
+            self.naming.directory,
+            self.coordinator,
+            self.fragments,
+            parsing=self.parsing,
+            outbox=outbox,
         )
         self.remotes = Remotes(
             settings,
@@ -137,13 +143,23 @@ class Commands:
             outbox=outbox,
             saver=saver,
             number=self.diverting.number,
-            plan=lambda message, graph, caller: self._plan(message.at, graph, caller),
+            parsing=self.parsing,
             install=self._install,
             drop=self._drop,
             count=count,
         )
         self.naming.listing.accepting = self.accepting
+        self.accepting.ended = self.remotes.stopping.refuse_ended
         self.sliding = self._slides(outbox, saver, host, next_token, owned)
+        self._queries = ClientQueries(
+            settings,
+            catalog,
+            self.coordinator,
+            parsing=self.parsing,
+            outbox=outbox,
+            deployed_at=self.naming.names.deployed_at,
+            away=self.sliding.moves.away,
+        )
         shared: dict[str, Any] = {"outbox": outbox, "saver": saver, "host": host, "naming": self.naming}
         shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator, "diverting": self.diverting}
         self.resolving = Resolving(settings, catalog, self.fragments, **shared)
@@ -175,7 +191,15 @@ class Commands:
             self._settings.name,
             self._catalog,
             moves,
-            Arrivals(*about, **shared, make=host, check=self._room_for, owned=owned, orphaned=self._drop),
+            Arrivals(
+                *about,
+                **shared,
+                parsing=self.parsing,
+                make=host,
+                check=self._room_for,
+                owned=owned,
+                orphaned=self._drop,
+            ),
             Splits(*about, **shared, make=host, room=self._room_for, moving=moves.moving, away=moves.away),
             outbox=outbox,
             number=self.diverting.number,
@@ -224,18 +248,17 @@ class Commands:
             case Expect() | Unexpect() | Release() | Follow() | Moved() | Placed() | Read() if not client:
                 self.diverting.receive(now_us, peer, message)
             case Install() if not client and payload is not None:
-                if (reply := self._install_from(message, payload, peer)) is not None:
-                    self._reply(peer, reply)
+                self._install_from(now_us, peer, message, bytes(payload), caller)
             case Remove() if not client:
                 self._reply(peer, self._remove(message.request, message.query, peer))
             case Remove():
-                self._undeploy(now_us, peer, message)
+                self._queries.undeploy(now_us, peer, message)
             case Forget() if client:
                 self._forget(now_us, peer, message, caller)
             case Define() if client and payload is not None:
                 self._definitions.define(now_us, peer, message, payload, caller)
             case Deploy() if client and payload is not None:
-                self._deploy(now_us, peer, message, payload, caller)
+                self._queries.deploy(now_us, peer, message, bytes(payload), caller)
             case Load() if not client:
                 self.loads.heard(now_us, peer, message)
             case StatusRequest():
@@ -247,6 +270,11 @@ class Commands:
                 what = type(message).__name__
                 raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
 
+    def lost(self, peer: str) -> None:
+        """A peer went away: nothing that it asked and that hasn't been looked at is done any more."""
+        self.naming.early.drop(peer)
+        self.parsing.lost(peer)
+
     def _reply(self, peer: str, reply: Reply) -> None:
         """After the catalog is durable, so that what was promised survives."""
         if reply.code:
@@ -256,87 +284,47 @@ class Commands:
 
     # --- queries of clients -------------------------------------------------------------------
 
-    def _deploy(
-        self, now_us: int, client: str, message: Deploy, payload: Buffer, caller: Caller | None
-    ) -> None:
-        try:
-            plan = self._plan(message.at, payload, caller, message.reads)
-        except QueryError as error:
-            self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
-            return
-        self.coordinator.deploy(now_us, client, message.request, plan)
-
-    def _plan(
-        self,
-        places: Iterable[tuple[str, tuple[str, ...]]],
-        data: Buffer,
-        caller: Caller | None,
-        reads: Iterable[tuple[str, str, str, int]] = (),
-    ) -> Plan:
-        """Read a query, a placement, and where streams of other queries are, that a client sent.
-
-        Raises:
-            QueryError: one of them doesn't hold, or the client may not deploy it.
-        """
-        at: dict[str, tuple[str, ...]] = {}
-        for node, boxes in places:
-            if node in at:
-                raise QueryError(f"node {node!r} is named twice", code="query.placement")
-            at[node] = boxes
-        graph = graph_from_msgpack(bytes(data))
-        if graph_to_msgpack(graph) != data:
-            raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
-        if caller is not None and not caller.may("deploy", graph.name):
-            why = no_deploy(caller, graph.name)
-            raise QueryError(why.text, hint=why.hint, code=why.code)
-        feeds = feeds_from(graph, reads, self._settings.participant, caller)
-        plan = cut(graph, at, nodes=[self._settings.name, *self._settings.peers], reads=feeds)
-        for fragment in plan.fragments:
-            check_limits(fragment.graph)
-        return plan
-
-    def _undeploy(self, now_us: int, client: str, message: Remove) -> None:
-        query = message.query
-        if query in self._catalog.deployments:
-            self.coordinator.undeploy(now_us, client, message.request, query)
-            return
-        if self.coordinator.answered(client, message.request):
-            return
-        owner = self._catalog.owners.get(query) or self.naming.names.deployed_at(query)
-        away = self.sliding.moves.away.told(now_us, [owner], {owner: query})
-        text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
-        hint = did_you_mean(query, self._catalog.deployments)
-        if owner and owner != self._settings.name:
-            text = away or f"query {query!r} was deployed at node {owner!r}"
-            hint = "undeploy it when it is back" if away else "undeploy it there"
-        self._outbox.send(client, _refusal(message.request, "E_TIMEOUT" if away else "E_QUERY", text, hint))
-
     def _forget(self, now_us: int, client: str, message: Forget, caller: Caller | None) -> None:
         found = self._catalog.entry if message.publisher else self._catalog.sink
         try:
             fragment, at = found(message.stream)
         except LinkError as error:
-            self._outbox.send(client, _refusal(message.request, error.code, error.message, error.hint))
+            self._outbox.send(client, refusal_of(message.request, error.code, error.message, error.hint))
             return
         hosted = self.fragments[fragment]
         owner = caller.called if caller is not None else ""
         if message.owner and caller is not None and not caller.may("deploy", hosted.spec.query):
             why = no_deploy(caller, hosted.spec.query)
-            self._outbox.send(client, _refusal(message.request, why.code, why.text, why.hint))
+            self._outbox.send(client, refusal_of(message.request, why.code, why.text, why.hint))
             return
         ending = hosted.publishers if message.publisher else hosted.subscribers
         ending.forget(now_us, at, client, message.owner or owner, message)
 
     # --- fragments ------------------------------------------------------------------------------
 
-    def _install_from(self, message: Install, payload: Buffer, owner: str) -> Reply | None:
-        try:
-            fragment = fragment_from(payload)
+    def _install_from(
+        self, now_us: int, owner: str, message: Install, spec: bytes, caller: Caller | None
+    ) -> None:
+        def refuse(error: QueryError) -> None:
+            code = error.code if error.code == "E_BUSY" else "E_SPEC"
+            self._reply(owner, refusal_of(message.request, code, error.message, error.hint))
+
+        def take(now_us: int, fragment: Fragment) -> None:
             if (fragment.name, fragment.query) != (message.fragment, message.query) or fragment.guests:
-                raise QueryError(f"the spec is of {fragment.name!r}", code="query.placement")
-        except QueryError as error:
-            return _refusal(message.request, "E_SPEC", error.message, error.hint)
-        return self._install(message.request, fragment, owner)
+                refuse(QueryError(f"the spec is of {fragment.name!r}", code="query.placement"))
+            elif (reply := self._install(message.request, fragment, owner)) is not None:
+                self._reply(owner, reply)
+
+        self.parsing.read(
+            now_us,
+            owner,
+            caller,
+            ("install", message.request),
+            nbytes=len(spec),
+            read=partial(fragment_from, spec),
+            then=take,
+            refuse=refuse,
+        )
 
     def _install_read(self, now_us: int, pending: Pending, reply: Reply | None) -> None:
         """What a fragment reads of other queries is there for it, or was refused."""
@@ -356,7 +344,7 @@ class Commands:
         me, known = self._settings.name, self._catalog.fragments.get(fragment.name)
         if self._late.install(owner, fragment.query, request):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
-            return _refusal(request, "E_STALE", text, "")
+            return refusal_of(request, "E_STALE", text, "")
         if known and known.as_deployed == fragment and self._catalog.owners[fragment.query] == owner:
             return Reply(request=request)
         others = [feed.node for feed in fragment.feeds]
@@ -367,26 +355,28 @@ class Commands:
             code = CONTENDED if owner < where else "E_DEPLOYED"
             return there_already(request, fragment.query, where, self.naming.abroad(where), code)
         if fragment.node != me:
-            return _refusal(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
+            return refusal_of(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
         if (left := self._catalog.left.get(fragment.name)) is not None:
             text = f"fragment {fragment.name!r} was here and was moved to node {left.node!r}"
-            return _refusal(request, "E_MOVED", text, "")
+            return refusal_of(request, "E_MOVED", text, "")
         if me in others and self._settings.store == "memory":
             text = f"fragment {fragment.name!r} is linked with another one of its own node, which has no disk"
-            return _refusal(request, "E_STORE", text, "two fragments that forget keep nothing for each other")
+            return refusal_of(
+                request, "E_STORE", text, "two fragments that forget keep nothing for each other"
+            )
         if stranger is not None:
             text = f"{stranger!r}, which fragment {fragment.name!r} is linked with, is no peer of {me!r}"
-            return _refusal(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
+            return refusal_of(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
         if len(self.fragments) >= FRAGMENTS_MAX:
-            return _refusal(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
+            return refusal_of(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
         try:
             self.accepting.check(fragment)
             self.check_memory(len(fragment.feeds))
             if not self.reading.ready(request, fragment, owner):
                 return None
         except LinkError as error:
-            return _refusal(request, error.code, error.message, error.hint)
-        self.fragments[fragment.name] = self._host(fragment)
+            return refusal_of(request, error.code, error.message, error.hint)
+        self.fragments[fragment.name] = self._host(fragment, coordinator=owner)
         self._catalog.add(fragment, owner)
         self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
         self._saver.save()
@@ -398,12 +388,12 @@ class Commands:
 
     def _remove(self, request: int, query: str, owner: str) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for."""
-        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
-            return Reply(request=request)
-        self._drop(query)
+        if not self._late.remove(owner, query, request) and self._catalog.owners.get(query, owner) == owner:
+            self.remotes.stopping.undeployed(query)
+            self._drop(query)
         return Reply(request=request)
 
-    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "") -> None:
+    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "", code: str = "") -> None:
         """Nothing of a query is here any more, or not these of its fragments."""
         known = query in self._catalog.owners
         if only is None:  # What others have kept here reads no other query.
@@ -412,7 +402,7 @@ class Commands:
         for name in gone:
             hosted = self.fragments.pop(name)
             self.engine.pop(name, None)
-            hosted.close(why or f"query {query!r} was removed")
+            hosted.close(why or f"query {query!r} was removed", code or "E_REMOVED")
             self._outbox.append(CloseFragment(fragment=name))
         self.sliding.removed(query, gone)
         if known:
@@ -475,6 +465,7 @@ class Commands:
             **totals(fragments),
             "load": node_load(self.loads, now_us),
             "peers": dict(self.peers),
+            "parsing": self.parsing.status(),
             "away": self.sliding.moves.away.status(now_us),
             "refused": dict(self._refusals),
             "door": dict(self.door),
@@ -491,8 +482,3 @@ class Commands:
             "in_doubt": self.resolving.status(),
             **self.accepting.status(),
         }
-
-
-def _refusal(request: int, code: str, text: str, hint: str) -> Reply:
-    most = limits.TEXT_CHARS_MAX
-    return Reply(request=request, code=code, text=text[:most], hint=hint[:most])

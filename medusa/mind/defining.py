@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from medusa.errors import QueryError
 from medusa.mind.catalog import RUNNING, Catalog, Deployment
 from medusa.mind.deploying import LOOK_US, WAITING_MAX, Coordinator
 from medusa.mind.directory import Directory
 from medusa.mind.hosting import Hosted
+from medusa.mind.parsing import Parsing
 from medusa.mind.placement import cut
-from medusa.mind.security import Caller, no_deploy
+from medusa.mind.planning import check_name
+from medusa.mind.security import Caller
 from medusa.mind.settings import Settings
 from medusa.mind.spec_limits import check_limits
 from medusa.ports import Buffer
@@ -42,7 +45,7 @@ class _Waiting:
 
     until_us: int
     message: Define
-    payload: bytes
+    graph: Graph
     caller: Caller | None
 
 
@@ -53,6 +56,7 @@ class Definitions:
         settings: as long as a deployment may take, a new version waits for another change to be over, and for
             nodes that have to hear of it.
         fragments: what runs here, by name.
+        parsing: reads graphs that clients send.
     """
 
     def __init__(
@@ -62,12 +66,15 @@ class Definitions:
         directory: Directory,
         coordinator: Coordinator,
         fragments: Mapping[str, Hosted],
+        *,
+        parsing: Parsing,
         outbox: Outbox,
     ) -> None:
         self._catalog = catalog
         self._directory = directory
         self._coordinator = coordinator
         self._fragments = fragments
+        self._parsing = parsing
         self._outbox = outbox
         self._timeout_us = settings.limits.deploy_timeout_us
         self._waiting: dict[tuple[str, int], _Waiting] = {}
@@ -78,12 +85,33 @@ class Definitions:
         self, now_us: int, client: str, message: Define, payload: Buffer, caller: Caller | None
     ) -> None:
         """Take a definition; the client hears when it stands, or why it doesn't and nothing changed."""
+        data = bytes(payload)
+        try:
+            query = check_name(data, caller)
+        except QueryError as error:
+            self._refuse(client, message, error)
+            return
+        self._parsing.read(
+            now_us,
+            client,
+            caller,
+            ("define", message.request),
+            nbytes=len(data),
+            read=partial(_graph, data),
+            then=lambda now_us, graph: self._defined(
+                now_us, client, _Waiting(now_us + self._timeout_us, message, graph, caller)
+            ),
+            refuse=partial(self._refuse, client, message),
+            query=query,
+        )
+
+    def _defined(self, now_us: int, client: str, asked: _Waiting) -> None:
+        """What it defines is known."""
+        message = asked.message
         key = client, message.request
         if self._coordinator.is_on(*key):
             return  # The link broke meanwhile, and it is asked again.
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            waiting = _Waiting(now_us + self._timeout_us, message, bytes(payload), caller)
+        waiting = self._waiting.get(key, asked)
         try:
             self._take(now_us, client, waiting)
         except _NotYet as error:
@@ -101,7 +129,7 @@ class Definitions:
             return
         self._look_at_us = now_us + LOOK_US
         for (client, _), each in list(self._waiting.items()):
-            self.define(now_us, client, each.message, each.payload, each.caller)
+            self._defined(now_us, client, each)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
@@ -118,11 +146,7 @@ class Definitions:
         Raises:
             QueryError: refused; nothing changed.
         """
-        graph = _graph(asked.payload)
-        caller, request = asked.caller, asked.message.request
-        if caller is not None and not caller.may("deploy", graph.name):
-            why = no_deploy(caller, graph.name)
-            raise QueryError(why.text, hint=why.hint, code=why.code)
+        graph, request = asked.graph, asked.message.request
         version = self._version(graph)
         plan = cut(graph, {self._catalog.node: (SOURCE, SINK)}, nodes=[self._catalog.node])
         check_limits(plan.fragments[0].graph)

@@ -20,7 +20,7 @@ from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deploymen
 from medusa.mind.deploying_words import from_node, put_abroad, there_already
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
-from medusa.mind.spec import Fragment, fragment_from
+from medusa.mind.spec import Fragment
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published import reads_of
 from medusa.wire.messages import Install, Remove, Reply
@@ -64,7 +64,11 @@ ANSWERED_MAX = 1000
 
 @dataclass(slots=True, kw_only=True)
 class _Question:
-    """A message to a node that needs an answer."""
+    """A message to a node that needs an answer.
+
+    Attributes:
+        fragment: to install at this node.
+    """
 
     query: str
     node: str
@@ -72,6 +76,7 @@ class _Question:
     payload: bytes | None
     after: int
     asked_at_us: int
+    fragment: Fragment | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,6 +269,7 @@ class Coordinator:
                 payload=payload,
                 after=token,
                 asked_at_us=now_us,
+                fragment=fragment,
             )
             self._questions[self._request] = attempt.installs[self._request] = question
             if fragment.node != self._catalog.node:
@@ -280,8 +286,8 @@ class Coordinator:
                 self._install_here(now_us, number, question)
 
     def _install_here(self, now_us: int, number: int, question: _Question) -> None:
-        assert question.payload is not None
-        reply = self._install(number, fragment_from(question.payload), self._catalog.node)
+        assert question.fragment is not None
+        reply = self._install(number, question.fragment, self._catalog.node)
         if reply is not None:  # Else it comes by itself.
             self.reply(now_us, question.node, reply)
 
@@ -371,7 +377,10 @@ class Coordinator:
         for deployment in self._catalog.deployments.values():
             if deployment.state == REMOVING:
                 continue
+            ended = [each[:2] for each in deployment.ended]
             for of, fragment, payload in deployment.forgetful:
+                if (fragment, of) in ended:
+                    continue
                 asked = (question.message for question in self._questions.values() if question.node == node)
                 if of != node or any(isinstance(m, Install) and m.fragment == fragment for m in asked):
                     continue
@@ -462,7 +471,7 @@ class Coordinator:
             question.asked_at_us = now_us
             if question.node != self._catalog.node:
                 self._ask(question)
-            elif question.payload is not None:  # Contended here.
+            elif question.fragment is not None:  # Contended here.
                 self._install_here(now_us, number, question)
 
     def wake_at_us(self) -> int | None:

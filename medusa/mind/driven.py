@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.elements import Element
+from medusa.engine.holding import NOTHING, Held
+from medusa.errors import QueryError
 from medusa.mind.commands import Commands
 from medusa.mind.hosting import Hosted
+from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 
 __all__ = ["Driven"]
@@ -20,6 +23,7 @@ class Driven(ABC):
     """The part of a brain that hears of fragments."""
 
     commands: Commands
+    wall: Wall
     fragments: dict[str, Hosted]
     _early: dict[str, Mapping[str, Any]]
     """What was counted in fragments that aren't ours, yet."""
@@ -31,6 +35,25 @@ class Driven(ABC):
     def _running(self, fragment: str) -> Hosted | None:
         """What runs under this name, be it only to follow another node's."""
         return self.fragments.get(fragment) or self.commands.sliding.shadow(fragment)
+
+    def fragment_ran(
+        self,
+        now_us: int,
+        fragment: str,
+        outputs: list[tuple[str, Element]],
+        refused: str = "",
+        dying: Held = NOTHING,
+    ) -> None:
+        """The oldest ``RunFragment`` of this fragment was done; (sink, element) came out.
+
+        Args:
+            refused: why the engine took nothing of it; empty where it did.
+            dying: what would die with the node.
+        """
+        if (hosted := self._running(fragment)) is not None:
+            hosted.ran(now_us, outputs, refused, dying)
+            self.commands.sliding.ran(now_us, fragment)
+            self._wake(now_us)
 
     def fragment_stats(self, now_us: int, fragment: str, stats: Mapping[str, Any]) -> None:
         """What the boxes of a fragment count, for status."""
@@ -47,9 +70,22 @@ class Driven(ABC):
         for fragment in [name for name in self._early if name in self.fragments]:
             self.commands.told(now_us, fragment, self._early.pop(fragment))
 
-    def fragment_failed(self, now_us: int, fragment: str, why: str) -> None:
-        """The engine can't run this fragment any more."""
-        if (hosted := self._running(fragment)) is not None:
+    def parsed(self, now_us: int, token: int, found: object, error: QueryError | None) -> None:
+        """A ``Parse`` was done: this came of it, or this is why nothing did."""
+        self.commands.parsing.parsed(now_us, token, found, error)
+        self._wake(now_us)
+
+    def fragment_failed(self, now_us: int, fragment: str, why: str, code: str = "") -> None:
+        """The engine can't run this fragment any more.
+
+        Args:
+            code: ``E_MEMORY``, ``E_BUSY``: its query took more than it may; empty: its own mistake.
+        """
+        if code and fragment in self.fragments:
+            self.commands.remotes.stopping.end(fragment, code, why, self.wall.at(now_us) or 0)
+            self.commands.sliding.splits.tick(now_us)
+            self._wake(now_us)
+        elif (hosted := self._running(fragment)) is not None:
             hosted.fail(why)
             self.commands.sliding.failed(fragment, why)
             self.commands.sliding.splits.tick(now_us)

@@ -25,7 +25,7 @@ from medusa.mind.entries import Entries
 from medusa.mind.feeding import Feeding
 from medusa.mind.feeds import at_feeds, known_inputs
 from medusa.mind.inputs import Input, Work
-from medusa.mind.outputs import Output, leaving, outputs_of
+from medusa.mind.outputs import Output, all_full, leaving, outputs_of
 from medusa.mind.publishers import Publishers
 from medusa.mind.record import InputRecord
 from medusa.mind.spec import Fragment, check_fragment
@@ -280,7 +280,7 @@ class Hosted:
             and not (tap is not None and tap.full)
             and len(self._running) < RUNNING_MAX
         ):
-            if any(output.full(self._running_bytes) for output in self.outputs.values()):
+            if all_full(self.outputs.values(), self._running_bytes, self._link.fragment_bytes_max):
                 break
             work = self._feeding.next(now_us, noting=self.mixed)
             if work is None:
@@ -379,10 +379,10 @@ class Hosted:
         self.failed = why
         self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, code: str = "E_REMOVED") -> None:
         """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
         self.failed = why
-        close_links(self.inputs.values(), self.outputs.values(), self._outbox, why)
+        close_links(self.inputs.values(), self.outputs.values(), self._outbox, why, code)
 
     # --- checkpoints ------------------------------------------------------------------------
 

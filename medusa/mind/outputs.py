@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,22 @@ from medusa.wire.named import is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.sender import Sender
 
-__all__ = ["Leaving", "Output", "leaving", "outputs_of"]
+__all__ = ["Leaving", "Output", "all_full", "leaving", "outputs_of"]
+
+
+def all_full(outputs: Collection[Output], coming: int, most: int) -> bool:
+    """Whether the fragment has to wait with what it is fed.
+
+    Args:
+        coming: bytes under way to the engine, taken for as many bytes of output.
+        most: bytes that all outputs together may keep in memory, or what one of them may, if that is more.
+    """
+    if any(output.full(coming) for output in outputs):
+        return True
+    if len(outputs) < 2:
+        return False
+    most = max(most, max(output.sender.settings.retained_bytes_max for output in outputs))
+    return coming + sum(output.waits_bytes for output in outputs) >= most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +256,13 @@ class Output:
         """
         held = self.held_bytes + coming
         return self.sender.full_with(held) or held >= self.sender.settings.retained_bytes_max
+
+    @property
+    def waits_bytes(self) -> int:
+        """What is in memory of it that nothing but its receivers can make less."""
+        sheds = self.sender.settings.at_limit == "shed"
+        kept = self.sender.log.memory_bytes if self.sender.receivers and not sheds else 0
+        return self.held_bytes + kept
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""

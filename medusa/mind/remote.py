@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from medusa.errors import QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
-from medusa.mind.late import Late
+from medusa.mind.parsing import Parsing
 from medusa.mind.placement import Plan
+from medusa.mind.planning import Asked, check_name, plan_of
+from medusa.mind.remote_keeping import OWN_MAX, Keeper
 from medusa.mind.remote_kept import (
     EXPIRES_MAX_US,
-    HeldDefinition,
     MappedDefinition,
-    check_offer,
     said_of,
     template_of,
 )
@@ -33,7 +32,7 @@ from medusa.mind.remote_stopping import Stopping
 from medusa.mind.saving import Saver
 from medusa.mind.security import Caller, no_deploy
 from medusa.mind.settings import Settings
-from medusa.mind.spec import Feed, Fragment, fragment_from, fragment_to
+from medusa.mind.spec import Fragment, fragment_to
 from medusa.mind.wall import Wall
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
@@ -56,10 +55,6 @@ __all__ = ["Remotes"]
 ASK_AGAIN_US = 1_000_000
 LOOK_EVERY_US = 1_000_000
 """Whether a definition has expired is looked at so often."""
-
-OWN_MAX = 1_000
-"""Definitions kept for nodes of our own participant, and by others for us."""
-
 
 ASKED_MAX = 64
 """Questions under way at once: each definition holds its spec."""
@@ -90,7 +85,7 @@ class Remotes:
 
     Args:
         number: gives numbers for questions to nodes; they grow over all lives.
-        plan: reads a query and a placement that a client sent, and cuts it.
+        parsing: reads graphs that others send.
         install: runs a checked fragment here, for a node.
         drop: forgets fragments of a query here: see ``Stopping``.
         count: told the code of what a node may not do here.
@@ -110,9 +105,9 @@ class Remotes:
         outbox: Outbox,
         saver: Saver,
         number: Callable[[], int],
-        plan: Callable[[DefineRemote, Buffer, Caller | None], Plan],
+        parsing: Parsing,
         install: Callable[[int, Fragment, str], Reply | None],
-        drop: Callable[[str, list[str], str], None],
+        drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -124,13 +119,23 @@ class Remotes:
         self._outbox = outbox
         self._saver = saver
         self._number = number
-        self._plan = plan
-        self._install = install
+        self._parsing = parsing
         self._count = count
-        self._late = Late()
         self._asked: dict[int, _Asked] = {}
         self.revoking = Revoking(self._kept, outbox=outbox, number=number)
         self.stopping = Stopping(catalog, outbox=outbox, saver=saver, number=number, drop=drop, count=count)
+        self._keeper = Keeper(
+            settings,
+            catalog,
+            self.stopping,
+            parsing,
+            outbox=outbox,
+            saver=saver,
+            offers=lambda: self.offers,
+            time=self._time,
+            install=install,
+            refuse=self._refuse_node,
+        )
 
     def receive(
         self,
@@ -161,30 +166,59 @@ class Remotes:
                 case RevokeRemote() if client:
                     self._revoke(now_us, peer, message, caller)
                 case KeepRemote() if not client and payload is not None:
-                    self._keep(now_us, peer, participant, message, payload)
+                    self._keeper.keep(now_us, peer, participant, message, payload, caller)
                 case DropRemote() if not client:
-                    self._drop(peer, participant, message)
+                    self._keeper.drop(peer, participant, message)
                 case Instantiate() if not client:
-                    self._instantiate(now_us, peer, participant, message)
+                    self._keeper.instantiate(now_us, peer, participant, message)
                 case StoppedRemote() if not client:
                     self.stopping.heard(peer, message)
                 case _:
                     what = type(message).__name__
                     raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
         except QueryError as error:
-            most = limits.TEXT_CHARS_MAX
-            if not client:
-                self._count(error.code)
-            text, hint = error.message[:most], error.hint[:most]
-            self._outbox.send(peer, Reply(request=message.request, code=error.code, text=text, hint=hint))
+            (self._refuse if client else self._refuse_node)(peer, message.request, error)
         return True
+
+    def _refuse_node(self, node: str, request: int, error: QueryError) -> None:
+        self._count(error.code)
+        self._refuse(node, request, error)
+
+    def _refuse(self, peer: str, request: int, error: QueryError) -> None:
+        most = limits.TEXT_CHARS_MAX
+        text, hint = error.message[:most], error.hint[:most]
+        self._outbox.send(peer, Reply(request=request, code=error.code, text=text, hint=hint))
 
     # --- what clients ask -------------------------------------------------------------------------
 
     def _define(
         self, now_us: int, client: str, message: DefineRemote, payload: Buffer, caller: Caller | None
     ) -> None:
-        found = self._plan(message, payload, caller).at(message.node)
+        graph = bytes(payload)
+        check_name(graph, caller)
+        if not any((each.client, each.request) == (client, message.request) for each in self._asked.values()):
+            self._check_room()
+        asked = Asked(graph=graph, at=message.at, caller=caller)
+
+        def take(now_us: int, plan: Plan) -> None:
+            try:
+                self._take(now_us, client, message, plan)
+            except QueryError as error:
+                self._refuse(client, message.request, error)
+
+        self._parsing.read(
+            now_us,
+            client,
+            caller,
+            ("define-remote", message.request),
+            nbytes=len(graph),
+            read=partial(plan_of, asked, self._settings),
+            then=take,
+            refuse=partial(self._refuse, client, message.request),
+        )
+
+    def _take(self, now_us: int, client: str, message: DefineRemote, plan: Plan) -> None:
+        found = plan.at(message.node)
         if len(found) != 1 or message.node == self._settings.name:
             others = [node for node, _ in message.at if node != self._settings.name]
             near = "" if found else did_you_mean(message.node, others)
@@ -240,14 +274,17 @@ class Remotes:
 
     def _check_settled(self, name: str) -> None:
         """One name leads to one keeper, so what is asked of that is settled before more is begun."""
-        if len(self._asked) >= ASKED_MAX:
-            text, hint = f"{ASKED_MAX} definitions are being made or revoked already", "try again in a moment"
-            raise QueryError(text, hint=hint, code="E_LIMIT")
+        self._check_room()
         asked = next((each for each in self._asked.values() if each.name == name), None)
         if asked is not None:
             what = "defined" if isinstance(asked.message, KeepRemote) else "revoked"
             text = f"{name!r} is being {what} at node {asked.node!r}"
             raise QueryError(text, hint="try again in a moment", code="E_BUSY")
+
+    def _check_room(self) -> None:
+        if len(self._asked) >= ASKED_MAX:
+            text, hint = f"{ASKED_MAX} definitions are being made or revoked already", "try again in a moment"
+            raise QueryError(text, hint=hint, code="E_LIMIT")
 
     def _check_free(self, name: str) -> None:
         self._check_settled(name)
@@ -333,96 +370,6 @@ class Remotes:
         self._saver.send(asked.client, told, after=self._saver.save())
         return True
 
-    # --- what nodes ask ---------------------------------------------------------------------------
-
-    def _time(self, now_us: int) -> int:
-        wall_us = self.wall.at(now_us)
-        if wall_us is None:
-            raise QueryError("nobody has told this node the time yet", code="E_EXPIRED")
-        return wall_us
-
-    def _check_time(self, now_us: int, name: str, expires_us: int) -> None:
-        if expires_us and self._time(now_us) > expires_us + SKEW_US:
-            text = f"{name!r} has expired"
-            raise QueryError(text, hint="define it anew; or set the clock right", code="E_EXPIRED")
-
-    def _keep(self, now_us: int, peer: str, participant: str, message: KeepRemote, payload: Buffer) -> None:
-        full = f"{participant}/{message.name}"
-        if self._late.install(peer, full, message.request):
-            raise QueryError(f"{full!r} was revoked after that", code="E_STALE")
-        if self._settings.store == "memory":
-            raise QueryError("this node keeps nothing over its end, so no definition either", code="E_STORE")
-        if message.expires_us > EXPIRES_MAX_US:
-            raise QueryError("it would expire in too many years", code="E_LIMIT")
-        self._check_time(now_us, full, message.expires_us)
-        try:
-            fragment = fragment_from(payload)
-        except QueryError as error:
-            raise QueryError(error.message, hint=error.hint, code="E_SPEC") from None
-        if fragment.node != self._settings.name:
-            raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
-        check_offer(self._settings, self.offers, participant, fragment)
-        known = self._kept.held.get(full)
-        new = HeldDefinition(
-            participant=participant, node=peer, fragment=fragment, expires_us=message.expires_us
-        )
-        if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
-            text = f"{full!r} is kept already, for node {known.node!r}"
-            raise QueryError(text, hint="revoke it first", code="E_DEFINED")
-        rules = self.offers.get(participant)
-        most = rules.definitions if rules is not None else OWN_MAX
-        if (
-            known is None
-            and sum(each.participant == participant for each in self._kept.held.values()) >= most
-        ):
-            raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
-        self._kept.held[full] = new
-        self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
-
-    def _drop(self, peer: str, participant: str, message: DropRemote) -> None:
-        full = f"{participant}/{message.name}"
-        if not self._late.remove(peer, full, message.request):
-            held = self._kept.held.get(full)
-            if held is not None and held.node == peer:
-                del self._kept.held[full]
-        self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
-
-    def _instantiate(self, now_us: int, peer: str, participant: str, message: Instantiate) -> None:
-        full = f"{participant}/{message.name}"
-        held = self._kept.held.get(full)
-        if held is None or held.node != peer or held.fragment.name != message.fragment:
-            raise QueryError(
-                f"node {self._settings.name!r} keeps no {message.fragment!r} as {full!r} for node {peer!r}",
-                hint="it was revoked there, has expired or never was; revoke it where it was defined, too",
-                code="E_NO_DEFINITION",
-            )
-        self._check_time(now_us, full, held.expires_us)
-        check_offer(self._settings, self.offers, participant, held.fragment)
-        feeds = tuple(
-            Feed(source=source, node=node, stream=stream) for source, node, stream in message.inputs
-        )
-        places = {(feed.node, feed.stream) for feed in feeds}
-        readers = dict(message.readers)
-        known = [feed.source for feed in held.fragment.feeds]
-        if (
-            [feed.source for feed in feeds] != known
-            or len(places) != len(feeds)
-            or any(feed.node == self._settings.name for feed in feeds)
-            or list(readers) != list(held.fragment.readers)
-            or message.query != held.fragment.query
-        ):
-            text = f"{full!r} has the inputs {', '.join(known) or '(none)'}, each of another stream elsewhere"
-            raise QueryError(text, code="E_SPEC")
-        reply = self._install(
-            message.request, msgspec.structs.replace(held.fragment, feeds=feeds, readers=readers), peer
-        )
-        assert reply is not None, "it reads no other query"
-        if reply.code:
-            self._outbox.send(peer, reply)
-        else:
-            self.stopping.begun(message.fragment, full)
-            self._saver.send(peer, reply, after=self._saver.save())
-
     # --- what deployments ask ---------------------------------------------------------------------
 
     def way(self, number: int, fragment: Fragment) -> tuple[Install | Instantiate, bytes | None]:
@@ -455,6 +402,12 @@ class Remotes:
         }
 
     # --- time -------------------------------------------------------------------------------------
+
+    def _time(self, now_us: int) -> int:
+        wall_us = self.wall.at(now_us)
+        if wall_us is None:
+            raise QueryError("nobody has told this node the time yet", code="E_EXPIRED")
+        return wall_us
 
     def tick(self, now_us: int) -> None:
         """Ask again; give up what took too long. A definition that nobody confirmed is taken back."""

@@ -22,6 +22,7 @@ __all__ = [
     "StoppedPart",
     "check_offer",
     "kept_for",
+    "refuse_unoffered",
     "said_of",
     "template_of",
 ]
@@ -54,17 +55,23 @@ class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that ran here for a node, until this node's owner stopped it.
+    """A part that ran here for a node, until this node's owner stopped it, or its query took too much.
 
     Attributes:
         names: its streams and sources.
         told: its node has heard so.
+        code: ``E_MEMORY`` or ``E_BUSY``: its query took more than it may here; empty: the owner stopped it.
+        why: the same in words.
+        at_us: when that was, since the Unix epoch; 0: the node didn't know the time.
     """
 
     node: str
     query: str
     names: tuple[str, ...]
     told: bool
+    code: str = ""
+    why: str = ""
+    at_us: int = 0
 
 
 class RemoteKept(msgspec.Struct, kw_only=True):
@@ -117,14 +124,40 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
     stopped: dict[str, dict[str, object]] = {
         name: {"for": each.node, "query": each.query, "told": each.told}
         for name, each in kept.stopped.items()
+        if not each.code
     }
-    return {"defined": defined, "kept": held, "stopped": stopped}
+    ended: dict[str, dict[str, object]] = {
+        name: {
+            "query": each.query,
+            "streams": list(each.names),
+            "code": each.code,
+            "why": each.why,
+            "at_us": each.at_us or None,
+        }
+        for name, each in kept.stopped.items()
+        if each.code
+    }
+    return {"defined": defined, "kept": held, "stopped": stopped, "ended": ended}
 
 
 def kept_for(kept: RemoteKept, participant: str, fragment: str) -> str:
     """The node of a participant that has this fragment kept here; empty: none."""
     held = kept.held.values()
     return next((e.node for e in held if (e.participant, e.fragment.name) == (participant, fragment)), "")
+
+
+def refuse_unoffered(settings: Settings, offers: Mapping[str, OfferRules], participant: str) -> None:
+    """Refuse a participant to which nothing is offered, before anything that it sends is read.
+
+    Raises:
+        QueryError: it is one (``E_OFFER``).
+    """
+    if participant != settings.participant and participant not in offers:
+        raise QueryError(
+            f"node {settings.name!r} offers nothing to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )
 
 
 def check_offer(

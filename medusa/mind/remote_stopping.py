@@ -1,18 +1,23 @@
-"""Parts of others' queries that this node's owner ends: told to who had them begun until it has heard.
+"""Parts of queries that end here before their query does: told to who had them begun until it has heard.
 
 Autonomy: whoever keeps a part for another owner may end it at any time, as if the query were undeployed
 here. Nothing of it is left. Who coordinates the query is told so, again and again, over restarts, and lists
 the part as stopped until it undeploys the query. Until then whoever reads the part's streams here hears why
-there are none.
+there are none. A part whose query takes more of the node than it may ends alike, whoever had it begun.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
+from medusa.errors import LinkError
 from medusa.mind.catalog import REMOVING, Catalog
 from medusa.mind.remote_kept import StoppedPart
 from medusa.mind.saving import Saver
+from medusa.mind.spec import Fragment
+from medusa.wire import limits
 from medusa.wire.messages import Remove, Reply
 from medusa.wire.messages_remote import StoppedRemote
 from medusa.wire.outbox import Outbox
@@ -32,7 +37,8 @@ class Stopping:
     """What this node's owner has stopped here, and what others have stopped of our queries.
 
     Args:
-        drop: forgets fragments of a query here; told the query, their names, and why, for their readers.
+        drop: forgets fragments of a query here; told the query, their names, and for their readers why,
+            and the code of that.
         number: gives numbers for questions to nodes; they grow over all lives.
         count: told the code of what a node may not do here.
 
@@ -48,7 +54,7 @@ class Stopping:
         outbox: Outbox,
         saver: Saver,
         number: Callable[[], int],
-        drop: Callable[[str, list[str], str], None],
+        drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
     ) -> None:
         self.peers: Mapping[str, str] = {}
@@ -87,7 +93,17 @@ class Stopping:
         """Of which queries these are."""
         return list(dict.fromkeys(self._catalog.fragments[name].query for name in fragments))
 
-    def stop(self, fragments: list[str]) -> None:
+    def end(self, fragment: str, code: str, why: str, at_us: int) -> None:
+        """It took more than it may: no restart brings it back, and its readers and publishers hear the code.
+
+        Args:
+            at_us: the time, since the Unix epoch; 0: unknown.
+        """
+        query = self._catalog.fragments[fragment].query
+        self._outbox.report("error", "query ended", query=query, fragment=fragment, code=code, why=why)
+        self.stop([fragment], code, why, at_us)
+
+    def stop(self, fragments: list[str], code: str = "", why: str = "", at_us: int = 0) -> None:
         """End them; who had them begun will be told."""
         stopped = self._kept.stopped
         for name in fragments:
@@ -95,13 +111,40 @@ class Stopping:
             names = (*spec.streams.values(), *spec.entries.values())
             stopped.pop(name, None)
             stopped[name] = StoppedPart(
-                node=self._catalog.owners[spec.query], query=spec.query, names=names, told=False
+                node=self._catalog.owners[spec.query],
+                query=spec.query,
+                names=names,
+                told=False,
+                code=code,
+                why=why[: limits.TEXT_CHARS_MAX],
+                at_us=at_us,
             )
+            if stopped[name].node == self._catalog.node:
+                self.heard(self._catalog.node, self._word(0, name, stopped[name]))
+                stopped[name] = msgspec.structs.replace(stopped[name], told=True)
         while len(stopped) > KEPT_MAX:
             self._forget(next(iter(stopped)))
         for query in self.queries(fragments):
             gone = [name for name in fragments if self._catalog.fragments[name].query == query]
-            self._drop(query, gone, f"{gone[0]!r} was stopped by the owner of node {self._catalog.node!r}")
+            said = f"{gone[0]!r} was stopped by the owner of node {self._catalog.node!r}"
+            self._drop(query, gone, why or said, code)
+
+    def undeployed(self, query: str) -> None:
+        """This node removes a query of its own: nothing is left to say of it."""
+        kept = self._kept.stopped.items()
+        for name in [name for name, each in kept if (each.node, each.query) == (self._catalog.node, query)]:
+            self._forget(name)
+
+    def refuse_ended(self, fragment: Fragment) -> None:
+        """Raises LinkError: it ended here, and its query is still deployed: it would end again."""
+        each = self._kept.stopped.get(fragment.name)
+        if (
+            each is not None
+            and each.code
+            and self._catalog.owners.get(fragment.query, each.node) == each.node
+        ):
+            text = f"fragment {fragment.name!r} has ended here: {each.why}"
+            raise LinkError(text, hint=f"undeploy {fragment.query} first", code=each.code)
 
     def begun(self, fragment: str, full: str) -> None:
         """It runs here, by this definition."""
@@ -137,14 +180,22 @@ class Stopping:
     # --- of our own queries ---------------------------------------------------------------------------
 
     def heard(self, peer: str, message: StoppedRemote) -> None:
-        """A node says that its owner has stopped a part of a query of ours there."""
+        """A node says that a part of a query of ours has ended there."""
         known = self._catalog.deployments.get(message.query)
         part = message.fragment, peer
         if known is not None and peer in known.nodes and known.state != REMOVING:
-            mine = message.fragment.startswith(f"{message.query}/") and len(known.stopped) < HEARD_MAX
-            if mine and part not in known.stopped:
+            heard = len(known.stopped) + len(known.ended)
+            mine = message.fragment.startswith(f"{message.query}/") and heard < HEARD_MAX
+            if mine and message.code and part not in [each[:2] for each in known.ended]:
+                known.ended += ((*part, message.code, message.why, message.at_us),)
+                if peer != self._catalog.node:
+                    about = {"fragment": message.fragment, "node": peer, "code": message.code}
+                    self._outbox.report("error", "ended at its host", **about, why=message.why)
+            elif mine and not message.code and part not in known.stopped:
                 known.stopped += (part,)
                 self._outbox.report("error", "stopped by its host", fragment=message.fragment, node=peer)
+        if peer == self._catalog.node:
+            return
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
     # --- telling ----------------------------------------------------------------------------------------
@@ -156,9 +207,7 @@ class Stopping:
             if number != reply.request or each is None or each.node != node:
                 continue
             if not reply.code and not each.told:
-                self._kept.stopped[name] = StoppedPart(
-                    node=node, query=each.query, names=each.names, told=True
-                )
+                self._kept.stopped[name] = msgspec.structs.replace(each, told=True)
                 self._saver.save()
             return True
         return False
@@ -172,7 +221,17 @@ class Stopping:
             each = self._kept.stopped[name]
             number = self._numbers.setdefault(name, 0) or self._number()
             self._numbers[name] = number
-            self._outbox.send(each.node, StoppedRemote(request=number, query=each.query, fragment=name))
+            self._outbox.send(each.node, self._word(number, name, each))
+
+    def _word(self, number: int, fragment: str, each: StoppedPart) -> StoppedRemote:
+        return StoppedRemote(
+            request=number,
+            query=each.query,
+            fragment=fragment,
+            code=each.code,
+            why=each.why,
+            at_us=each.at_us,
+        )
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from medusa.errors import LinkError, QueryError
+from medusa.errors import LinkError
 from medusa.mind.admission import say_no
 from medusa.mind.catalog import REMOVING, RUNNING, Catalog, Deployment, Left
 from medusa.mind.checkpointing import Saved
@@ -35,7 +35,7 @@ from medusa.mind.naming import Naming
 from medusa.mind.saving import Saver
 from medusa.mind.security import Refusal
 from medusa.mind.settings import Settings
-from medusa.mind.spec import fragment_from
+from medusa.mind.spec import fragment_to
 from medusa.ports import Buffer
 from medusa.wire.messages import Define, Deploy, Forget, Install, Lookup, Message, Remove
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Read, Release, Unexpect
@@ -261,11 +261,7 @@ class Resolving:
         each = self._catalog.in_doubt.fragments.get(message.fragment)
         if each is None or each.state == "lost" or each.coordinator != peer or payload is None:
             return
-        try:
-            spec = fragment_from(payload)
-        except QueryError:
-            return
-        if spec.as_deployed == each.spec.as_deployed:
+        if fragment_to(each.spec.as_deployed) == payload:  # A spec has one form.
             self._adopt(now_us, message.fragment, f"node {peer!r}, which deployed it, installs it again")
 
     def _removed(self, peer: str, query: str) -> None:

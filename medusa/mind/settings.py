@@ -73,6 +73,26 @@ class Limits:
     A fragment or publisher whose credit would go beyond it is refused.
     """
 
+    query_memory_bytes: int = 256 * MIB
+    """What the fragments of one query may hold here: state, rows that wait, and what an element makes
+    before it is kept or sent. In [1 MiB, 1 TiB].
+
+    A query that holds more ends (``E_MEMORY``). Half of it bounds the output of a fragment that is kept.
+    Too small: queries end that would have got through. Too large: one takes the memory of the others.
+    """
+
+    owner_memory_bytes: int = 1 * GIB
+    """What all queries of one participant may hold here. In [1 MiB, 1 TiB], at least ``query_memory``.
+
+    Beyond it that one of its queries ends that holds most.
+    """
+
+    piece_time_us: int = 5 * SECOND_US
+    """CPU time that a fragment may take in one piece, while all others wait. In [100 ms, 10 min].
+
+    A query that takes more ends (``E_BUSY``), once the piece has ended.
+    """
+
     subscriber_timeout_us: int = 10 * SECOND_US
     """A plain subscriber that doesn't read for so long is cut off. In [100 ms, 1 d]."""
 
@@ -152,6 +172,7 @@ def link_settings(limits: Limits) -> LinkSettings:
         window_bytes=limits.credit_bytes,
         retained_bytes_max=limits.retention_bytes,
         keep_bytes=limits.retention_bytes,
+        fragment_bytes_max=limits.query_memory_bytes // 2,
         idle_us=limits.subscriber_timeout_us,
     )
 
@@ -171,12 +192,15 @@ def stream_link(settings: Settings, stream: str) -> LinkSettings:
 _DURATIONS = {
     "checkpoint_every": ("checkpoint_every_us", 50_000, 600 * SECOND_US),
     "subscriber_timeout": ("subscriber_timeout_us", 100_000, 86_400 * SECOND_US),
+    "piece_time": ("piece_time_us", 100_000, 600 * SECOND_US),
     "deploy_timeout": ("deploy_timeout_us", 100_000, 600 * SECOND_US),
 }
 _SIZES = {
     "credit": ("credit_bytes", 5 * MIB, GIB),
     "retention": ("retention_bytes", *RETENTION),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
+    "query_memory": ("query_memory_bytes", MIB, 1024 * GIB),
+    "owner_memory": ("owner_memory_bytes", MIB, 1024 * GIB),
 }
 _COUNTS = {
     "connections_per_address": (1, 65_536),
@@ -307,6 +331,10 @@ class _Reader(ConfigFile):
         limits = Limits(**values)
         if limits.credit_bytes > limits.memory_bytes:
             raise self.error("limits", "credit is larger than memory", hint="lower credit", within="credit")
+        if limits.query_memory_bytes > limits.owner_memory_bytes:
+            within = "query_memory" if "query_memory" in table else "owner_memory"
+            hint = f"owner_memory is {size_text(limits.owner_memory_bytes)}: one query has no more than all"
+            raise self.error("limits", "query_memory is larger than owner_memory", hint=hint, within=within)
         return limits
 
     def _count(self, key: str, value: Any) -> int:

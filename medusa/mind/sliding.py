@@ -185,7 +185,7 @@ class Sliding:
                 return False
         match message:
             case Receive():
-                self.arrivals.asked(now_us, peer, message, payload or b"")
+                self.arrivals.asked(now_us, peer, message, payload or b"", caller)
             case Piece() | Whole() | Fed() | Standing() | Handover():
                 self.arrivals.frame(now_us, peer, message, payload)
             case Settle():

@@ -13,8 +13,8 @@ import msgspec
 __all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "Named"]
 
 
-class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Plain frozen data; a reader refuses parts that it doesn't know."""
+class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Plain frozen data; a reader refuses parts that it doesn't know. No cycles: see ``boxes.Data``."""
 
 
 class Column(_Node, frozen=True, tag_field="node", tag="column"):

@@ -11,10 +11,12 @@ from pathlib import Path
 from medusa.errors import ConfigError, StateError
 from medusa.mind.brain import Brain
 from medusa.mind.settings import Settings
+from medusa.runtime.budgets import bounds_of
 from medusa.runtime.clock import SystemClock
 from medusa.runtime.connection import let_go
 from medusa.runtime.files import FolderStore
 from medusa.runtime.gathering import Elsewhere, GatheringHost
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.introduction import Introduction
 from medusa.runtime.journal import FolderJournal
@@ -133,17 +135,25 @@ def assembled(
             addresses.append(introduction.address)
             reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
         host = _host_of(elsewhere)(
-            store, clock, wake=transport.wake, counts=settings.store == "memory", journal=journal
+            store,
+            clock,
+            wake=transport.wake,
+            counts=settings.store == "memory",
+            journal=journal,
+            bounds=bounds_of(settings.limits),
         )
         disk = unused.pop_all()
         stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
         found.resume(host)
+        parser = GraphParser(wake=transport.wake)
+        stack.callback(parser.stop, ENDING_S)
         reload = partial(rules_again, config, settings)
         loop = NodeLoop(
             brain,
             transport,
             host,
             clock,
+            parser=parser,
             say=reports.report,
             reload=reload,
             usage=lambda: process_usage(host.engine_us()),

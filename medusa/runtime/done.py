@@ -1,4 +1,4 @@
-"""What the engine's thread and the disk's tell the loop of their work, when it has come to an end."""
+"""What the threads beside the loop tell it of their work, when that has come to an end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from medusa.elements import Element
 from medusa.engine.fragment import Fragment
 from medusa.engine.holding import NOTHING, Held
+from medusa.errors import QueryError
 from medusa.ports import Buffer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Failed",
     "Fetched",
     "Logged",
+    "Parsed",
     "Persisted",
     "Ran",
     "Remade",
@@ -63,10 +65,15 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A fragment can't go on."""
+    """A fragment can't go on.
+
+    Attributes:
+        code: ``E_MEMORY``, ``E_BUSY``: its query took more than it may, so it ends; empty: its own mistake.
+    """
 
     fragment: str
     why: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,15 @@ class Weighed:
     token: int
     cuts: tuple[int, ...]
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a ``Parse`` gave, or why it gave nothing."""
+
+    token: int
+    found: object
+    error: QueryError | None
 
 
 Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Weighed

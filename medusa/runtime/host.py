@@ -19,22 +19,31 @@ from medusa.engine.later import Copying
 from medusa.engine.regrouping import Regrouped
 from medusa.engine.splitting import weighing
 from medusa.errors import DataError, MedusaError, StateError
-from medusa.ports import Buffer, Clock, Content, Journal, Store
+from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.query.boxes import Graph
-from medusa.runtime.copying import read_copy
-from medusa.runtime.done import Copied, Done, Failed, Fetched, Logged, Persisted, Ran, Remade, Stats, Weighed
-from medusa.runtime.group_names import group_name, segment_name
+from medusa.runtime.budgets import UNBOUNDED, Bounds, Budgets
+from medusa.runtime.done import Done, Failed, Persisted, Ran, Remade, Stats, Weighed
+from medusa.runtime.fair_turns import FairTurns
+from medusa.runtime.host_disk import HostDisk
 from medusa.runtime.hosted import Hosted
-from medusa.runtime.node_groups import NodeGroups
 from medusa.runtime.remaking import remade, remade_of
-from medusa.runtime.segments import read_segment, write_segment
-from medusa.runtime.slices import SLICE_US
+from medusa.runtime.slice_watch import SliceWatch
 from medusa.runtime.worker_thread import WorkerThread
-from medusa.wire.outbox import Copy, Fetch, Log, Persist, Regroup, RunFragment, Spill, Weigh
+from medusa.units import duration_text
+from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, RunFragment, Spill, Weigh
 
 __all__ = ["FragmentHost", "Worker"]
 
 STATS_EVERY_US = 200_000
+
+WEIGH_EVERY_US = 5_000
+"""A fragment says so often how much it holds. Too seldom: it grows beyond its budget."""
+
+WEIGH_SHARE = 50
+"""...and that takes at most this part of its time: with a thousand boxes it takes a while."""
+
+Run = Callable[[Callable[[], bool]], bool]
+"""Runs a slice until its argument says that it ends; whether the element is done."""
 
 
 class Worker(Protocol):
@@ -62,6 +71,7 @@ class FragmentHost:
         wake: called from another thread when something has finished.
         worker: makes the thread of this name; a simulator gives one in virtual time.
         counts: fragments count the rows that they hold, since those die with the node.
+        bounds: what queries may take of memory, and of the engine's thread.
     """
 
     def __init__(
@@ -73,14 +83,11 @@ class FragmentHost:
         worker: Callable[[str], Worker] | None = None,
         journal: Journal | None = None,
         counts: bool = False,
+        bounds: Bounds = UNBOUNDED,
     ) -> None:
         self._counts = counts
-        self._store = store
-        self._groups = NodeGroups(store)
+        self._kept = HostDisk(store, journal, self._tell)
         """The disk's thread owns it."""
-        self._journal = journal
-        self._logs: dict[tuple[str, int], set[int]] = {}
-        """Fragment and its life -> files of its log; the disk's thread owns it."""
         self._clock = clock
         self._wake = wake
         self._lives: dict[str, int] = {}
@@ -90,15 +97,19 @@ class FragmentHost:
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
         self._running: dict[str, Hosted] = {"": Hosted(None, 0, self._give)}
+        self._budgets = Budgets(bounds)
+        self._turns = FairTurns()
+        self._turn_given = False
+        """The engine's thread will take the next turn once it has done what it was given before."""
         self._untold: set[str] = set()
         """Fragments that ran since their counts were told; the engine's thread owns it."""
 
     # --- the loop's side ------------------------------------------------------------------------
 
-    def stands(self, catalog: int, begun: Iterable[str]) -> None:
+    def stands(self, catalog: int, marked: Iterable[str]) -> None:
         """What was found on disk, before all else: the number of the catalog (0: none), and which owners
-        (``group_names.owner_of``) have had a checkpoint."""
-        self._groups = NodeGroups(self._store, catalog=catalog, begun=begun)
+        (``group_names.owner_of``) have the mark of their first checkpoint."""
+        self._kept.stands(catalog, marked)
 
     def resume(
         self,
@@ -110,7 +121,7 @@ class FragmentHost:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         life = self._new_life(name)
         self._running[name] = Hosted(fragment, life, self._give, needed=dict(needed))
-        self._logs[name, life] = set(logs)
+        self._kept.resume(name, life, logs)
         if fragment is not None:
             self._done.append((name, life, Stats.of(name, fragment)))
 
@@ -137,19 +148,23 @@ class FragmentHost:
 
     def log(self, effect: Log) -> None:
         life = self._lives.get(effect.fragment, 0)
-        self._disk.give(lambda: self._log(effect, life))
+        self._disk.give(lambda: self._kept.log(effect, life))
 
     def spill(self, effect: Spill) -> None:
         life = self._lives.get(effect.fragment, 0)
-        self._disk.give(lambda: self._spill(effect, life))
+        self._disk.give(lambda: self._kept.spill(effect, life))
 
     def fetch(self, effect: Fetch) -> None:
         life = self._lives.get(effect.fragment, 0)
-        self._disk.give(lambda: self._fetch(effect, life))
+        self._disk.give(lambda: self._kept.fetch(effect, life))
 
     def copy(self, effect: Copy) -> None:
         life = self._lives.get(effect.fragment, 0)
-        self._disk.give(lambda: self._copy(effect, life))
+        self._disk.give(lambda: self._kept.copy(effect, life))
+
+    def owned(self, effect: Owned) -> None:
+        """Count what this query takes for its owner."""
+        self._give(lambda: self._budgets.owned(effect.query, effect.owner))
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
@@ -205,18 +220,41 @@ class FragmentHost:
             self._tell_counts(min(self._untold))
 
     def _in_turn(self, name: str, job: Callable[[], None]) -> None:
-        """When the fragment is done with the elements given before."""
+        """When the fragment is done with the elements given before, and it is its turn."""
         running = self._running.get(name)
-        if running is None:
+        if running is None or not name:
             job()
-        else:
-            running.slices.do(job)
+            return
+        running.slices.put(job)
+        self._turns.enter(name, owner=self._budgets.owner(running.query), query=running.query)
+        if not self._turn_given:
+            if self._engine.idle:
+                self._take_turn()
+            else:  # first what else was given: somebody who had less of the thread may be among it
+                self._turn_given = True
+                self._give(self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Do a step of whoever has had least of the thread."""
+        self._turn_given = False
+        name = self._turns.next()
+        if name is None:
+            return
+        running, began_us = self._running[name], self._engine.cpu_us() or 0
+        running.slices.step()
+        self._turns.used(name, max((self._engine.cpu_us() or 0) - began_us, 1))
+        if not running.slices.busy:
+            self._turns.leave(name)
+        if self._turns:
+            self._turn_given = True
+            self._give(self._take_turn)
 
     def _at_rest(self, names: Iterable[str], job: Callable[[], None]) -> None:
         """Once these fragments are done with all that they were given, which isn't sliced then."""
         for name in names:
             if (running := self._running.get(name)) is not None:
                 running.slices.finish()
+                self._turns.leave(name)
         job()
 
     def _tell(self, name: str, life: int, done: Done) -> None:
@@ -227,7 +265,7 @@ class FragmentHost:
 
     def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
-        self._disk.give(lambda: self._groups.sweep(name, ()))
+        self._disk.give(lambda: self._kept.sweep(name))
         try:
             fragment = self._made(graph, name, files)
             holding = Holding(fragment) if self._counts else None
@@ -295,7 +333,7 @@ class FragmentHost:
         """The new ones are the engine's, but those that were closed meanwhile."""
         for name, fragment in found.made.items():
             if self._lives.get(name) == lives[name]:
-                self._disk.give(partial(self._groups.sweep, name, ()))
+                self._disk.give(partial(self._kept.sweep, name))
                 self._running[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
                 self._tell(name, lives[name], Stats.of(name, fragment))
         answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
@@ -339,30 +377,37 @@ class FragmentHost:
             except Exception as error:
                 self._fail(running, name, error)
             return
-        rests = self._rests(name, running.life)
-        feed = partial(fragment.feed_slice, effect.stream, effect.element, rests)
+        feed = partial(fragment.feed_slice, effect.stream, effect.element)
         if not self._slice(running, fragment, name, feed):
-            running.slices.begin(
-                lambda: self._slice(
-                    running, fragment, name, partial(fragment.go_on, self._rests(name, running.life))
-                )
-            )
+            running.slices.begin(lambda: self._slice(running, fragment, name, fragment.go_on))
 
-    def _rests(self, name: str, life: int) -> Callable[[], bool]:
-        """Whether a slice that begins now has had its time, or nobody wants it any more."""
-        monotonic_us = self._clock.monotonic_us
-        end_us = monotonic_us() + SLICE_US
-        return lambda: monotonic_us() >= end_us or self._lives.get(name) != life
-
-    def _slice(self, running: Hosted, fragment: Fragment, name: str, run: Callable[[], bool]) -> bool:
+    def _slice(self, running: Hosted, fragment: Fragment, name: str, run: Run) -> bool:
         """Run a slice of an element, and tell what came of it when it was the last; whether it was."""
         refused = ""
+        watch = SliceWatch(self._clock, self._engine.cpu_us, self._budgets.bounds.piece_us)
+
+        def rests() -> bool:
+            """It has had its time, holds too much, or nobody wants it any more."""
+            ended = watch.ended()
+            return (
+                self._weighed_over(running, fragment, name) or ended or self._lives.get(name) != running.life
+            )
+
         try:
             try:
-                if not run():
-                    return False
+                done = run(rests)
             except DataError as error:
-                refused = str(error)
+                done, refused = True, str(error)
+            if (held_us := watch.held_us()) is not None:
+                why = (
+                    f"query {running.query!r} held the engine for {held_us / 1e6:.3g} s without a pause,"
+                    f" allowed are {duration_text(self._budgets.bounds.piece_us)} (piece_time)"
+                )
+                self._end(name, "E_BUSY", why)
+            if done:
+                self._weighed_over(running, fragment, name)
+            if running.failed or not done:
+                return running.failed
             outputs = [(sink, element) for sink in fragment.sinks for element in fragment.drain(sink)]
         except Exception as error:
             self._fail(running, name, error)
@@ -378,6 +423,33 @@ class FragmentHost:
         """A broken invariant stops this fragment; the node and its other fragments live on."""
         running.failed = True
         self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
+
+    def _weighed_over(self, running: Hosted, fragment: Fragment, name: str) -> bool:
+        """Whether it has ended: it, or all that its owner has here, holds more than it may."""
+        now_us = self._clock.monotonic_us()
+        if not running.failed and now_us >= running.weigh_at_us:
+            began_us, held = self._engine.cpu_us() or 0, fragment.held_bytes()
+            took_us = (self._engine.cpu_us() or 0) - began_us
+            running.weigh_at_us = now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us)
+            if (over := self._budgets.held(name, running.query, held)) is not None:
+                for each in over.fragments:
+                    self._end(each, "E_MEMORY", over.why)
+        return running.failed
+
+    def _end(self, name: str, code: str, why: str) -> None:
+        """Its query took more than it may: this fragment gives back what it holds, and does nothing more."""
+        if (running := self._running.get(name)) is None or running.failed:
+            return
+        self._let_go(name, running, why)
+        self._tell(name, running.life, Failed(name, why, code))
+
+    def _let_go(self, name: str, running: Hosted, why: str) -> None:
+        """Of what it holds, in the middle of an element too."""
+        running.failed = True
+        running.fragment = running.holding = running.copied = None
+        running.slices.drop()
+        running.pieces.abandon(why)
+        self._budgets.forget(name, running.query)
 
     def _tell_counts(self, name: str) -> None:
         self._untold.discard(name)
@@ -400,7 +472,7 @@ class FragmentHost:
 
         def copied(why: str) -> None:
             if not why:
-                self._disk.give(lambda: self._write(running, effect, copying))
+                self._disk.give(lambda: self._kept.write(running, effect, copying))
                 return
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))
 
@@ -413,87 +485,14 @@ class FragmentHost:
             running.pieces.finish()
 
     def _close(self, name: str) -> None:
-        if (running := self._running.get(name)) is not None:
-            if running.slices.busy:
-                running.failed = True  # its state is no checkpoint: an element is only half in it
-                running.slices.abandon()
-            running.pieces.finish()
+        running, life = self._running.get(name), 0
+        if running is not None:
+            life = running.life
+            self._let_go(name, running, "it was closed")
+            running.slices.finish()  # who asked for a checkpoint hears that there is none
             del self._running[name]
-        self._disk.give(lambda: self._forget(name, running.life if running is not None else 0))
-
-    # --- the disk's thread ------------------------------------------------------------------------
-
-    def _write(self, running: Hosted, effect: Persist, state: Copying) -> None:
-        try:
-            files: dict[str, Content] = {**state.files(), **effect.files}
-            self._groups.write(effect.fragment, effect.token, files)
-        except (StateError, MemoryError) as error:
-            self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
-            return
-        self._tell(effect.fragment, running.life, Persisted(effect.token, True))
-        running.needed[effect.token] = effect.keep
-        for old in sorted(running.needed)[:-2]:
-            del running.needed[old]
-        kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
-        self._groups.sweep(effect.fragment, kept, effect.token)
-        self._let_go(effect.fragment, running.life, min(running.needed))
-
-    def _log(self, effect: Log, life: int) -> None:
-        try:
-            if self._journal is None:
-                raise StateError("there is no place for decision logs", code="state.log")
-            self._logs.setdefault((effect.fragment, life), set()).add(effect.number)
-            self._journal.append(effect.number, effect.data)
-            self._journal.sync(effect.number)
-        except StateError as error:
-            self._tell(effect.fragment, life, Logged(effect.fragment, False, str(error)))
-            return
-        self._tell(effect.fragment, life, Logged(effect.fragment, True))
-
-    def _spill(self, effect: Spill, life: int) -> None:
-        try:
-            write_segment(self._store, segment_name(effect.fragment, effect.token), effect)
-        except StateError as error:
-            self._tell(effect.fragment, life, Persisted(effect.token, False, str(error)))
-            return
-        self._tell(effect.fragment, life, Persisted(effect.token, True))
-
-    def _fetch(self, effect: Fetch, life: int) -> None:
-        payloads: tuple[bytes, ...] = ()
-        why = ""
-        try:
-            payloads = read_segment(self._store, segment_name(effect.fragment, effect.token), effect)
-        except StateError as error:
-            why = str(error)
-        self._tell(effect.fragment, life, Fetched(effect.fragment, effect.token, payloads, why))
-
-    def _copy(self, effect: Copy, life: int) -> None:
-        name, files, why = effect.fragment, {}, ""
-
-        def group(token: int, segment: bool) -> str:
-            return segment_name(name, token) if segment else group_name(name, token)
-
-        try:
-            files = read_copy(self._store, name, effect.token, group)
-        except StateError as error:
-            why = str(error)
-        self._tell(name, life, Copied(name, effect.token, files, why))
-
-    def _forget(self, name: str, life: int) -> None:
-        self._groups.sweep(name, ())
-        self._let_go(name, life, None)
-        self._logs.pop((name, life), None)
-
-    def _let_go(self, fragment: str, life: int, before: int | None) -> None:
-        """Remove files of a log from before this token, or all. One that stays does no harm."""
-        logs = self._logs.get((fragment, life), set())
-        for number in sorted(each for each in logs if before is None or each < before):
-            try:
-                if self._journal is not None:
-                    self._journal.remove(number)
-            except StateError:
-                return
-            logs.discard(number)
+        self._turns.forget(name)
+        self._disk.give(lambda: self._kept.forget(name, life))
 
 
 def _why(error: Exception) -> str:

@@ -24,12 +24,14 @@ from medusa.runtime.done import (
     Failed,
     Fetched,
     Logged,
+    Parsed,
     Persisted,
     Ran,
     Remade,
     Stats,
     Weighed,
 )
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
@@ -44,6 +46,8 @@ from medusa.wire.outbox import (
     Fetch,
     Log,
     OpenFragment,
+    Owned,
+    Parse,
     Persist,
     Regroup,
     Report,
@@ -103,6 +107,7 @@ class NodeLoop:
     """Drives one brain until it is stopped.
 
     Args:
+        parser: reads graphs beside the loop.
         say: takes a report.
         reload: reads the keys and rules of the configuration again; None: they stay.
         usage: reads what the process has used; None: that can't be told.
@@ -118,6 +123,7 @@ class NodeLoop:
         host: FragmentHost,
         clock: Clock,
         *,
+        parser: GraphParser,
         say: Callable[[Report], None],
         reload: Callable[[], Settings] | None = None,
         usage: Callable[[], Usage] | None = None,
@@ -125,6 +131,7 @@ class NodeLoop:
         self._brain = brain
         self._transport = transport
         self._host = host
+        self._parser = parser
         self._clock = clock
         self._say = say
         self._reload = reload
@@ -229,7 +236,7 @@ class NodeLoop:
                 case LinkUp():
                     pass
             self._perform()
-        for done in self._host.finished():
+        for done in (*self._host.finished(), *self._parser.finished()):
             self._finished(done)
             self._perform()
         self._take_own()
@@ -381,7 +388,7 @@ class NodeLoop:
             case Stats():
                 self._brain.fragment_stats(now_us, done.fragment, done.counts)
             case Failed():
-                self._brain.fragment_failed(now_us, done.fragment, done.why)
+                self._brain.fragment_failed(now_us, done.fragment, done.why, done.code)
             case Fetched():
                 self._brain.fetched(now_us, done.fragment, done.token, done.payloads, done.why)
             case Copied():
@@ -390,6 +397,8 @@ class NodeLoop:
                 self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.rows, done.why)
             case Weighed():
                 self._brain.weighed(now_us, done.token, done.cuts, done.why)
+            case Parsed():
+                self._brain.parsed(now_us, done.token, done.found, done.error)
             case Logged():
                 self._brain.logged(now_us, done.fragment, done.ok, done.why)
             case Persisted():
@@ -424,10 +433,14 @@ class NodeLoop:
                 self._host.spill(effect)
             case Fetch():
                 self._host.fetch(effect)
+            case Parse():
+                self._parser.parse(effect)
             case WakeAt():
                 self._wake_at_us = effect.at_us
             case OpenFragment():
                 self._host.open(effect.fragment, effect.graph, effect.files)
+            case Owned():
+                self._host.owned(effect)
             case Copy():
                 self._host.copy(effect)
             case Regroup():

@@ -23,13 +23,13 @@ class NodeGroups:
 
     Args:
         catalog: the number of the catalog that stands; 0: none.
-        begun: owners (``group_names.owner_of``) whose fragments have had a checkpoint.
+        marked: owners (``group_names.owner_of``) whose fragments have the mark of their first checkpoint.
     """
 
-    def __init__(self, store: Store, *, catalog: int = 0, begun: Iterable[str] = ()) -> None:
+    def __init__(self, store: Store, *, catalog: int = 0, marked: Iterable[str] = ()) -> None:
         self._store = store
         self._catalog = catalog
-        self._begun = set(begun)
+        self._marked = set(marked)
 
     def write(self, fragment: str, token: int, files: Mapping[str, Content]) -> None:
         """Store a checkpoint durably, or the catalog (empty ``fragment``) in both its copies.
@@ -49,10 +49,10 @@ class NodeGroups:
         """After the first checkpoint, and before anybody is told of it: without the mark its loss would look
         like a fragment just deployed. With a mark and no checkpoint yet the fragment would wait in doubt."""
         owner = owner_of(fragment)
-        if owner not in self._begun:
+        if owner not in self._marked:
             facts = {"fragment": fragment, "token": token}
             self._store.write(begun_name(fragment, token), seal({}, facts))
-            self._begun.add(owner)
+            self._marked.add(owner)
 
     def sweep(self, fragment: str, kept: Collection[int], before: int | None = None) -> None:
         """Delete the groups of a fragment, or the catalogs, that nothing refers to. One that can't be deleted
@@ -67,12 +67,16 @@ class NodeGroups:
         kinds = ("checkpoint", "output segment") if fragment else ("catalog",)
         if before is None:
             kinds = (*kinds, "first checkpoint mark")
-            self._begun.discard(owner)
-        with contextlib.suppress(StateError):
-            for name in self._store.names():
-                group = GroupName.of(name)
-                mine = group.kind in kinds and group.owner == owner
-                if mine and group.number not in kept and (before is None or group.number < before):
+            self._marked.discard(owner)
+        try:
+            names = self._store.names()
+        except StateError:
+            return
+        for name in names:
+            group = GroupName.of(name)
+            mine = group.kind in kinds and group.owner == owner
+            if mine and group.number not in kept and (before is None or group.number < before):
+                with contextlib.suppress(StateError):
                     self._store.delete(name)
 
 

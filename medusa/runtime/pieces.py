@@ -41,6 +41,13 @@ class Pieces:
         while self._under_way is not None:
             self._step()
 
+    def abandon(self, why: str) -> None:
+        """Copy nothing more."""
+        if self._under_way is not None:
+            _, ended = self._under_way
+            self._under_way = None
+            ended(why)
+
     def _go_on(self, copying: Copying, *, first: bool = False) -> None:
         if self._under_way is None or self._under_way[0] is not copying:
             return  # it was ended at once

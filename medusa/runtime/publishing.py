@@ -218,6 +218,10 @@ def source_from(name: str, status: Mapping[str, Any]) -> Source:
     """
     node, found = status["node"], status["sources"].get(name)
     if found is None:
+        for end in status["remote"].get("ended", {}).values():
+            if name in end["streams"]:
+                hint = f"undeploy {end['query']}, and deploy it again so that it takes less"
+                raise LinkError(f"source {name!r} is no more: {end['why']}", hint=hint, code=end["code"])
         there = status["elsewhere"].get(name)
         if there:
             text = f"source {name!r} is not at node {node!r} but at {' and '.join(map(repr, there))}"

@@ -34,6 +34,7 @@ __all__ = ["Folder", "Found", "recover"]
 UNKNOWN_LIVES = 3600
 """A life is numbered by the second in which it began, or by one more than the last: no node is so many
 ahead of the clock."""
+BEGUN_KINDS = ("checkpoint", "first checkpoint mark")
 FRAGMENT_KINDS = ("checkpoint", "output segment", "first checkpoint mark")
 
 
@@ -51,6 +52,7 @@ class Found:
         needed: per fragment, the groups on which its checkpoint depends; of the catalog, its own.
         logs: per fragment, the files of its decision log.
         begun: owners (``group_names.owner_of``) that have had a checkpoint.
+        marked: those of which a mark says so. The others get theirs with the next checkpoint.
     """
 
     incarnation: int = 0
@@ -62,10 +64,11 @@ class Found:
     needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     logs: dict[str, list[int]] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
+    marked: set[str] = field(default_factory=set)
 
     def resume(self, host: FragmentHost) -> None:
         """Hand over what was found, before anything else is given to the host."""
-        host.stands(self.token, self.begun)
+        host.stands(self.token, self.marked)
         host.resume("", None, self.needed.get("", {}))
         for name, fragment in self.fragments.items():
             host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()))
@@ -138,9 +141,8 @@ class Folder:
             first_token=max(tokens, default=0) + 1,
             catalog=catalog,
             token=self.catalogs.token,
-            begun={
-                each.owner for each in self.groups if each.kind in ("checkpoint", "first checkpoint mark")
-            },
+            begun={each.owner for each in self.groups if each.kind in BEGUN_KINDS},
+            marked={each.owner for each in self.groups if each.kind == "first checkpoint mark"},
         )
         for why in self.catalogs.damaged.values():
             self._warn(f"{why}; {_instead(self.catalogs)}")

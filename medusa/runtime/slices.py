@@ -1,4 +1,4 @@
-"""Runs what an element makes in slices: other fragments, and closing this one, needn't wait for all of it."""
+"""What a fragment has to do, in slices: other fragments, and closing this one, needn't wait for all of it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,9 @@ class Slices:
     """Of one fragment; only the engine's thread calls it.
 
     Jobs are done in the order in which they come. While an element is under way they wait for its end.
-
-    Args:
-        give: does a job after all that the engine's thread was given before.
     """
 
-    def __init__(self, give: Callable[[Callable[[], None]], None]) -> None:
-        self._give = give
+    def __init__(self) -> None:
         self._go_on: Callable[[], bool] | None = None
         self._jobs: deque[Callable[[], None]] = deque()
 
@@ -31,37 +27,26 @@ class Slices:
         """An element is under way, or jobs wait."""
         return self._go_on is not None or bool(self._jobs)
 
-    def do(self, job: Callable[[], None]) -> None:
-        """Do it now, or when what came before is done."""
-        if self.busy:
-            self._jobs.append(job)
-            return
-        job()
-        if self.busy:
-            self._give(self._turn)
+    def put(self, job: Callable[[], None]) -> None:
+        """Do it when what came before is done."""
+        self._jobs.append(job)
 
     def begin(self, go_on: Callable[[], bool]) -> None:
         """From within a job: an element isn't done; ``go_on`` runs its next slice, and says whether it is."""
         self._go_on = go_on
 
-    def finish(self) -> None:
-        """Do now all that is left."""
-        while self.busy:
-            self._step()
-
-    def abandon(self) -> None:
-        """Leave the element as it is, and do the jobs that waited for its end."""
-        self._go_on = None
-        self.finish()
-
-    def _turn(self) -> None:
-        if self.busy:  # else it was finished at once
-            self._step()
-            if self.busy:
-                self._give(self._turn)
-
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Do one job, or the next slice of the element under way; something is left to do."""
         if self._go_on is None:
             self._jobs.popleft()()
         elif self._go_on():
             self._go_on = None
+
+    def finish(self) -> None:
+        """Do now all that is left."""
+        while self.busy:
+            self.step()
+
+    def drop(self) -> None:
+        """Leave the element under way as it is."""
+        self._go_on = None

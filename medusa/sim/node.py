@@ -15,6 +15,8 @@ from medusa.mind.loads import Usage
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Fragment
 from medusa.ports import Buffer
+from medusa.runtime.budgets import bounds_of
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event
 from medusa.runtime.loop import NodeLoop
@@ -82,6 +84,7 @@ class Node(Machine):
         self._job_us = job_us
         self._watch = watch
         self._dice = world.dice(f"engine of {settings.name}")
+        self._parser_dice = world.dice(f"parser of {settings.name}")
         self.unable = ""
         """Why it couldn't start, the last time that it couldn't."""
         self.tells = False
@@ -126,6 +129,7 @@ class Node(Machine):
             worker=self._worker,
             counts=self.forgets,
             journal=self.disk.journal,
+            bounds=bounds_of(self.settings.limits),
         )
         found.resume(host)
         self.brain = Brain(
@@ -136,9 +140,17 @@ class Node(Machine):
             first_token=found.first_token,
         )
         self.brain.commands.accepting.accept = self.accept
+        if self._parser_dice.random() < 0.5:  # Graphs are small here, and would all be read on the loop.
+            self.brain.commands.parsing.loop_bytes_max = 0
         self._links = _Links(self)
         self.loop = NodeLoop(
-            self.brain, self._links, host, self.clock, say=self._say, usage=lambda: self._used(host)
+            self.brain,
+            self._links,
+            host,
+            self.clock,
+            parser=GraphParser(wake=self.soon, worker=self._worker),
+            say=self._say,
+            usage=lambda: self._used(host),
         )
         self.world.trace(self.name, f"starts, life {self.lives}")
         self._wake_at_us = -1
@@ -234,7 +246,8 @@ class Node(Machine):
 
     def _worker(self, name: str) -> _Worker:
         took_us = self._sync_us if name == "medusa-disk" else self._job_us
-        made = self._workers[name] = _Worker(self, took_us, self._dice)
+        dice = self._parser_dice if name == "medusa-parser" else self._dice
+        made = self._workers[name] = _Worker(self, took_us, dice)
         return made
 
     def _say(self, report: Report) -> None:

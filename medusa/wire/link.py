@@ -183,6 +183,10 @@ class LinkSettings:
     keep_bytes: int = 64 << 20
     """What a stream without receivers keeps of its end."""
 
+    fragment_bytes_max: int = 128 << 20
+    """What is kept in memory of all streams of one fragment together. Too small: receivers of one stream
+    hold up the others; too large: memory."""
+
     retry_us: int = 300_000
     """An ``Attach`` without answer is repeated after this. Too small: rows are sent twice on slow
     links; too large: so long does a lost ``Attach`` hold the stream up."""

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from medusa.wire import limits
-from medusa.wire.message_base import Count, MessageBase, Name, Names
+from medusa.wire.message_base import Count, MessageBase, Name, Names, Text
 
 __all__ = [
     "DefineRemote",
@@ -90,11 +90,18 @@ class Instantiate(MessageBase, frozen=True, tag="instantiate"):
 
 
 class StoppedRemote(MessageBase, frozen=True, tag="stopped-remote"):
-    """To the node that had it begun: who runs this node has ended this part of your query."""
+    """To the node that had it begun: this part of your query has ended here.
+
+    ``code``: it took more than it may (``E_MEMORY``, ``E_BUSY``), as ``why`` says; empty: who runs this node
+    has ended it. ``at_us``: when, since the Unix epoch; 0: this node didn't know.
+    """
 
     request: Count
     query: Name
     fragment: Name
+    code: Text = ""
+    why: Text = ""
+    at_us: Count = 0
 
 
 RemoteMessage = DefineRemote | RevokeRemote | KeepRemote | DropRemote | Instantiate | StoppedRemote

@@ -9,7 +9,7 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,6 +28,8 @@ __all__ = [
     "Log",
     "OpenFragment",
     "Outbox",
+    "Owned",
+    "Parse",
     "Persist",
     "Regroup",
     "Report",
@@ -138,6 +140,22 @@ class RunFragment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parse:
+    """Read and check what somebody sent, beside everything else; one at a time is asked for.
+
+    The driver answers with the token and what ``read`` gave, or the ``QueryError`` that it raised.
+
+    Attributes:
+        nbytes: of what is read.
+        read: a pure function that shares nothing that changes.
+    """
+
+    token: int
+    nbytes: int
+    read: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFragment:
     """Make a fragment ready to run. ``graph`` was checked. ``files``: its state, from another node; None:
     from nothing."""
@@ -145,6 +163,14 @@ class OpenFragment:
     fragment: str
     graph: Graph
     files: Mapping[str, Buffer] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What the fragments of a query take counts for this owner from now on."""
+
+    query: str
+    owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +277,9 @@ Effect: TypeAlias = (
     | Spill
     | Fetch
     | RunFragment
+    | Parse
     | OpenFragment
+    | Owned
     | Copy
     | Regroup
     | Weigh

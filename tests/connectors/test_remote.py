@@ -53,6 +53,7 @@ def test_define_list_and_revoke(nodes, tmp_path):
         "revoking": {},
         "kept": {},
         "stopped": {},
+        "ended": {},
         "offers": {},
     }
     assert call(*define, "b", "--expires", "2h")[0] == 0

@@ -14,13 +14,15 @@ from itertools import pairwise
 from medusa.errors import RemoteProtocolError
 from medusa.mind.brain import Brain
 from medusa.mind.catalog import CATALOG, Catalog
+from medusa.mind.parsing import LOOP_BYTES_MAX
 from medusa.mind.settings import Limits, Settings
 from medusa.query.builder import Query
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Deploy, Hello, Remove, Reply
-from medusa.wire.outbox import CloseFragment, Log, OpenFragment, Persist, Send, WakeAt
+from medusa.wire.outbox import CloseFragment, Log, OpenFragment, Parse, Persist, Send, WakeAt
 from medusa.wire.session import SessionSettings
+from tests.mind.parsed import done
 
 TARGETS = ("t1", "t2", "t3", "t4", "t5")
 NODES = ("m", *TARGETS)
@@ -69,9 +71,10 @@ class Machine:
             session=QUIET,
             first_token=1000 * self.lives,
         )
-        self.unsynced, self.held = [], []
+        self.unsynced, self.held, self.parsing = [], [], []
         self.engine = set(self.brain.fragments)
         self.wake_us = 0
+        self.brain.commands.parsing.loop_bytes_max = self.town.loop_bytes_max
         self.brain.start(self.town.now_us)
         self.perform()
 
@@ -92,6 +95,9 @@ class Machine:
                         self.town.steps.append(("disk", self.name, self.lives, None, None))
                     case Log():
                         self.brain.logged(self.town.now_us, effect.fragment, True)
+                    case Parse():
+                        self.parsing.append(effect)
+                        self.town.steps.append(("parser", self.name, self.lives, None, None))
                     case OpenFragment():
                         self.engine.add(effect.fragment)
                     case CloseFragment():
@@ -109,6 +115,11 @@ class Machine:
             if send.after == write.token:
                 self.town.send(self.name, send)
         self.brain.persisted(self.town.now_us, write.token, not self.full, "full" if self.full else "")
+        self.perform()
+
+    def parsed(self):
+        """What is being read has been."""
+        done(self.brain, self.town.now_us, self.parsing.pop(0))
         self.perform()
 
     def take(self, source, frames):
@@ -136,8 +147,9 @@ class Machine:
 class Town:
     """All of them, and client x of the coordinator."""
 
-    def __init__(self, *, strangers=()):
+    def __init__(self, *, strangers=(), loop_bytes_max=LOOP_BYTES_MAX):
         """``strangers``: they and t3 have never heard of each other."""
+        self.loop_bytes_max = loop_bytes_max
         self.now_us = 0
         self.steps = deque()
         """What can happen next: (kind, at whom, in which life, from whom, frames)."""
@@ -184,7 +196,12 @@ class Town:
             self.waiting.setdefault(name, []).append(step)
         elif machine.brain is not None and machine.lives == life:
             self.done += 1
-            machine.synced() if kind == "disk" else machine.take(source, frames)
+            if kind == "disk":
+                machine.synced()
+            elif kind == "parser":
+                machine.parsed()
+            else:
+                machine.take(source, frames)
         return True
 
     def pass_time(self):

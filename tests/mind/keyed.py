@@ -11,8 +11,9 @@ from medusa.mind.settings_security import ClientRules, PeerKey, Security
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages import Declare, Deploy, Digest, Hello, Refuse, Reply
 from medusa.wire.messages_directory import seen_to
-from medusa.wire.outbox import Cut, Log, Persist, Send, Trust
+from medusa.wire.outbox import Cut, Log, Parse, Persist, Send, Trust
 from medusa.wire.statement import Certificate, Revocation, client_name, sign
+from tests.mind.parsed import done
 
 WALL_US = 1_700_000_000_000_000
 
@@ -99,7 +100,7 @@ class Keyed:
         self.brain.start(0)
         self.settle()
 
-    def settle(self, *, disk=True):
+    def settle(self, *, disk=True, parser=True):
         """Do what the brain wants: the disk works at once, unless it doesn't."""
         found = []
         while effects := self.brain.outbox.take():
@@ -107,6 +108,8 @@ class Keyed:
             for effect in effects:
                 if isinstance(effect, Persist) and disk:
                     self.brain.persisted(self.now_us, effect.token, True)
+                if isinstance(effect, Parse) and parser:
+                    done(self.brain, self.now_us, effect)
                 if isinstance(effect, Log) and disk:
                     self.brain.logged(self.now_us, effect.fragment, True)
         self.effects += found
@@ -126,12 +129,12 @@ class Keyed:
         directory = self.brain.commands.naming.directory
         self.say("near", Digest(digest=directory.digest()), seen_to({"near": directory.seen("near")}))
 
-    def say(self, name, message, payload=None, *, called=None, key=None, disk=True):
+    def say(self, name, message, payload=None, *, called=None, key=None, disk=True, parser=True):
         """What node or client ``name`` says, and what the brain sends to it then."""
         if called is None:
             called = name if name in NODES else client_name(curve(name), "1")
         self.brain.receive(self.now_us, called, message, payload, key=curve(name) if key is None else key)
-        effects = self.settle(disk=disk)
+        effects = self.settle(disk=disk, parser=parser)
         return [e.message for e in effects if isinstance(e, Send) and e.peer == called]
 
     def answer(self, name, message, payload=None, **options):

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 from medusa.mind.outputs import Leaving, Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, read_record
+from medusa.runtime.done import Fetched, Persisted
 from medusa.runtime.group_names import group_name, group_token
-from medusa.runtime.host import Fetched, FragmentHost, Persisted
+from medusa.runtime.host import FragmentHost
 from medusa.sim.disk import Disk
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
@@ -36,6 +37,9 @@ class Later:
 
     def give(self, job):
         self.jobs.append(job)
+
+    def cpu_us(self):
+        """Nobody knows."""
 
 
 class Story:

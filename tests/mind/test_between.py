@@ -51,8 +51,8 @@ class Taking(Keyed):
         self.hello("core")
         self.pass_time(1)
 
-    def settle(self, *, disk=True):
-        found = super().settle(disk=disk)
+    def settle(self, *, disk=True, parser=True):
+        found = super().settle(disk=disk, parser=parser)
         for each in found:
             if isinstance(each, Send) and each.peer == "core" and hasattr(self, "core_holds"):
                 answer = self.of_core(each.message)

@@ -19,6 +19,7 @@ from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed
 from medusa.wire.messages_remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
+from medusa.wire.outbox import Send
 from tests.mind import keyed
 from tests.mind.deployed import AT, TARGETS, Town, query
 from tests.mind.keyed import SECURITY, Keyed, curve
@@ -133,11 +134,12 @@ def test_a_definition_is_one_part_at_another_node():
 
 
 def test_the_nearest_node_of_the_placement_is_named():
-    remotes = Town().machines["m"].brain.commands.remotes
+    brain = Town().machines["m"].brain
     message = DefineRemote(request=1, name="part", node="t33", at=AT)
-    with pytest.raises(md.QueryError) as refused:
-        remotes._define(0, "c", message, graph_to_msgpack(query().graph), None)
-    assert "t3" in refused.value.hint
+    brain.commands.remotes.receive(0, "c", message, graph_to_msgpack(query().graph), True, None)
+    [reply] = [each.message for each in brain.outbox.take() if isinstance(each, Send)]
+    assert reply.code == "query.placement"
+    assert "t3" in reply.hint
 
 
 def test_a_node_that_does_not_answer_keeps_nothing_in_the_end():

@@ -8,7 +8,7 @@ from medusa.mind.catalog import Catalog
 from medusa.mind.spec import fragment_to
 from medusa.wire.messages import Attach, Heartbeat, Refuse, Remove, Reply
 from medusa.wire.messages_remote import RevokeRemote, StoppedRemote
-from medusa.wire.outbox import Send
+from medusa.wire.outbox import CloseFragment, Report, Send
 from tests.mind.deployed import Town
 from tests.mind.keyed import Keyed
 from tests.mind.test_remote import asked, define, deployed, keep, kept_of, offering, part, run
@@ -128,3 +128,87 @@ def test_a_word_about_what_is_not_its_part_changes_nothing(word):
     stopping.heard("t3", StoppedRemote(request=1, query=word[0], fragment=word[1]))
     stopping.heard("stranger", StoppedRemote(request=1, query="q", fragment="q/on_t3"))
     assert town.machines["m"].brain.catalog.deployments["q"].stopped == ()
+
+
+# --- parts whose query takes too much ---------------------------------------------------------------
+
+
+def test_a_part_that_takes_too_much_ends_here_and_no_restart_brings_it_back():
+    node = offering()
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    assert node.answer("core", run()) == ""
+    node.brain.wall.told(node.now_us, 1_000_000_000)
+    node.brain.fragment_failed(node.now_us, "r/kept", "query 'r' holds 2 GiB", "E_MEMORY")
+    effects = node.settle()
+    assert [e.fragment for e in effects if isinstance(e, CloseFragment)] == ["r/kept"]
+    [line] = [e for e in effects if isinstance(e, Report) and e.level == "error"]
+    assert (line.what, line.fields["query"], line.fields["code"]) == ("query ended", "r", "E_MEMORY")
+    said = node.say("core", Attach(stream=STREAM, epoch=1, next_seq=0, durable=0, granted=1000))
+    [refusal] = [each for each in said if isinstance(each, Refuse)]
+    assert (refusal.code, "query 'r' holds 2 GiB" in refusal.text) == ("E_MEMORY", True)
+    assert node.answer("core", run(request=3)) == "E_MEMORY", "it would end again"
+    for catalog in (
+        node.brain.catalog,
+        Catalog.from_bytes(node.brain.catalog.to_bytes(), node="n", where="catalog"),
+    ):
+        assert (catalog.fragments, catalog.owners) == ({}, {})
+        kept = catalog.remote.stopped["r/kept"]
+        assert (kept.node, kept.code, kept.why, kept.at_us) == (
+            "core",
+            "E_MEMORY",
+            "query 'r' holds 2 GiB",
+            1_000_000_000,
+        )
+    assert node.brain.status(0)["remote"]["ended"]["r/kept"]["code"] == "E_MEMORY"
+    assert node.brain.status(0)["remote"]["stopped"] == {}
+    assert told(node) == [WORD]
+    assert [each.code for each in node.say("core", Remove(request=9, query="r"))] == [""]
+    assert node.answer("core", run(request=11)) == "", "it may be tried again"
+
+
+def test_readers_and_publishers_of_what_ended_hear_the_code():
+    town = Town()
+    assert deployed(town, 1) == ""
+    host = town.machines["t1"]
+    fragment = host.brain.fragments["q/rows"]
+    heard = []
+    fragment.close = lambda why, code="": heard.append((why, code))
+    host.brain.fragment_failed(town.now_us, "q/rows", "too much", "E_BUSY")
+    assert heard == [("too much", "E_BUSY")]
+
+
+@pytest.mark.parametrize("name", ["t3", "m"])
+def test_who_coordinates_a_query_says_what_ended_of_it(name):
+    """At another node, or here."""
+    town = Town()
+    assert deployed(town, 1) == ""
+    host, coordinator = town.machines[name], town.machines["m"]
+    (fragment,) = host.brain.fragments
+    host.brain.fragment_failed(town.now_us, fragment, "too much", "E_MEMORY")
+    host.perform()
+    town.settle(until_us=town.now_us + 3_000_000)
+    expected = {"node": name, "code": "E_MEMORY", "why": "too much", "at_us": None}
+    status = coordinator.brain.status(0)["queries"]["q"]
+    assert (status["state"], status["ended"], status["stopped"]) == ("ended", {fragment: expected}, {})
+    assert [each.told for each in kept_of(town, name).stopped.values()] == [True]
+    for machine in town.machines.values():
+        assert len(machine.brain.fragments) == (machine is not host), "the others run"
+    host.die()
+    town.restart(name)
+    town.heal()
+    assert town.machines[name].brain.fragments == {}
+    assert town.machines["m"].brain.status(0)["queries"]["q"]["ended"] == {fragment: expected}
+    assert asked(town, Remove(request=4, query="q")) == ""
+    assert kept_of(town, name).stopped == {}
+    assert deployed(town, 5) == ""
+    assert town.runs()
+    assert town.machines["m"].brain.status(0)["queries"]["q"]["state"] == "running"
+
+
+def test_a_fragment_whose_boxes_failed_is_kept_as_it_is():
+    town = Town()
+    assert deployed(town, 1) == ""
+    host = town.machines["t3"]
+    host.brain.fragment_failed(town.now_us, "q/on_t3", "ValueError: a box is broken")
+    assert host.brain.fragments["q/on_t3"].failed == "ValueError: a box is broken"
+    assert kept_of(town, "t3").stopped == {}

@@ -16,6 +16,7 @@ from medusa.mind.brain import Brain
 from medusa.mind.placement import cut
 from medusa.mind.settings import Limits, Settings
 from medusa.mind.spec import check_fragment
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.loop import OWN_MAX, NodeLoop
 from medusa.sim.clock import LocalClock
 from medusa.sim.query_trial import QueryOptions
@@ -198,7 +199,9 @@ class Quiet:
 
 def test_a_turn_takes_so_many_of_a_nodes_words_to_itself_and_no_more():
     brain, quiet, told = Counting(), Quiet(), []
-    loop = NodeLoop(brain, quiet, quiet, LocalClock(World(1)), say=told.append)
+    loop = NodeLoop(
+        brain, quiet, quiet, LocalClock(World(1)), parser=GraphParser(wake=quiet.wake), say=told.append
+    )
     brain.say(1)
     loop.begin()
     turns = []

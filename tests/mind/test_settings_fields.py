@@ -18,6 +18,13 @@ NEEDED = {"name", "listen", "data"}
 TABLES = {"peers", "limits", "streams", "links", "keys", "participants", "clients"}
 KEYS_ONLY = {"federation", "keys", "participants", "clients"}
 LIMITS = {**settings._SIZES, **settings._DURATIONS, **settings._COUNTS}
+BESIDE = {
+    "credit": 'memory = "1024 GiB"\n',
+    "memory": 'credit = "5 MiB"\n',
+    "query_memory": 'owner_memory = "1024 GiB"\n',
+    "owner_memory": 'query_memory = "1 MiB"\n',
+}
+"""Another field, with which any value of this one goes together."""
 NOT_LIMITS = ("true", "1.5", "[]", '"x"', '"-1"', "-1", "{}", '""')
 
 
@@ -93,7 +100,7 @@ def test_limits_at_their_ends(field: str) -> None:
     *name, least, most = LIMITS[field]
     attribute = name[0] if name else field
     unit = "" if field in settings._COUNTS or field in settings._SIZES else "us"
-    more = 'memory = "1024 GiB"\n' if field == "credit" else 'credit = "5 MiB"\n' if field == "memory" else ""
+    more = BESIDE.get(field, "")
 
     def given(value: int) -> str:
         written = f'"{value}{unit}"' if unit else str(value)
@@ -111,6 +118,13 @@ def test_limits_misspelt(field: str) -> None:
     error = slip(f"{PLAIN}[limits]\n{field}x = 1\n")
     says(error, 5, f"limits.{field}x")
     assert error.hint == f"did you mean {field!r}?"
+
+
+@pytest.mark.parametrize("text", ['query_memory = "2 GiB"', 'owner_memory = "255 MiB"'])
+def test_one_query_may_not_hold_more_than_all_of_its_owner(text: str) -> None:
+    error = slip(f"{KEYED}[limits]\n{text}\n")
+    says(error, 8, f"limits.{text.split()[0]}")
+    assert error.message.endswith("query_memory is larger than owner_memory")
 
 
 @pytest.mark.parametrize("field", sorted(settings._COUNTS))

@@ -2,6 +2,7 @@
 
 #include "arrays.h"
 #include "check.h"
+#include "utf8.h"
 #include "validate.h"
 
 /* Decoded code point by code point, the slow way; what it encodes again must be the same bytes. */
@@ -62,6 +63,56 @@ static int test_utf8_by_random_bytes(void) {
         free(data);
     }
     CHECK(valid > 20000 && invalid > 20000);
+    return 0;
+}
+
+static int test_long_texts(void) {
+    /* 32 bytes are looked at together: what is wrong may lie across two of them, or at the end. */
+    static const char *points[] = {"x", "\xC3\xA9", "\xE6\xBC\xA2", "\xED\x9F\xBF", "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF"};
+    int valid = 0, invalid = 0;
+    for (int round = 0; round < 200000; round++) {
+        uint8_t text[400];
+        int64_t n = 0, wanted = (int64_t)check_below(300);
+        int kinds = 1 + (int)check_below(6);
+        while (n < wanted) {
+            const char *point = points[check_below((uint64_t)kinds)];
+            memcpy(text + n, point, strlen(point));
+            n += (int64_t)strlen(point);
+        }
+        for (uint64_t left = check_below(3); left > 0 && n > 0; left--) {
+            if (check_below(2)) text[check_below((uint64_t)n)] = (uint8_t)check_random();
+            else n--;
+        }
+        uint8_t *exact = malloc((size_t)n + (n == 0)); /* so that a sanitizer sees a byte that is read beyond */
+        memcpy(exact, text, (size_t)n);
+        bool ascii = true, good = decodes(exact, n);
+        for (int64_t i = 0; i < n; i++) ascii &= exact[i] < 0x80;
+        md_utf8 want = !good ? MD_UTF8_INVALID : ascii ? MD_UTF8_ASCII : MD_UTF8_VALID;
+        CHECK(md_utf8_look(exact, n) == want);
+        CHECK(md_utf8_by_character(exact, n) == good);
+        *(good ? &valid : &invalid) += 1;
+        free(exact);
+    }
+    CHECK(valid > 20000 && invalid > 20000);
+    return 0;
+}
+
+/* Every two bytes, and each third and fourth that matters, at every place of a vector. */
+static int test_every_beginning(void) {
+    static const uint8_t ends[] = {'x', 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2, 0xE1};
+    for (int first = 0x80; first < 0x100; first++)
+        for (int second = 0; second < 0x100; second += second < 0x7F ? 0x7F : 1)
+            for (size_t third = 0; third < sizeof ends; third++)
+                for (size_t fourth = 0; fourth < sizeof ends; fourth++) {
+                    uint8_t text[96];
+                    memset(text, 'x', sizeof text);
+                    size_t at = 28 + (size_t)(first + second + (int)third + (int)fourth) % 8;
+                    text[at] = (uint8_t)first, text[at + 1] = (uint8_t)second;
+                    text[at + 2] = ends[third], text[at + 3] = ends[fourth];
+                    bool good = decodes(text, sizeof text);
+                    CHECK((md_utf8_look(text, sizeof text) != MD_UTF8_INVALID) == good);
+                    CHECK(md_utf8_by_character(text, sizeof text) == good);
+                }
     return 0;
 }
 
@@ -239,5 +290,5 @@ static int test_structs(void) {
     return 0;
 }
 
-TEST_MAIN(TEST(test_utf8_by_random_bytes), TEST(test_offsets), TEST(test_missing_buffers), TEST(test_decimals),
-          TEST(test_counts_of_nulls), TEST(test_structs))
+TEST_MAIN(TEST(test_utf8_by_random_bytes), TEST(test_long_texts), TEST(test_every_beginning), TEST(test_offsets),
+          TEST(test_missing_buffers), TEST(test_decimals), TEST(test_counts_of_nulls), TEST(test_structs))

@@ -41,6 +41,11 @@ EVENTS = ("quiet", "deploy", "move", "split", "merge", "undeploy")
 KINDS = ("bit", "truncated", "zeroed", "deleted", "older", "group deleted")
 
 
+LOSSES = ("damaged", "missing", "can't be used", "isn't used", "lost")
+HARMLESS = ("the other copy of number",)
+"""Reports of damage that cost nothing: they excuse no wrong end."""
+
+
 class FolderDisk:
     """What a simulated node needs of its disk, in a real folder.
 
@@ -155,7 +160,7 @@ class Damaged:
 
     Attributes:
         missing: intact groups that the start deleted, those of lives apart.
-        deleted: of these, those of fragments that the newest catalog names.
+        deleted: of these, those of fragments that the newest catalog named before the damage.
         waiting: fragments that were in doubt just after the start.
     """
 
@@ -280,9 +285,9 @@ class Damaged:
         node.reports.clear()
         node.crash()
         path = self.folder / node.name
+        needed = named(path, node.name)
         what = self.break_copies(path) if self.copies else self.break_something(path, node.disk)
         before = intact(path)
-        needed = named(path, node.name)
         node.disk.close()
         node.restart()
         node.disk.store  # noqa: B018 - it may not have started
@@ -342,11 +347,7 @@ class Damaged:
             ended.said += [
                 f"{name}: {text[:200]}"
                 for text in bad
-                if "damaged" in text
-                or "missing" in text
-                or "can't be used" in text
-                or "isn't used" in text
-                or "lost" in text
+                if any(word in text for word in LOSSES) and not any(word in text for word in HARMLESS)
             ]
         return ended
 
@@ -445,7 +446,7 @@ def intact(path):
 
 
 def named(path, node):
-    """Owners of the fragments that the newest catalog names of which a copy can be read."""
+    """Owners of the fragments that the newest catalog names, of which a copy can be read."""
     found = {}
     for group in os.listdir(path):
         if GroupName.of(group).kind == "catalog":

@@ -1,7 +1,11 @@
 """The data folder of a node is damaged while it is down: no loss is silent, and nothing intact is deleted."""
 
+import os
+import shutil
+
 import pytest
 
+from medusa.runtime.group_names import GroupName, owner_of
 from tests.runtime.damaged import Damaged
 
 SAMPLE = range(3)
@@ -39,7 +43,7 @@ def test_one_bit_in_either_copy_of_the_catalog_just_after_a_deployment_costs_not
     assert run.missing == []
     assert run.waiting == set()
     assert run.victim.brain.catalog.in_doubt.newest == 0
-    assert any("the other copy of number" in text for text in ended.said)
+    assert any("the other copy of number" in report.what for report in run.victim.reports)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -51,6 +55,34 @@ def test_with_both_copies_lost_a_fragment_waits_until_its_coordinator_confirms_i
     [here] = [r for r in run.victim.reports if r.what == "fragment in doubt is here"]
     assert here.fields["why"] == "node 'e', which deployed it, says that it runs"
     assert ended.exact, ended
+
+
+def test_a_mark_of_the_first_checkpoint_that_is_missing_is_written_with_the_next_one(tmp_path):
+    """Or checkpoints that are lost later would look like a fragment that never had any."""
+    run = Damaged(tmp_path, 1, event="quiet", kind="window", victim="m")
+    node, path = run.fed.nodes["m"], tmp_path / "m"
+    run.deploy()
+    run.begin()
+
+    def groups(kind):
+        mine = (GroupName.of(name) for name in os.listdir(path))
+        return [each.name for each in mine if (each.kind, each.owner) == (kind, owner_of("q/box"))]
+
+    def restart(kind):
+        node.crash()
+        assert groups(kind)
+        for name in groups(kind):
+            shutil.rmtree(path / name)
+        node.disk.close()
+        node.restart()
+
+    run.fed.run(for_us=720_000)
+    restart("first checkpoint mark")
+    run.fed.run(lambda: groups("first checkpoint mark"), for_us=2_000_000)
+    restart("checkpoint")
+    assert {name: each.state for name, each in node.brain.catalog.in_doubt.fragments.items()} == {
+        "q/box": "lost"
+    }
 
 
 def test_a_decision_log_without_a_checkpoint_is_used_when_the_fragment_is_confirmed(tmp_path):

@@ -12,7 +12,8 @@ import medusa as md
 from medusa.engine.checkpoint import crc32c
 from medusa.engine.synced import SLOT_BYTES
 from medusa.query.builder import Query
-from medusa.runtime.host import FragmentHost, Logged, Stats
+from medusa.runtime.done import Logged, Stats
+from medusa.runtime.host import FragmentHost
 from medusa.runtime.journal import FolderJournal
 from medusa.sim.disk import Disk
 from medusa.wire.outbox import Log

@@ -10,6 +10,7 @@ import pytest
 from medusa.mind.brain import Brain
 from medusa.mind.settings import parse
 from medusa.ports import Buffer
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp
 from medusa.runtime.link_states import with_away
 from medusa.runtime.loop import NodeLoop
@@ -66,7 +67,12 @@ HELLO = Hello(version=limits.PROTOCOL_VERSION, node="b", incarnation=3)
 @pytest.fixture
 def loop() -> NodeLoop:
     made = NodeLoop(
-        Brain(parse(CONFIG), incarnation=1), Links(), Host(), ManualClock(), say=lambda report: None
+        Brain(parse(CONFIG), incarnation=1),
+        Links(),
+        Host(),
+        ManualClock(),
+        parser=GraphParser(wake=lambda: None),
+        say=lambda report: None,
     )
     made.begin()
     made.turn([LinkUp("b"), said("b", HELLO), said("in-1", HELLO)])

@@ -9,6 +9,7 @@ import pytest
 from medusa.mind.brain import Brain
 from medusa.mind.settings import parse
 from medusa.ports import Buffer
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.link_events import LinkDown, LinkUp
 from medusa.runtime.loop import NodeLoop
 from medusa.testing import ManualClock
@@ -62,7 +63,14 @@ def clock() -> ManualClock:
 @pytest.fixture
 def loop(links: Recorded, clock: ManualClock) -> NodeLoop:
     config = parse(CONFIG + '[streams."heavy.*"]\nweight = 4\n')
-    made = NodeLoop(Brain(config, incarnation=7), links, Host(), clock, say=lambda report: None)
+    made = NodeLoop(
+        Brain(config, incarnation=7),
+        links,
+        Host(),
+        clock,
+        parser=GraphParser(wake=lambda: None),
+        say=lambda report: None,
+    )
     made.begin()
     made.turn([LinkUp("b"), said("b", HELLO), said("in-1", HELLO), said("in-2", LANE)])
     assert state(made) == "up"

@@ -19,9 +19,10 @@ from medusa.mind.feeds import at_feeds
 from medusa.mind.placement import cut
 from medusa.mind.record import RECORD, FragmentRecord
 from medusa.runtime.clock import SystemClock
+from medusa.runtime.done import Logged
 from medusa.runtime.files import FolderStore
 from medusa.runtime.group_names import group_name, life_names
-from medusa.runtime.host import FragmentHost, Logged
+from medusa.runtime.host import FragmentHost
 from medusa.runtime.journal import FolderJournal
 from medusa.runtime.recovery import recover
 from medusa.wire.outbox import Log, Persist

@@ -158,7 +158,7 @@ MISTAKES: dict[str, Mistake] = {
         "writes fail twice, no whole checkpoint is left.",
         edits=(
             Edit(
-                "runtime.host:FragmentHost._write",
+                "runtime.host_disk:HostDisk.write",
                 "    try:\n        files:",
                 "    running.needed[effect.token] = effect.keep\n"
                 "    for old in sorted(running.needed)[:-2]:\n"

@@ -12,6 +12,7 @@ from medusa.mind.brain import Brain
 from medusa.mind.settings import Limits, Settings
 from medusa.query.boxes import Source
 from medusa.runtime.clock import SystemClock
+from medusa.runtime.graph_parser import GraphParser
 from medusa.runtime.host import FragmentHost
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.recovery import recover
@@ -101,7 +102,10 @@ class Running:
             saved=found.saved,
             first_token=found.first_token,
         )
-        self.loop = NodeLoop(self.brain, self.transport, self.host, self.clock, say=lambda report: None)
+        self.parser = GraphParser(wake=self.transport.wake)
+        self.loop = NodeLoop(
+            self.brain, self.transport, self.host, self.clock, parser=self.parser, say=lambda report: None
+        )
         self.ended = []
         self.thread = threading.Thread(
             target=lambda: self.ended.append(self.loop.run(stop_timeout_us=STOP_TIMEOUT_US))
@@ -112,6 +116,7 @@ class Running:
         self.loop.stop()
         self.thread.join()
         self.host.stop()
+        self.parser.stop()
         self.transport.close()
         assert self.ended == [True], "the last checkpoint is written"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from medusa.mind.message_rights import RIGHTS
 from medusa.mind.moving import OWNER, TARGET
 from medusa.wire import limits, messages
 from medusa.wire.link import RECEIVER, SENDER
@@ -99,6 +100,16 @@ def limit_table():
     return "\n".join(rows)
 
 
+def rights_table():
+    """Messages with the same rights share a row."""
+    rows = ["| Message | node of this participant | of another one | client |", "|---|---|---|---|"]
+    kinds = {}
+    for kind, row in RIGHTS.items():
+        kinds.setdefault((row.own.words, row.abroad.words, row.client.words), []).append(kind.__name__)
+    rows += [f"| {', '.join(names)} | {' | '.join(words)} |" for words, names in kinds.items()]
+    return "\n".join(rows)
+
+
 MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)}
 """Of docs/moving.md."""
 
@@ -107,6 +118,7 @@ PARTS = {
     "sender": lambda: automaton(SENDER),
     "messages": message_table,
     "limits": limit_table,
+    "rights": rights_table,
 }
 
 

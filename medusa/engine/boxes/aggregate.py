@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -453,6 +454,8 @@ class Results:
         self._schema = schema_to_arrow(output)
         self._letters = letters
         self._timed = timed
+        self._native: bool | None = None
+        """Every column of native results is of its final type, as the first of them say; None: none came."""
 
     def trains(self, box: Operator, batches: Sequence[Batch], failed: Batch | None) -> list[Train]:
         """Rows of closed windows; groups that failed go to the dead letters of ``box``."""
@@ -467,7 +470,10 @@ class Results:
 
     def _train(self, native: pa.RecordBatch) -> Train:
         columns = native.columns if self._users is None else self._with_users(native, self._users)
-        columns = [narrow(c, t) for c, t in zip(columns, self._types, strict=True)]
+        if not self._native or self._users is not None:
+            narrowed = [narrow(c, t) for c, t in zip(columns, self._types, strict=True)]
+            self._native = all(map(operator.is_, narrowed, columns))
+            columns = narrowed
         times = as_times(as_int64(native.column(1)) - 1) if self._timed else None
         return Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times)
 

@@ -210,8 +210,10 @@ class JoinBox(Operator):
         ended = time_us >= END_US
         join, to_us = self._join, _FOREVER_US if ended else time_us
         if isinstance(join, JoinParts):
-            for train in join.run(to_us, self._train):
-                self.emit_train(train)
+            for number, found in enumerate(join.run(to_us, PAIRS_MAX)):
+                if number:
+                    yield
+                yield from self._send_shared(join, found)
         else:
             join.advance(to_us)
             more = True
@@ -241,6 +243,19 @@ class JoinBox(Operator):
         for first, end in self._cuts(rows.num_rows, rows.column(2), rows.column(3)):
             self.emit_train(self._train(rows.slice(first, end - first)))
             yield
+
+    def _send_shared(self, join: JoinParts, found: Sequence[pa.RecordBatch]) -> Iterator[None]:
+        """Results of steps of all copies, at most a piece at once; their threads gather the columns."""
+        pieces_of = [
+            rows.slice(first, end - first)
+            for rows in found
+            for first, end in self._cuts(rows.num_rows, rows.column(2), rows.column(3))
+        ]
+        many = len(pieces_of) > len(found)
+        for train in join.made(pieces_of, self._train):
+            self.emit_train(train)
+            if many or len(train) > pieces.ROWS_MAX // 4:
+                yield
 
     def _wide(self, rows: int) -> bool:
         """Whether so many rows may have more text than a piece."""
