@@ -108,6 +108,10 @@ class Directory:
         standing = [each for each in self._of(kind, name) if not each.gone and each.epoch >= gone]
         return sorted(standing, key=attrgetter("writer"))
 
+    def gone_from(self, kind: str, name: str) -> list[str]:
+        """The nodes that say that they had it and have it no more, for as long as they remember."""
+        return sorted(each.writer for each in self._of(kind, name) if each.gone)
+
     def where(self, stream: str) -> str | None:
         """The node that has a stream."""
         entry = self.find("stream", stream)

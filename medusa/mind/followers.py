@@ -6,7 +6,7 @@ has none any more, and one that it doesn't name has one, that fragment moved.
 
 from __future__ import annotations
 
-from medusa.mind.directory import Directory
+from medusa.mind.directory import Directory, Entry
 from medusa.mind.entry_bodies import FragmentBody, body_from
 from medusa.mind.spec import Fragment
 from medusa.wire.messages_divert import Expect
@@ -22,18 +22,25 @@ def followers(spec: Fragment, directory: Directory) -> dict[str, Expect]:
         stream = spec.streams[sink]
         if sink in spec.guests:
             continue  # Of another query: its coordinator tells.
-        reading: dict[str, int] = {}
+        reading: dict[str, Entry] = {}
         for entry in directory.standing("fragment"):
             body = body_from(entry.body, FragmentBody)
             if body is None or body.query != spec.query or body.guest_of:
                 continue
             if stream in (f"{spec.query}.{source}" for source in body.feeds):
-                reading[entry.writer] = max(entry.epoch, reading.get(entry.writer, 0))
+                reading[entry.writer] = entry
         gone = [reader for reader in named if reader not in reading]
         come = [reader for reader in reading if reader not in named]
+        if len(gone) == 1 and not come:  # Both are named: the move was under way when this was written.
+            come = [w for w, each in reading.items() if gone[0] in directory.gone_from("fragment", each.name)]
         if len(gone) == len(come) == 1:
             [like], [reader] = gone, come
             found[sink] = Expect(
-                request=0, query=spec.query, stream=stream, like=like, reader=reader, epoch=reading[reader]
+                request=0,
+                query=spec.query,
+                stream=stream,
+                like=like,
+                reader=reader,
+                epoch=reading[reader].epoch,
             )
     return found

@@ -347,9 +347,9 @@ class Resolving:
         saved = self._saved.get(name) if each.state != "lost" else None
         moved = followers(spec, self._naming.directory)
         if saved is None:
-            for sink, each_moved in moved.items():
-                kept = tuple(r for r in spec.readers[sink] if r != each_moved.like)
-                readers = {**spec.readers, sink: (*kept, each_moved.reader)}
+            for sink, word in moved.items():
+                kept = (each for each in spec.readers[sink] if each not in (word.like, word.reader))
+                readers = {**spec.readers, sink: (*kept, word.reader)}
                 spec = msgspec.structs.replace(spec, readers=readers)
             self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
         hosted = self._fragments[name] = self._host(spec, saved)
@@ -365,8 +365,11 @@ class Resolving:
             self._catalog.ownership.unplaced[name] = coordinator
         hosted.begin(now_us)
         if saved is not None:
-            for expected in moved.values():
-                self._diverting.receive(now_us, expected.like, expected)
+            for sink, word in moved.items():
+                if word.reader in spec.readers[sink]:  # Rows are kept for it already.
+                    self._catalog.expect(word.stream, word.reader, word.like, word.epoch)
+                else:
+                    self._diverting.receive(now_us, word.like, word)
         if each.coordinator == self._me:
             self._redeploy(now_us, spec.query)
         if (moving := old.ownership.moves.get(name)) is not None:

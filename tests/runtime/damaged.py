@@ -451,7 +451,9 @@ def named(path, node):
     for group in os.listdir(path):
         if GroupName.of(group).kind == "catalog":
             try:
-                _, files = unseal({f.name: f.read_bytes() for f in (path / group).iterdir()}, group)
+                facts, files = unseal({f.name: f.read_bytes() for f in (path / group).iterdir()}, group)
+                if facts.get("token") != GroupName.of(group).number:
+                    continue  # An older one, put in its place.
                 catalog = Catalog.from_bytes(files[CATALOG], node=node, where=group)
             except (StateError, KeyError):
                 continue

@@ -12,6 +12,7 @@ import pytest
 from medusa.errors import StateError
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.doubting import begin_doubt
+from medusa.mind.followers import followers
 from medusa.mind.in_doubt import InDoubt, shared_box
 from medusa.mind.repairing import Decisions
 from medusa.runtime.group_names import GroupName
@@ -110,7 +111,13 @@ def test_where_a_reader_has_moved_is_not_forgotten(tmp_path, coordinator):
     made.falls_back()
     ended = made.ends()
     assert ended.exact, ended
-    assert made.node.brain.fragments["q/left"].spec.readers == {"first-out": ("c",)}
+    spec = made.node.brain.fragments["q/left"].spec
+    assert spec.readers == {"first-out": ("c",)}
+    directory = made.node.brain.commands.naming.directory
+    for named in (("m",), ("m", "c")):  # As written before the move, or in the midst of it.
+        [word] = followers(msgspec.structs.replace(spec, readers={"first-out": named}), directory).values()
+        assert (word.like, word.reader, word.epoch) == ("m", "c", 2)
+    assert followers(spec, directory) == {}
 
 
 def test_where_a_sender_has_moved_is_not_forgotten(tmp_path):
