@@ -398,9 +398,10 @@ class Commands:
 
     def _remove(self, request: int, query: str, owner: str) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for."""
-        if not self._late.remove(owner, query, request) and self._catalog.owners.get(query, owner) == owner:
-            self.remotes.stopping.undeployed(query)
-            self._drop(query)
+        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
+            return Reply(request=request)
+        self.remotes.stopping.undeployed(query)
+        self._drop(query)
         return Reply(request=request)
 
     def _drop(self, query: str, only: Collection[str] | None = None, why: str = "", code: str = "") -> None:

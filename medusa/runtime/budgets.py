@@ -53,7 +53,7 @@ class Over:
 
 
 class Budgets:
-    """Counts for one engine; only its thread calls it.
+    """Counts for one engine; only its thread calls it, but ``owned``.
 
     Attributes:
         bounds: what it gives.

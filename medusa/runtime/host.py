@@ -163,8 +163,8 @@ class FragmentHost:
         self._disk.give(lambda: self._kept.copy(effect, life))
 
     def owned(self, effect: Owned) -> None:
-        """Count what this query takes for its owner."""
-        self._give(lambda: self._budgets.owned(effect.query, effect.owner))
+        """Count what this query takes for its owner; the engine's thread reads it when it counts next."""
+        self._budgets.owned(effect.query, effect.owner)
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
