@@ -16,6 +16,10 @@ __all__ = ["Holders", "check_told"]
 def check_told(node: Node, client: str, key: str, message: Attach) -> None:
     """A node answers a new life of a publisher: the rows that it says it has survive its crash.
 
+    The program goes on at ``durable``, so the disk has the rows below it, always. ``next_seq`` says what the
+    node has received: it answers once that is durable too, but for the time in which it feeds its log again. Then
+    the program publishes rows that the node has, and they count once.
+
     Args:
         key: of the publisher's name.
 
@@ -29,12 +33,13 @@ def check_told(node: Node, client: str, key: str, message: Attach) -> None:
     except LinkError:
         return  # It went elsewhere while this was under way.
     hosted = node.brain.fragments.get(fragment)
-    if hosted is None or hosted.repeating:
-        return  # While the log is fed again it is answered at once: docs/simulator.md.
+    if hosted is None:
+        return
+    told = message.durable if hosted.repeating else message.next_seq
     durable = _durable(node, fragment, source, key)
-    if message.next_seq > durable:
+    if max(told, message.durable) > durable:
         raise SimulationError(
-            f"told: {node.name} tells {client} to go on at row {message.next_seq} of {message.stream}, "
+            f"told: {node.name} tells {client} to go on at row {told} of {message.stream}, "
             f"its disk has {durable}"
         )
 

@@ -125,7 +125,8 @@ MISTAKES: dict[str, Mistake] = {
             "self.checkpoint_failures += 1\n        self._dirty = True",
             "self.checkpoint_failures += 1",
         ),
-        scenarios=("comeback", "nodes", "union"),
+        scenarios=("nodes", "union", "comeback"),
+        seed=8,
     ),
     "received saved as durable": Mistake(
         area="checkpoints",
@@ -275,7 +276,8 @@ MISTAKES: dict[str, Mistake] = {
             "self._retry = now_us + self._pause_us, self._next_token()",
             "pass",
         ),
-        scenarios=("deploys", "storage", "move", "nodes"),
+        scenarios=("nodes", "deploys", "storage", "move"),
+        seed=92,
     ),
     "answers don't wait for the catalog": Mistake(
         area="catalog",
@@ -367,6 +369,25 @@ MISTAKES: dict[str, Mistake] = {
             "mind.diverting:Diverting._expect",
             "sender.expect(reader, view.durable)",
             "sender.expect(reader, view.acked)",
+        ),
+        # The old owner stays a reader until the target attaches, takes no checkpoint after the one that it
+        # gives away, and the target attaches with the position of that one.
+        beside=(
+            Edit(
+                "mind.diverting:Diverting._expect",
+                "self._read_by(hosted, sink, (*readers, reader))",
+                'sender.followed = {**getattr(sender, "followed", {}), peer: reader, reader: ""}\n'
+                "    self._read_by(hosted, sink, (*readers, reader))",
+            ),
+            Edit(
+                "wire.sender:Sender._trim",
+                "floor = min(view.durable for view in self.receivers.values())",
+                "floor = min(\n"
+                "        view.durable\n"
+                "        for name, view in self.receivers.items()\n"
+                '        if getattr(self, "followed", {}).get(name) not in self.receivers\n'
+                "    )",
+            ),
         ),
         scenarios=("move", "returns", "splits"),
     ),

@@ -1,0 +1,40 @@
+"""Whether all is at rest: nothing that a node took, and nothing that it decided, waits for a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from medusa.sim.client import Client
+from medusa.sim.node import Node
+from medusa.wire.client import LOST
+
+__all__ = ["unsaved"]
+
+
+def unsaved(nodes: Iterable[Node], clients: Iterable[Client]) -> str:
+    """The first thing that isn't durable, in words; empty: everything is.
+
+    With disks that work this comes true a checkpoint after the last row, whatever failed before.
+
+    Args:
+        nodes: those without a disk and those that are dead count for nothing.
+        clients: what one has published is durable where it says so; not what another program took from it.
+    """
+    for node in nodes:
+        if not node.alive or node.forgets:
+            continue
+        if not node.brain.saved:
+            return f"the catalog of {node.name}"
+        for hosted in node.brain.fragments.values():
+            for input in hosted.inputs.values():
+                if not (input.settled or hosted.failed):
+                    return (
+                        f"what {hosted.spec.name} at {node.name} was sent of {input.stream} by {input.peer}"
+                    )
+    for client in clients:
+        for mind in client.minds:
+            for stream, publication in mind.publications.items():
+                lost = publication.refusal is not None and publication.refusal.code in LOST
+                if not (lost or publication.durable):
+                    return f"what {client.name} has published into {stream}"
+    return ""
