@@ -20,6 +20,7 @@ from medusa.sim.checkers import check_node, check_restarted
 from medusa.sim.client import Client
 from medusa.sim.faults import Scene
 from medusa.sim.federation import Federation
+from medusa.sim.keyring import Keyring
 from medusa.sim.liar import Liar
 from medusa.sim.names_check import check_names, names_agree, wrong_names
 from medusa.sim.network import Faults
@@ -90,6 +91,7 @@ class QueryTrial(Federation):
         want: sink -> rows; None: what ``md.collect`` gives.
         nodes: names of all nodes; None: those of ``at``.
         peers: node -> nodes it knows; None: all know each other.
+        keyring: keys of all; None: names are believed.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class QueryTrial(Federation):
         want: Mapping[str, pa.Table] | None = None,
         nodes: Sequence[str] | None = None,
         peers: Mapping[str, Sequence[str]] | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         super().__init__(
             world,
@@ -114,6 +117,7 @@ class QueryTrial(Federation):
             sync_us=options.sync_us,
             job_us=options.job_us,
             watch=self._watch,
+            keyring=keyring,
         )
         self.options = options
         self.q = q
@@ -359,10 +363,15 @@ class QueryTrial(Federation):
             self._resting = self._together() and self._all_saved() and self._names_agree()
         return self._resting
 
+    @property
+    def owned(self) -> Sequence[Sequence[Node]]:
+        """All nodes, by participant: those of one know the same names."""
+        return [list(self.nodes.values())]
+
     def _names_agree(self) -> bool:
         """What they agree on and is wrong has some time to change."""
-        agreed = names_agree(self.nodes.values())
-        wrong = agreed and wrong_names(self.nodes.values()) != ""
+        agreed = all(map(names_agree, self.owned))
+        wrong = agreed and any(map(wrong_names, self.owned))
         self._wrong_since_us = (self._wrong_since_us or self.world.now_us) if wrong else 0
         return agreed and (not wrong or self.world.now_us - self._wrong_since_us > NAMES_US)
 
@@ -390,7 +399,8 @@ class QueryTrial(Federation):
     def check_end(self) -> None:
         if self.said:
             return
-        check_names(self.nodes.values())
+        for nodes in self.owned:
+            check_names(nodes)
         check_catalogs(self.nodes.values())
         if self.lost:
             raise SimulationError(f"delivered: {self.lost} rows reported lost")
@@ -398,11 +408,14 @@ class QueryTrial(Federation):
             self._check_counted()
             return
         for sink, want in self.want.items():
-            stream = f"{self.q.graph.name}.{sink}"
-            batches = [batch for client in self.clients.values() for batch in client.rows.get(stream, [])]
+            batches = self._read_of(f"{self.q.graph.name}.{sink}")
             got = pa.Table.from_batches(batches, want.schema)
             if (wrong := difference(got, want)) is not None:
                 raise SimulationError(f"delivered: sink {sink!r}: {wrong}")
+
+    def _read_of(self, stream: str) -> list[pa.RecordBatch]:
+        """What was read of a stream."""
+        return [batch for client in self.clients.values() for batch in client.rows.get(stream, [])]
 
     def crash_all(self) -> bool:
         if self.options.damage or self.options.memory or self.world.dice("the end").random() > CRASH_ALL:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from medusa.mind.hosting import Hosted
 from medusa.sim.client import Client
 from medusa.sim.node import Node
+from medusa.sim.told_check import newest_record
 from medusa.wire.client import LOST
+from medusa.wire.named import is_key
 
 __all__ = ["unsaved"]
 
@@ -26,6 +29,8 @@ def unsaved(nodes: Iterable[Node], clients: Iterable[Client]) -> str:
         if not node.brain.saved:
             return f"the catalog of {node.name}"
         for hosted in node.brain.fragments.values():
+            if reader := _unsaved_reader(node, hosted):
+                return f"what {reader} has acknowledged of {hosted.spec.name} at {node.name}"
             for input in hosted.inputs.values():
                 if not (input.settled or hosted.failed):
                     return (
@@ -38,3 +43,18 @@ def unsaved(nodes: Iterable[Node], clients: Iterable[Client]) -> str:
                 if not (lost or publication.durable):
                     return f"what {client.name} has published into {stream}"
     return ""
+
+
+def _unsaved_reader(node: Node, hosted: Hosted) -> str:
+    """A reader with a name of whose acknowledgement the disk knows nothing; empty: there is none."""
+    named = {
+        (id, key): view.durable
+        for id, output in hosted.outputs.items()
+        for key, view in output.sender.receivers.items()
+        if is_key(key)
+    }
+    if not named:
+        return ""
+    record = newest_record(node, hosted.spec.name)
+    on_disk = {} if record is None else {output.sink: output.receivers for output in record.outputs}
+    return next((key for (id, key), seq in named.items() if on_disk.get(id, {}).get(key, -1) < seq), "")
