@@ -35,6 +35,19 @@ def invalid(column):
     return invalid_value(array.schema, array.array)
 
 
+def invalid_in(batch):
+    cdef Borrowed rows = borrow(batch)
+    cdef md_error err
+    cdef int64_t i
+    check(md_structs_check(rows.schema, rows.array, &err), &err)
+    batch.validate()  # after that, since it follows pointers
+    for i in range(rows.array.n_children):
+        found = invalid_value(rows.schema.children[i], rows.array.children[i])
+        if found is not None:
+            return i, *found
+    return None
+
+
 def structs_checked(data):
     cdef md_error err
     cdef Borrowed array = borrow(data)

@@ -24,6 +24,16 @@ def structs_checked(data: Any) -> tuple[Any, Any]:
     ValueError: says where.
     """
 
+def invalid_in(batch: Any) -> tuple[int, int, str] | None:
+    """Look at all of a ``pyarrow.RecordBatch``: structs, sizes, and each column as ``invalid`` does.
+
+    Returns:
+        The number of the first column that is invalid, and what ``invalid`` says of it; None: all are valid.
+
+    Raises:
+        ValueError: structs or sizes that can't be; says where.
+    """
+
 def invalid(column: Any) -> tuple[int, str] | None:
     """Look at the values of a column, whose structs and the sizes of whose buffers are right.
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import invalid, structs_checked
+from medusa._native import invalid, invalid_in, structs_checked
 from medusa.engine.convert_in import Unfit, fit
 from medusa.engine.kernels.base import AWARE, raw, valid_rows
 from medusa.errors import DataError
@@ -23,7 +23,14 @@ from medusa.query.boxes import Field, Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow, to_arrow
 
-__all__ = ["normalise", "refuse_broken", "refuse_invalid", "times_of"]
+__all__ = [
+    "normalise",
+    "refuse_broken",
+    "refuse_invalid",
+    "refuse_malformed",
+    "refuse_malformed_column",
+    "times_of",
+]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """Names that pandas gives an unnamed index; nobody asked for these columns."""
@@ -59,8 +66,7 @@ def normalise(
         raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
     target = _arrow_schema(schema) if arrow is None else arrow
     if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
-        _check_sizes(data, source)
-        _check_values(data, range(len(schema)), schema, source, 0)
+        refuse_malformed(data, source)
         return [data] if data.num_rows else []
     if isinstance(data, Mapping):
         batches: Sequence[pa.RecordBatch] = _from_mapping(data, schema, extra, source)
@@ -97,6 +103,21 @@ def _refuse(source: str, message: str, *, code: str, hint: str = "") -> NoReturn
 def refuse_broken(error: ValueError, source: str) -> NoReturn:
     """Refuse what Arrow's cheap validation or ``medusa._native.structs_checked`` refuses."""
     _refuse(source, f"a broken Arrow batch: {error}", code="data.arrow")
+
+
+def refuse_malformed(batch: pa.RecordBatch, source: str) -> None:
+    """Refuse a batch of our own types of which not all is as Arrow promises: kernels trust that.
+
+    Raises:
+        DataError: with the column and the row.
+    """
+    try:
+        found = invalid_in(batch)
+    except ValueError as error:
+        refuse_broken(error, source)
+    if found is not None:
+        field = batch.schema.field(found[0])
+        refuse_invalid(field.name, field.type, found[1], found[2], source)
 
 
 def _structs(data: Any, source: str) -> _Given:
@@ -156,20 +177,37 @@ def _check_values(
 ) -> None:
     """Look at the values of the columns of the schema: kernels trust what Arrow promises of them."""
     for place, field in zip(columns, schema, strict=True):
-        column = batch.column(place)
-        type = column.type
-        found = invalid(column)
-        if found is not None:
-            refuse_invalid(field.name, type, first_row + found[0], found[1], source)
-        if not _is_looked_at(type):
-            try:
-                column.validate(full=True)
-            except pa.ArrowException as error:
-                _refuse(
-                    source,
-                    f"a broken Arrow array: column {field.name!r}: expected a valid {type}, came: {error}",
-                    code="data.arrow",
-                )
+        _check_column(batch.column(place), field.name, source, first_row)
+
+
+def _check_column(column: pa.Array, name: str, source: str, first_row: int) -> None:
+    type = column.type
+    found = invalid(column)
+    if found is not None:
+        refuse_invalid(name, type, first_row + found[0], found[1], source)
+    if not _is_looked_at(type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as error:
+            _refuse(
+                source,
+                f"a broken Arrow array: column {name!r}: expected a valid {type}, came: {error}",
+                code="data.arrow",
+            )
+
+
+def refuse_malformed_column(column: pa.Array, name: str) -> None:
+    """Refuse an array of any type of which not all is as Arrow promises.
+
+    Raises:
+        DataError: with the row.
+    """
+    try:
+        structs_checked(column)
+        column.validate()
+    except ValueError as error:
+        refuse_broken(error, "")
+    _check_column(column, name, "", 0)
 
 
 def _is_looked_at(type: pa.DataType) -> bool:
