@@ -12,6 +12,13 @@ cdef extern from "validate.h" nogil:
     md_validity md_validate(const ArrowSchema *schema, const ArrowArray *array, int64_t *row)
 
 
+cdef extern from "checked_stream.h" nogil:
+    struct ArrowArrayStream:
+        void (*release)(ArrowArrayStream *)
+
+    md_rc md_checked_stream(ArrowArrayStream *source, ArrowArrayStream *out)
+
+
 cdef enum:
     FEW_ROWS = 4096  # below, handing the GIL over takes longer
 
@@ -53,3 +60,28 @@ def structs_checked(data):
     cdef Borrowed array = borrow(data)
     check(md_structs_check(array.schema, array.array, &err), &err)
     return array._capsules
+
+
+cdef void _end_stream(object capsule) noexcept:
+    cdef ArrowArrayStream *stream = <ArrowArrayStream *>PyCapsule_GetPointer(capsule, "arrow_array_stream")
+    if stream.release is not NULL:
+        stream.release(stream)
+    md_free(stream)
+
+
+def stream_checked(data):
+    cdef object given = data.__arrow_c_stream__()
+    cdef ArrowArrayStream *source = <ArrowArrayStream *>PyCapsule_GetPointer(given, "arrow_array_stream")
+    cdef ArrowArrayStream *out
+    if source.release is NULL:
+        raise ValueError("a released stream")
+    out = <ArrowArrayStream *>md_calloc(1, sizeof(ArrowArrayStream))
+    if out is NULL:
+        raise MemoryError("out of memory")
+    try:
+        capsule = PyCapsule_New(out, "arrow_array_stream", _end_stream)
+    except BaseException:
+        md_free(out)
+        raise
+    check(md_checked_stream(source, out), NULL)
+    return capsule

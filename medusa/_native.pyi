@@ -24,6 +24,13 @@ def structs_checked(data: Any) -> tuple[Any, Any]:
     ValueError: says where.
     """
 
+def stream_checked(data: Any) -> Any:
+    """A capsule (``arrow_array_stream``) that gives what ``data.__arrow_c_stream__()`` does, array by array.
+
+    One that ``structs_checked`` would refuse ends the stream with an error that says where. ``data``'s own
+    stream is used up. ValueError: it was released.
+    """
+
 def invalid_in(batch: Any) -> tuple[int, int, str] | None:
     """Look at all of a ``pyarrow.RecordBatch``: structs, sizes, and each column as ``invalid`` does.
 

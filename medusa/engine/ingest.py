@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import invalid, invalid_in, structs_checked
+from medusa._native import invalid, invalid_in, stream_checked, structs_checked
 from medusa.engine.convert_in import Unfit, fit
 from medusa.engine.kernels.base import AWARE, raw, valid_rows
 from medusa.errors import DataError
@@ -29,6 +29,7 @@ __all__ = [
     "refuse_invalid",
     "refuse_malformed",
     "refuse_malformed_column",
+    "table_of",
     "times_of",
 ]
 
@@ -138,6 +139,16 @@ class _Given:
         return self._capsules
 
 
+class _GivenStream:
+    """A stream that somebody gives, each of whose arrays is looked at before it is imported."""
+
+    def __init__(self, data: Any) -> None:
+        self._capsule = stream_checked(data)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._capsule
+
+
 def _check_sizes(batch: pa.RecordBatch, source: str) -> None:
     """Look at structs, the sizes of buffers, and the first and last offsets; at no values."""
     try:
@@ -225,8 +236,7 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
         if isinstance(data, pa.Table):
             return data.to_batches() or [_empty(data.schema)]
         if hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
-            return list(reader) or [_empty(reader.schema)]
+            return _from_stream(pa.RecordBatchReader.from_stream(_GivenStream(data)), source)
         if hasattr(data, "__arrow_c_array__"):
             return [pa.record_batch(_structs(data, source))]
     except _REFUSALS as error:
@@ -242,6 +252,22 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
     elif hasattr(data, "to_arrow_table"):
         hint = "call its to_arrow_table() first"
     _refuse(source, f"expected a table or a dict of columns, got {came}", code="data.table", hint=hint)
+
+
+def _from_stream(reader: pa.RecordBatchReader, source: str) -> Sequence[pa.RecordBatch]:
+    try:
+        return list(reader) or [_empty(reader.schema)]
+    except pa.ArrowInvalid as error:
+        refuse_broken(error, source)
+
+
+def table_of(data: Any) -> pa.Table:
+    """Anything tabular but a dict, as a table whose structs were looked at.
+
+    Raises:
+        DataError: it isn't tabular (``data.table``), or malformed (``data.arrow``).
+    """
+    return pa.Table.from_batches(_from_arrow(data, ""))
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
@@ -320,7 +346,7 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(values)
+            return pa.chunked_array(_GivenStream(values))
         if hasattr(values, "__arrow_c_array__"):
             return pa.array(_structs(values, source))
         if hasattr(values, "__array__"):
