@@ -350,7 +350,7 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         if hasattr(values, "__arrow_c_array__"):
             return pa.array(_structs(values, source))
         if hasattr(values, "__array__"):
-            return pa.array(values)
+            return _from_numpy(values)
         if isinstance(values, list | tuple | range):
             return _from_values(values, field.type)
     except Unfit as unfit:
@@ -373,6 +373,13 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         hint="each column of a dict holds one value per row",
         code="data.table",
     )
+
+
+def _from_numpy(values: Any) -> pa.Array | pa.ChunkedArray:
+    """pyarrow takes the machine's order of bytes alone; the other one holds the same values."""
+    if isinstance(values, np.ndarray) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    return pa.array(values)
 
 
 def _from_values(values: Sequence[Any], type: str) -> pa.Array:
