@@ -24,6 +24,23 @@ def structs_checked(data: Any) -> tuple[Any, Any]:
     ValueError: says where.
     """
 
+def stream_checked(data: Any) -> Any:
+    """A capsule (``arrow_array_stream``) that gives what ``data.__arrow_c_stream__()`` does, array by array.
+
+    One that ``structs_checked`` would refuse ends the stream with an error that says where. ``data``'s own
+    stream is used up. ValueError: it was released.
+    """
+
+def invalid_in(batch: Any) -> tuple[int, int, str] | None:
+    """Look at all of a ``pyarrow.RecordBatch``: structs, sizes, and each column as ``invalid`` does.
+
+    Returns:
+        The number of the first column that is invalid, and what ``invalid`` says of it; None: all are valid.
+
+    Raises:
+        ValueError: structs or sizes that can't be; says where.
+    """
+
 def invalid(column: Any) -> tuple[int, str] | None:
     """Look at the values of a column, whose structs and the sizes of whose buffers are right.
 

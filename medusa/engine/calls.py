@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from medusa.engine.boxes.base import Operator
 from medusa.engine.dead import DeadLetters, DeadRow, plain_value
-from medusa.engine.ingest import normalise
+from medusa.engine.ingest import normalise, refuse_malformed, table_of
 from medusa.engine.rows import Ints, as_int64
 from medusa.errors import DataError
 from medusa.query.boxes import Field, Schema
@@ -52,12 +52,14 @@ def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) ->
     """
     target = schema_to_arrow(schema)
     if isinstance(made, pa.RecordBatch) and made.schema.equals(target):
-        made.validate()
+        refuse_malformed(made, "")
         return Output(made)
     if not isinstance(made, Mapping | pa.RecordBatch | pa.Table):
         try:
-            made = pa.table(made)
-        except (pa.ArrowException, TypeError, ValueError):
+            made = table_of(made)
+        except DataError as error:
+            if error.code != "data.table":
+                raise
             raise DataError(
                 f"returned {type(made).__name__}, expected a record batch, a table or a dict of columns",
                 code="data.function",
@@ -87,7 +89,7 @@ def _as_they_are(made: Any, target: pa.Schema, hidden: list[Field]) -> list[pa.A
         if place < 0 or found.field(place).type != field.type:
             return None
         columns.append(made.column(place))
-    made.validate()
+    refuse_malformed(made, "")
     return columns
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import invalid, structs_checked
+from medusa._native import invalid, invalid_in, stream_checked, structs_checked
 from medusa.engine.convert_in import Unfit, fit
 from medusa.engine.kernels.base import AWARE, raw, valid_rows
 from medusa.errors import DataError
@@ -23,7 +23,15 @@ from medusa.query.boxes import Field, Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow, to_arrow
 
-__all__ = ["normalise", "refuse_broken", "refuse_invalid", "times_of"]
+__all__ = [
+    "normalise",
+    "refuse_broken",
+    "refuse_invalid",
+    "refuse_malformed",
+    "refuse_malformed_column",
+    "table_of",
+    "times_of",
+]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 """Names that pandas gives an unnamed index; nobody asked for these columns."""
@@ -59,8 +67,7 @@ def normalise(
         raise DataError(f"extra must be 'refuse' or 'ignore', got {extra!r:.80}", code="data.argument")
     target = _arrow_schema(schema) if arrow is None else arrow
     if isinstance(data, pa.RecordBatch) and data.schema.equals(target):
-        _check_sizes(data, source)
-        _check_values(data, range(len(schema)), schema, source, 0)
+        refuse_malformed(data, source)
         return [data] if data.num_rows else []
     if isinstance(data, Mapping):
         batches: Sequence[pa.RecordBatch] = _from_mapping(data, schema, extra, source)
@@ -99,6 +106,21 @@ def refuse_broken(error: ValueError, source: str) -> NoReturn:
     _refuse(source, f"a broken Arrow batch: {error}", code="data.arrow")
 
 
+def refuse_malformed(batch: pa.RecordBatch, source: str) -> None:
+    """Refuse a batch of our own types of which not all is as Arrow promises: kernels trust that.
+
+    Raises:
+        DataError: with the column and the row.
+    """
+    try:
+        found = invalid_in(batch)
+    except ValueError as error:
+        refuse_broken(error, source)
+    if found is not None:
+        field = batch.schema.field(found[0])
+        refuse_invalid(field.name, field.type, found[1], found[2], source)
+
+
 def _structs(data: Any, source: str) -> _Given:
     """What gives its structs by capsules, once they were looked at: importing them follows their pointers."""
     try:
@@ -115,6 +137,16 @@ class _Given:
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         return self._capsules
+
+
+class _GivenStream:
+    """A stream that somebody gives, each of whose arrays is looked at before it is imported."""
+
+    def __init__(self, data: Any) -> None:
+        self._capsule = stream_checked(data)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._capsule
 
 
 def _check_sizes(batch: pa.RecordBatch, source: str) -> None:
@@ -156,20 +188,37 @@ def _check_values(
 ) -> None:
     """Look at the values of the columns of the schema: kernels trust what Arrow promises of them."""
     for place, field in zip(columns, schema, strict=True):
-        column = batch.column(place)
-        type = column.type
-        found = invalid(column)
-        if found is not None:
-            refuse_invalid(field.name, type, first_row + found[0], found[1], source)
-        if not _is_looked_at(type):
-            try:
-                column.validate(full=True)
-            except pa.ArrowException as error:
-                _refuse(
-                    source,
-                    f"a broken Arrow array: column {field.name!r}: expected a valid {type}, came: {error}",
-                    code="data.arrow",
-                )
+        _check_column(batch.column(place), field.name, source, first_row)
+
+
+def _check_column(column: pa.Array, name: str, source: str, first_row: int) -> None:
+    type = column.type
+    found = invalid(column)
+    if found is not None:
+        refuse_invalid(name, type, first_row + found[0], found[1], source)
+    if not _is_looked_at(type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as error:
+            _refuse(
+                source,
+                f"a broken Arrow array: column {name!r}: expected a valid {type}, came: {error}",
+                code="data.arrow",
+            )
+
+
+def refuse_malformed_column(column: pa.Array, name: str) -> None:
+    """Refuse an array of any type of which not all is as Arrow promises.
+
+    Raises:
+        DataError: with the row.
+    """
+    try:
+        structs_checked(column)
+        column.validate()
+    except ValueError as error:
+        refuse_broken(error, "")
+    _check_column(column, name, "", 0)
 
 
 def _is_looked_at(type: pa.DataType) -> bool:
@@ -187,8 +236,7 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
         if isinstance(data, pa.Table):
             return data.to_batches() or [_empty(data.schema)]
         if hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
-            return list(reader) or [_empty(reader.schema)]
+            return _from_stream(pa.RecordBatchReader.from_stream(_GivenStream(data)), source)
         if hasattr(data, "__arrow_c_array__"):
             return [pa.record_batch(_structs(data, source))]
     except _REFUSALS as error:
@@ -204,6 +252,22 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
     elif hasattr(data, "to_arrow_table"):
         hint = "call its to_arrow_table() first"
     _refuse(source, f"expected a table or a dict of columns, got {came}", code="data.table", hint=hint)
+
+
+def _from_stream(reader: pa.RecordBatchReader, source: str) -> Sequence[pa.RecordBatch]:
+    try:
+        return list(reader) or [_empty(reader.schema)]
+    except pa.ArrowInvalid as error:
+        refuse_broken(error, source)
+
+
+def table_of(data: Any) -> pa.Table:
+    """Anything tabular but a dict, as a table whose structs were looked at.
+
+    Raises:
+        DataError: it isn't tabular (``data.table``), or malformed (``data.arrow``).
+    """
+    return pa.Table.from_batches(_from_arrow(data, ""))
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
@@ -282,11 +346,11 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(values)
+            return pa.chunked_array(_GivenStream(values))
         if hasattr(values, "__arrow_c_array__"):
             return pa.array(_structs(values, source))
         if hasattr(values, "__array__"):
-            return pa.array(values)
+            return _from_numpy(values)
         if isinstance(values, list | tuple | range):
             return _from_values(values, field.type)
     except Unfit as unfit:
@@ -309,6 +373,13 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         hint="each column of a dict holds one value per row",
         code="data.table",
     )
+
+
+def _from_numpy(values: Any) -> pa.Array | pa.ChunkedArray:
+    """pyarrow takes the machine's order of bytes alone; the other one holds the same values."""
+    if isinstance(values, np.ndarray) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    return pa.array(values)
 
 
 def _from_values(values: Sequence[Any], type: str) -> pa.Array:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from medusa.elements import Train
 from medusa.engine.boxes.source import TIME_MAX_US
 from medusa.engine.calls import read_output
+from medusa.engine.ingest import refuse_malformed
 from medusa.engine.rows import as_times, take
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
@@ -91,7 +92,7 @@ class Outputs:
         if self._simple and made.__class__ is dict and self._add_plain(made, times, positions, kind):
             return
         if made.__class__ is pa.RecordBatch and made.schema.equals(self._arrow):
-            made.validate()
+            refuse_malformed(made, "")
             count = made.num_rows
             if count:
                 self._flush()

@@ -133,6 +133,21 @@ ArrowArray._fields_ = [
     ("private_data", ctypes.c_void_p),
 ]
 
+
+class ArrowArrayStream(ctypes.Structure):
+    pass
+
+
+_Next = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ArrowArrayStream), ctypes.POINTER(ArrowArray))
+
+ArrowArrayStream._fields_ = [
+    ("get_schema", ctypes.c_void_p),
+    ("get_next", _Next),
+    ("get_last_error", ctypes.c_void_p),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
@@ -152,6 +167,33 @@ class Foreign:
         if self._harm is not None:
             self._harm(ArrowArray.from_address(_pointer(array, b"arrow_array")))
         return schema, array
+
+
+class ForeignStream:
+    """Another library's batches, by the PyCapsule interface of streams alone.
+
+    Args:
+        harm: changes the structs of each batch before they are handed over.
+    """
+
+    def __init__(self, *batches: pa.RecordBatch, harm: Any = None) -> None:
+        self._batches, self._harm = batches, harm
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._batches[0].schema, self._batches)
+        capsule = reader.__arrow_c_stream__()
+        stream = ArrowArrayStream.from_address(_pointer(capsule, b"arrow_array_stream"))
+        inner, harm = _Next(ctypes.cast(stream.get_next, ctypes.c_void_p).value), self._harm
+
+        def get_next(stream: Any, out: Any) -> int:
+            code: int = inner(stream, out)
+            if code == 0 and out.contents.release and harm is not None:
+                harm(out.contents)
+            return code
+
+        self._kept = _Next(get_next)
+        stream.get_next = self._kept
+        return capsule
 
 
 def harm_of(rng: random.Random) -> Any:
@@ -216,7 +258,7 @@ def fuzz(seed: int, cases: int) -> dict[str, int]:
         if valid or (rng.random() < 0.7 and all(len(each) == len(arrays[0]) for each in arrays)):
             data = pa.RecordBatch.from_arrays(arrays, names=list(SCHEMA))
         if harm is not None:
-            data = Foreign(data, harm)
+            data = Foreign(data, harm) if rng.random() < 0.5 else ForeignStream(data, harm=harm)
         elif rng.random() < 0.3 and isinstance(data, pa.RecordBatch):
             data = Foreign(data)
         refused: md.DataError | None = None

@@ -13,7 +13,7 @@ import pytest
 
 import medusa as md
 from medusa._native import invalid, structs_checked
-from tests.engine.malformed import ArrowArray, Foreign
+from tests.engine.malformed import ArrowArray, Foreign, ForeignStream
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = {"ts": "timestamp", "k": "utf8", "d": "decimal(5,2)"}
@@ -146,12 +146,12 @@ def test_rows_are_counted_over_batches() -> None:
         assert run.positions() == {"s": 0}
 
 
-def harmed(batch: pa.RecordBatch, column: int, **fields: Any) -> Foreign:
+def harmed(batch: pa.RecordBatch, column: int, stream: bool, **fields: Any) -> Any:
     def harm(whole: ArrowArray) -> None:
-        for name, value in fields.items():
+        for name, value in fields.items() if whole.length else ():
             setattr(whole.children[column].contents, name, value)
 
-    return Foreign(batch, harm)
+    return ForeignStream(batch.slice(0, 0), batch, harm=harm) if stream else Foreign(batch, harm)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,16 @@ def harmed(batch: pa.RecordBatch, column: int, **fields: Any) -> Foreign:
 def test_structs_that_can_not_be(fields: dict[str, Any], words: str) -> None:
     good = pa.RecordBatch.from_pydict(columns(pa.array(["a", None, "é"]), decimals(1, 2, 3)))
     with started() as run:
-        with pytest.raises(md.DataError) as refused:
-            run.push("s", harmed(good, 1, **fields))
-        assert words in str(refused.value)
+        for stream in (False, True):
+            with pytest.raises(md.DataError) as refused:
+                run.push("s", harmed(good, 1, stream, **fields))
+            assert words in str(refused.value)
+            assert refused.value.code == "data.arrow"
         run.push("s", Foreign(good))
         assert len(run.take("up")) == 3
+        later = good.set_column(0, "ts", pa.array([4, 5, 6], pa.timestamp("us", "UTC")))
+        run.push("s", ForeignStream(later, later.slice(2)))
+        assert len(run.take("up")) == 4
 
 
 def test_a_column_alone_is_looked_at_too() -> None:

@@ -57,6 +57,12 @@ def handlers() -> Iterator[None]:
     assert [signal.getsignal(each) for each in kinds] == before
 
 
+@pytest.fixture
+def sample(request: pytest.FixtureRequest) -> int:
+    """Of the moments that a test would try, one in so many: all with ``--full``."""
+    return 1 if request.config.getoption("--full") else 3
+
+
 def users(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"vid": batch.column("vid"), "twice": [2 * each for each in batch.column("speed").to_pylist()]}
 
@@ -141,13 +147,13 @@ def entered(run: Any, press: Press, source: str, before: int, count: int) -> boo
 class TestPush:
     @pytest.mark.parametrize(
         ("kind", "every"),
-        [("plain", 2), ("threads", 2), ("queue", 1), ("ordered", 1), ("checkpoints", 701), ("spilling", 3)],
+        [("plain", 3), ("threads", 3), ("queue", 1), ("ordered", 1), ("checkpoints", 701), ("spilling", 3)],
     )
-    def test_at_each_moment(self, kind: str, every: int, tmp_path: Path) -> None:
-        check_pushes(kind, tmp_path, every=every)
+    def test_at_each_moment(self, kind: str, every: int, sample: int, tmp_path: Path) -> None:
+        check_pushes(kind, tmp_path, every=every * sample)
 
-    def test_at_each_bytecode(self, tmp_path: Path) -> None:
-        check_pushes("plain", tmp_path, every=13, everywhere=True)
+    def test_at_each_bytecode(self, sample: int, tmp_path: Path) -> None:
+        check_pushes("plain", tmp_path, every=13 * sample, everywhere=True)
 
     @pytest.mark.full
     @pytest.mark.parametrize("everywhere", [False, True])
@@ -184,7 +190,7 @@ def check_pushes(kind: str, folder: Path, **how: Any) -> None:
 @pytest.mark.filterwarnings("ignore::medusa.LateWarning", "ignore::medusa.DeadRowWarning")
 class TestOtherCalls:
     @pytest.mark.parametrize("kind", ["plain", "threads", "queue", "checkpoints"])
-    def test_take_at_each_moment(self, kind: str, tmp_path: Path) -> None:
+    def test_take_at_each_moment(self, kind: str, sample: int, tmp_path: Path) -> None:
         """What a take that was interrupted had out comes with the next one."""
         out: dict[str, list[Any]] = {}
         sink, pushed = SINKS[0], 0
@@ -200,11 +206,11 @@ class TestOtherCalls:
                 return lambda: run.take(sink)
 
             interrupted = 0
-            for press in disturbed(prepare):
+            for press in disturbed(prepare, every=sample):
                 interrupted += press.raised
                 assert run.taken(sink) == len(out.get(sink, ())) or not press.raised
                 out.setdefault(sink, []).extend(numbers(run.take(sink) if press.raised else press.result))
-            assert interrupted > 20
+            assert interrupted > 20 // sample
             run.finish()
             takes(run, out)
         want = undisturbed(pushed)
@@ -213,9 +219,9 @@ class TestOtherCalls:
         }
 
     @pytest.mark.parametrize("kind", ["plain", "queue", "checkpoints"])
-    def test_boundary_tick_and_stats(self, kind: str, tmp_path: Path) -> None:
+    def test_boundary_tick_and_stats(self, kind: str, sample: int, tmp_path: Path) -> None:
         out: dict[str, list[Any]] = {}
-        every = 701 if kind == "checkpoints" else 5
+        every = sample * (701 if kind == "checkpoints" else 5)
         with started(kind, tmp_path) as run:
             for call in (
                 lambda number: run.boundary("cars", number),
@@ -236,7 +242,7 @@ class TestOtherCalls:
             takes(run, want)
         assert out == want
 
-    def test_checkpoint_at_each_moment(self, tmp_path: Path) -> None:
+    def test_checkpoint_at_each_moment(self, sample: int, tmp_path: Path) -> None:
         """It is written whole, or isn't there; and the run goes on from the newest."""
         with md.start(query(), checkpoint=tmp_path / "state", checkpoint_every=None) as run:
             pushed = 0
@@ -247,7 +253,7 @@ class TestOtherCalls:
                 pushed += 8
                 return run.checkpoint
 
-            for _ in disturbed(prepare, every=401):
+            for _ in disturbed(prepare, every=401 * sample):
                 assert run.positions()["cars"] == pushed
             run.push("vans", part(0))
         with md.restore(tmp_path / "state") as again:
@@ -294,7 +300,7 @@ class TestOtherCalls:
             run.finish()
         assert told == undisturbed(pushes)[SINKS[0]]
 
-    def test_functions_of_users(self) -> None:
+    def test_functions_of_users(self, sample: int) -> None:
         """Also in the middle of them: they return, and then the interrupt is raised."""
         out: dict[str, list[Any]] = {"applied": [], "kept": []}
         with md.start(with_users()) as run:
@@ -305,7 +311,7 @@ class TestOtherCalls:
                 pushes = number + 1
                 return lambda: run.push("cars", part(number))
 
-            for press in disturbed(prepare, every=5):
+            for press in disturbed(prepare, every=5 * sample):
                 if not entered(run, press, "cars", 8 * (pushes - 1), 8):
                     run.push("cars", part(pushes - 1))
             run.finish()

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from medusa._native import Keys
 from medusa.engine.calls import error_text
+from medusa.engine.ingest import refuse_malformed_column
 from medusa.engine.rows import as_int64
 from medusa.errors import DataError
 from medusa.query.boxes import AggregateCall, Schema
@@ -94,6 +95,7 @@ class Kept:
         made = self._call("finish", {name: array.copy() for name, array in state.items()})
         made = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
         made = made if isinstance(made, pa.Array) else pa.array(made)
+        refuse_malformed_column(made, f"{self.label}: finish")
         if len(made) != _length(state):
             raise ValueError(f"{self.label}: finish gave {len(made)} values for {_length(state)} groups")
         return made if made.type == self.arrow else made.cast(self.arrow)
