@@ -410,7 +410,8 @@ def test_a_message_of_many_parts_is_dropped_in_turns_and_ends_its_connection(
     open_transport, server, monkeypatch
 ):
     """It is whole, so the loop has to take it: part by part, and not all of them in one turn."""
-    monkeypatch.setattr(receiving, "DROPPED_MAX", 1_000)
+    monkeypatch.setattr(receiving, "DROPPED_AT_ONCE", 1_000)
+    monkeypatch.setattr(receiving, "DROP_S", 0.0)
     client = open_transport(listen=None, peers={"server": server.endpoint})
     until(lambda s, c: LinkUp("server") in c, server, client)
     attacker = raw_peer.connected(server.endpoint)
@@ -427,6 +428,40 @@ def test_a_message_of_many_parts_is_dropped_in_turns_and_ends_its_connection(
     assert server.refused == 1
     assert raw_peer.ended(attacker)
     attacker.close()
+
+
+def test_one_who_comes_again_with_many_parts_keeps_nobody_waiting(open_transport, server, monkeypatch):
+    """Python's hands are on no part but the first ones of each message."""
+    handled = []
+    recv = zmq.Socket.recv
+
+    def counted(self, *args, **kwargs):
+        handled.append(self)
+        return recv(self, *args, **kwargs)
+
+    monkeypatch.setattr(zmq.Socket, "recv", counted)
+    client = open_transport(listen=None, peers={"server": server.endpoint})
+    until(lambda s, c: LinkUp("server") in c, server, client)
+    handled.clear()
+    times, parts = 3, 200_000
+    turns = 0
+    for each in range(times):
+        attacker = raw_peer.connected(server.endpoint)
+        raw_peer.send_parts(attacker, b"", parts)
+        attacker.sendall(raw_peer.part(b"", more=False))
+        client.send("server", [b"ping"])
+
+        def answered(heard, _, before=each):
+            nonlocal turns
+            turns += 1
+            return payloads(heard) and server.refused > before
+
+        until(answered, server, client)
+        assert raw_peer.ended(attacker)
+        attacker.close()
+    assert server.refused == times
+    assert len(handled) < 20 * times + 10 * turns
+    assert len(handled) < parts
 
 
 def test_large_frames_of_a_peer_of_ours_all_come(open_transport, server):
