@@ -27,6 +27,7 @@ include "partition.pxi"
 include "digest.pxi"
 include "program.pxi"
 include "queue.pxi"
+include "multipart.pxi"
 include "signals.pxi"
 
 

@@ -724,6 +724,9 @@ class Digests:
 def crc32c(data: Any, value: int = 0) -> int:
     """CRC-32C (Castagnoli) of a buffer; ``value``: of what came before it."""
 
+def drop_parts(calls: tuple[int, int, int, int], socket: int, most: int) -> tuple[int, bool]:
+    """Drop parts of a message of libzmq: ``medusa.engine.multipart`` says how."""
+
 class SignalGate:
     """Defers signal handlers that are written in Python, for one thread, while it is held.
 

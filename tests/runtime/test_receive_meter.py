@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 import zmq
 
-from medusa.runtime import receiving, zeromq
+from medusa.runtime import receiving
 from medusa.runtime.caller_rounds import MESSAGES_MIN
 from medusa.runtime.connection import Connection
 from medusa.runtime.keys import CurveKey
@@ -268,37 +269,28 @@ def test_a_message_without_a_last_part_costs_its_sender_the_connection(open_tran
 
 
 def test_a_flood_hides_no_unfinished_message(open_transport, server, monkeypatch):
-    """The loop takes less than comes, and so never finds its socket empty."""
-    monkeypatch.setattr(zeromq, "ROUND_MAX", 1)
-    found, turned = [], ReceiveMeter.turned
-
-    def noted(self, since_s, *, drained):
-        found.append(drained)
-        turned(self, since_s, drained=drained)
-
-    flooders = [raw_peer.connected(server.endpoint) for _ in range(8)]
+    """As where the loop takes less than comes, and so never finds its socket empty."""
+    turned = ReceiveMeter.turned
+    monkeypatch.setattr(
+        ReceiveMeter, "turned", lambda self, since_s, *, drained: turned(self, since_s, drained=False)
+    )
     block = raw_peer.part(b"x", more=False) * 2_000
-    threads = [threading.Thread(target=raw_peer.send_until_cut, args=(each, block)) for each in flooders]
-    for each in threads:
-        each.start()
-    until(lambda s: len(payloads(s)) > 1_000, server)
-    monkeypatch.setattr(ReceiveMeter, "turned", noted)
-    holder = raw_peer.connected(server.endpoint)
-    thread = threading.Thread(target=raw_peer.send_parts, args=(holder, bytes(MIB), 60))
-    thread.start()
-    (heard,) = until(lambda s: any(map(is_ended, s)), server)
-    thread.join(timeout=DEADLINE_S)
-    assert payloads(heard), "the flood goes on"
-    assert found
-    assert not any(found), "a drain would have shown it anyway"
-    assert server.door() == {"unfinished message": 1}
-    assert raw_peer.ended(holder)
-    for each in flooders:
-        each.shutdown(socket.SHUT_RDWR)  # Wakes who waits to send.
-    for each in threads:
-        each.join(timeout=DEADLINE_S)
-    for each in (holder, *flooders):
-        each.close()
+    with contextlib.ExitStack() as ending:
+        for _ in range(4):
+            flooder = ending.enter_context(raw_peer.connected(server.endpoint))
+            thread = threading.Thread(target=raw_peer.send_until_cut, args=(flooder, block))
+            thread.start()
+            ending.callback(thread.join, timeout=DEADLINE_S)
+            ending.callback(flooder.shutdown, socket.SHUT_RDWR)  # Wakes who waits to send.
+        until(lambda s: len(payloads(s)) > 1_000, server)
+        holder = ending.enter_context(raw_peer.connected(server.endpoint))
+        thread = threading.Thread(target=raw_peer.send_parts, args=(holder, bytes(MIB), 60))
+        thread.start()
+        ending.callback(thread.join, timeout=DEADLINE_S)
+        (heard,) = until(lambda s: any(map(is_ended, s)), server)
+        assert payloads(heard), "the flood goes on"
+        assert server.door() == {"unfinished message": 1}
+        assert raw_peer.ended(holder)
 
 
 def test_a_descriptor_of_another_before_ends_no_link_of_that_one(open_transport, server, monkeypatch):
@@ -410,7 +402,8 @@ def test_a_message_of_many_parts_is_dropped_in_turns_and_ends_its_connection(
     open_transport, server, monkeypatch
 ):
     """It is whole, so the loop has to take it: part by part, and not all of them in one turn."""
-    monkeypatch.setattr(receiving, "DROPPED_MAX", 1_000)
+    monkeypatch.setattr(receiving, "DROPPED_AT_ONCE", 1_000)
+    monkeypatch.setattr(receiving, "DROP_S", 0.0)
     client = open_transport(listen=None, peers={"server": server.endpoint})
     until(lambda s, c: LinkUp("server") in c, server, client)
     attacker = raw_peer.connected(server.endpoint)
@@ -427,6 +420,40 @@ def test_a_message_of_many_parts_is_dropped_in_turns_and_ends_its_connection(
     assert server.refused == 1
     assert raw_peer.ended(attacker)
     attacker.close()
+
+
+def test_one_who_comes_again_with_many_parts_keeps_nobody_waiting(open_transport, server, monkeypatch):
+    """Python's hands are on no part but the first ones of each message."""
+    handled = []
+    recv = zmq.Socket.recv
+
+    def counted(self, *args, **kwargs):
+        handled.append(self)
+        return recv(self, *args, **kwargs)
+
+    monkeypatch.setattr(zmq.Socket, "recv", counted)
+    client = open_transport(listen=None, peers={"server": server.endpoint})
+    until(lambda s, c: LinkUp("server") in c, server, client)
+    handled.clear()
+    times, parts = 3, 200_000
+    turns = 0
+    for each in range(times):
+        attacker = raw_peer.connected(server.endpoint)
+        raw_peer.send_parts(attacker, b"", parts)
+        attacker.sendall(raw_peer.part(b"", more=False))
+        client.send("server", [b"ping"])
+
+        def answered(heard, _, before=each):
+            nonlocal turns
+            turns += 1
+            return payloads(heard) and server.refused > before
+
+        until(answered, server, client)
+        assert raw_peer.ended(attacker)
+        attacker.close()
+    assert server.refused == times
+    assert len(handled) < 20 * times + 10 * turns
+    assert len(handled) < parts
 
 
 def test_large_frames_of_a_peer_of_ours_all_come(open_transport, server):
