@@ -16,8 +16,6 @@ from medusa.elements import Element, Silent
 from medusa.engine.fragment import Fragment
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Fragment as Spec
-from medusa.ports import Buffer
-from medusa.query.boxes import Graph
 from medusa.runtime.done import Failed, Ran
 from medusa.runtime.host import FragmentHost
 from medusa.wire.outbox import Persist, Regroup, RunFragment, Weigh
@@ -125,10 +123,10 @@ class GatheringHost(FragmentHost):
             for name in list(self._away):
                 self._trigger(name)
 
-    def _made(self, graph: Graph, name: str, files: Mapping[str, Buffer] | None) -> Fragment:
+    def _installed(self, name: str, fragment: Fragment) -> Fragment:
         if name in self._away:
             self._away.pop(name).close()
-        made: Fragment = self._taken(name, super()._made(graph, name, files))
+        made: Fragment = self._taken(name, fragment)
         return made
 
     def _run(self, effect: RunFragment) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 
 from medusa.errors import QueryError
 from medusa.runtime.done import Parsed
-from medusa.runtime.host import Worker
+from medusa.runtime.worker import Worker
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.wire.outbox import Parse
 

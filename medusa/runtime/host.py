@@ -8,9 +8,8 @@ a time, and its state in a checkpoint is that between two elements.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property, partial
-from typing import Protocol
 
 from medusa.elements import Silent
 from medusa.engine.fragment import Fragment
@@ -26,13 +25,15 @@ from medusa.runtime.done import Done, Failed, Persisted, Ran, Remade, Stats, Wei
 from medusa.runtime.fair_turns import FairTurns
 from medusa.runtime.host_disk import HostDisk
 from medusa.runtime.hosted import Hosted
+from medusa.runtime.openings import Made, Openings, is_large
 from medusa.runtime.remaking import remade, remade_of
 from medusa.runtime.slice_watch import SliceWatch
+from medusa.runtime.worker import Worker
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.units import duration_text
 from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, RunFragment, Spill, Weigh
 
-__all__ = ["FragmentHost", "Worker"]
+__all__ = ["FragmentHost"]
 
 STATS_EVERY_US = 200_000
 
@@ -44,23 +45,6 @@ WEIGH_SHARE = 10
 
 Run = Callable[[Callable[[], bool]], bool]
 """Runs a slice until its argument says that it ends; whether the element is done."""
-
-
-class Worker(Protocol):
-    """Does what it is given, in order, beside the loop."""
-
-    @property
-    def idle(self) -> bool:
-        """Nothing waits."""
-
-    def give(self, job: Callable[[], None]) -> None:
-        """Do this after everything given before."""
-
-    def cpu_us(self) -> int | None:
-        """CPU time that it has taken so far; None: unknown."""
-
-    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
-        """Do what was given, then ``last``, then end; whether that was in time (None: wait for it)."""
 
 
 class FragmentHost:
@@ -97,6 +81,7 @@ class FragmentHost:
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
         self._running: dict[str, Hosted] = {"": Hosted(None, 0, self._give)}
+        self._openings = Openings(clock, self._opened, self._give, lambda job: self._beside.give(job))
         self._budgets = Budgets(bounds)
         self._turns = FairTurns()
         self._turn_given = False
@@ -222,6 +207,8 @@ class FragmentHost:
     def _in_turn(self, name: str, job: Callable[[], None]) -> None:
         """When the fragment is done with the elements given before, and it is its turn."""
         running = self._running.get(name)
+        if self._openings.defers(name, lambda: self._in_turn(name, job)):
+            return
         if running is None or not name:
             job()
             return
@@ -249,8 +236,10 @@ class FragmentHost:
             self._turn_given = True
             self._give(self._take_turn)
 
-    def _at_rest(self, names: Iterable[str], job: Callable[[], None]) -> None:
+    def _at_rest(self, names: Collection[str], job: Callable[[], None]) -> None:
         """Once these fragments are done with all that they were given, which isn't sliced then."""
+        if any(self._openings.defers(name, lambda: self._at_rest(names, job)) for name in names):
+            return
         for name in names:
             if (running := self._running.get(name)) is not None:
                 running.slices.finish()
@@ -266,8 +255,15 @@ class FragmentHost:
     def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._kept.sweep(name))
+        if is_large(graph, files):
+            self._running[name] = Hosted(None, life, self._give)
+        self._openings.open(name, life, graph, files)
+
+    def _opened(self, name: str, life: int, made: Made) -> None:
         try:
-            fragment = self._made(graph, name, files)
+            if isinstance(made, str):
+                raise StateError(made, code="state.failed")
+            fragment = self._installed(name, made)
             holding = Holding(fragment) if self._counts else None
             self._running[name] = Hosted(fragment, life, self._give, holding=holding)
             self._tell(name, life, Stats.of(name, fragment))
@@ -275,11 +271,9 @@ class FragmentHost:
             self._running[name] = Hosted(None, life, self._give, failed=True)
             self._tell(name, life, Failed(name, _why(error)))
 
-    def _made(self, graph: Graph, name: str, files: Mapping[str, Buffer] | None) -> Fragment:
+    def _installed(self, name: str, fragment: Fragment) -> Fragment:
         """What runs under that name."""
-        if files is None:
-            return Fragment(graph, clock=self._clock)
-        return Fragment.restore(graph, files, clock=self._clock)
+        return fragment
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
         try:
@@ -479,7 +473,8 @@ class FragmentHost:
         running.pieces.begin(copying, copied)
 
     def _settle(self) -> None:
-        """Do what is left of the elements under way, and copy what is left of all states."""
+        """Make what isn't made yet, end the elements under way, and copy what is left of all states."""
+        self._openings.finish()
         for running in self._running.values():
             running.slices.finish()
             running.pieces.finish()
@@ -489,6 +484,7 @@ class FragmentHost:
         if running is not None:
             life = running.life
             self._let_go(name, running, "it was closed")
+            self._openings.give_up(name)
             running.slices.finish()  # who asked for a checkpoint hears that there is none
             del self._running[name]
         self._turns.forget(name)

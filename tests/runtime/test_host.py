@@ -102,7 +102,7 @@ def test_a_fragment_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch)
         raise ValueError("can't be made")
 
     with monkeypatch.context() as patched:
-        patched.setattr("medusa.runtime.host.Fragment", broken)
+        patched.setattr("medusa.runtime.openings.Fragment", broken)
         host = hosting(core, "f")
     assert host.finished() == [Failed("f", "ValueError: can't be made")]
     assert run(host, "f", good) == []
