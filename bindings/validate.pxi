@@ -9,6 +9,9 @@ cdef extern from "validate.h" nogil:
         MD_INVALID_NULLS
 
     md_rc md_structs_check(const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_rc md_batch_check(const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_rc md_schema_check(const ArrowSchema *schema, md_error *err)
+    bint md_array_walks(const ArrowSchema *schema, const ArrowArray *array)
     md_validity md_validate(const ArrowSchema *schema, const ArrowArray *array, int64_t *row)
 
 
@@ -35,8 +38,17 @@ def invalid(column):
     return invalid_value(array.schema, array.array)
 
 
-def structs_checked(data):
+def structs_checked(data, *, bint rows=False):
     cdef md_error err
+    cdef md_error other
+    cdef md_rc rc
     cdef Borrowed array = borrow(data)
-    check(md_structs_check(array.schema, array.array, &err), &err)
+    if rows:
+        rc = md_batch_check(array.schema, array.array, &err)
+    else:
+        rc = md_structs_check(array.schema, array.array, &err)
+    if rc != MD_OK:
+        if md_schema_check(array.schema, &other) != MD_OK or not md_array_walks(array.schema, array.array):
+            array.array.release = NULL
+    check(rc, &err)
     return array._capsules

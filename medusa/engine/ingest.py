@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import invalid, structs_checked
+from medusa._native import invalid, stream_checked, structs_checked
 from medusa.engine.convert_in import Unfit, fit
 from medusa.engine.kernels.base import AWARE, raw, valid_rows
 from medusa.errors import DataError
@@ -99,12 +99,33 @@ def refuse_broken(error: ValueError, source: str) -> NoReturn:
     _refuse(source, f"a broken Arrow batch: {error}", code="data.arrow")
 
 
-def _structs(data: Any, source: str) -> _Given:
+def _structs(data: Any, source: str, *, rows: bool) -> _Given:
     """What gives its structs by capsules, once they were looked at: importing them follows their pointers."""
     try:
-        return _Given(structs_checked(data))
+        return _Given(structs_checked(data, rows=rows))
     except ValueError as error:
         refuse_broken(error, source)
+
+
+def _stream(data: Any, source: str, *, rows: bool) -> _GivenStream:
+    """The same of what gives a stream of them; all of it was read."""
+    capsule = data.__arrow_c_stream__()
+    try:
+        return _GivenStream(stream_checked(capsule, rows=rows))
+    except ValueError as error:
+        refuse_broken(error, source)
+    except OSError as error:
+        _refuse(source, f"an Arrow stream that failed: {error.strerror}", code="data.table")
+
+
+class _GivenStream:
+    """The capsule of a stream, to be read once."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._capsule
 
 
 class _Given:
@@ -120,7 +141,7 @@ class _Given:
 def _check_sizes(batch: pa.RecordBatch, source: str) -> None:
     """Look at structs, the sizes of buffers, and the first and last offsets; at no values."""
     try:
-        structs_checked(batch)
+        structs_checked(batch, rows=True)
         batch.validate()
     except ValueError as error:
         refuse_broken(error, source)
@@ -187,10 +208,10 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
         if isinstance(data, pa.Table):
             return data.to_batches() or [_empty(data.schema)]
         if hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
+            reader = pa.RecordBatchReader.from_stream(_stream(data, source, rows=True))
             return list(reader) or [_empty(reader.schema)]
         if hasattr(data, "__arrow_c_array__"):
-            return [pa.record_batch(_structs(data, source))]
+            return [pa.record_batch(_structs(data, source, rows=True))]
     except _REFUSALS as error:
         _refuse(
             source,
@@ -282,9 +303,9 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(values)
+            return pa.chunked_array(_stream(values, source, rows=False))
         if hasattr(values, "__arrow_c_array__"):
-            return pa.array(_structs(values, source))
+            return pa.array(_structs(values, source, rows=False))
         if hasattr(values, "__array__"):
             return pa.array(values)
         if isinstance(values, list | tuple | range):
