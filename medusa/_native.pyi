@@ -21,7 +21,7 @@ def structs_checked(data: Any, *, rows: bool = False) -> tuple[Any, Any]:
     """The capsules (``__arrow_c_array__``) of a column or, with ``rows``, of rows, whose structs can be.
 
     Nothing follows their pointers before: lengths, offsets, counts, children, buffers that are missing.
-    How long buffers are can't be seen: the length of a column is believed; columns of rows are as long as they.
+    How long buffers are can't be seen: a column's length is believed; columns of rows are as long as they.
     ValueError: says where.
     """
 
