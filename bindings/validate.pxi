@@ -9,14 +9,10 @@ cdef extern from "validate.h" nogil:
         MD_INVALID_NULLS
 
     md_rc md_structs_check(const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_rc md_batch_check(const ArrowSchema *schema, const ArrowArray *array, md_error *err)
+    md_rc md_schema_check(const ArrowSchema *schema, md_error *err)
+    bint md_array_walks(const ArrowSchema *schema, const ArrowArray *array)
     md_validity md_validate(const ArrowSchema *schema, const ArrowArray *array, int64_t *row)
-
-
-cdef extern from "checked_stream.h" nogil:
-    struct ArrowArrayStream:
-        void (*release)(ArrowArrayStream *)
-
-    md_rc md_checked_stream(ArrowArrayStream *source, ArrowArrayStream *out)
 
 
 cdef enum:
@@ -46,7 +42,7 @@ def invalid_in(batch):
     cdef Borrowed rows = borrow(batch)
     cdef md_error err
     cdef int64_t i
-    check(md_structs_check(rows.schema, rows.array, &err), &err)
+    check(md_batch_check(rows.schema, rows.array, &err), &err)
     batch.validate()  # after that, since it follows pointers
     for i in range(rows.array.n_children):
         found = invalid_value(rows.schema.children[i], rows.array.children[i])
@@ -55,33 +51,17 @@ def invalid_in(batch):
     return None
 
 
-def structs_checked(data):
+def structs_checked(data, *, bint rows=False):
     cdef md_error err
+    cdef md_error other
+    cdef md_rc rc
     cdef Borrowed array = borrow(data)
-    check(md_structs_check(array.schema, array.array, &err), &err)
+    if rows:
+        rc = md_batch_check(array.schema, array.array, &err)
+    else:
+        rc = md_structs_check(array.schema, array.array, &err)
+    if rc != MD_OK:
+        if md_schema_check(array.schema, &other) != MD_OK or not md_array_walks(array.schema, array.array):
+            array.array.release = NULL
+    check(rc, &err)
     return array._capsules
-
-
-cdef void _end_stream(object capsule) noexcept:
-    cdef ArrowArrayStream *stream = <ArrowArrayStream *>PyCapsule_GetPointer(capsule, "arrow_array_stream")
-    if stream.release is not NULL:
-        stream.release(stream)
-    md_free(stream)
-
-
-def stream_checked(data):
-    cdef object given = data.__arrow_c_stream__()
-    cdef ArrowArrayStream *source = <ArrowArrayStream *>PyCapsule_GetPointer(given, "arrow_array_stream")
-    cdef ArrowArrayStream *out
-    if source.release is NULL:
-        raise ValueError("a released stream")
-    out = <ArrowArrayStream *>md_calloc(1, sizeof(ArrowArrayStream))
-    if out is NULL:
-        raise MemoryError("out of memory")
-    try:
-        capsule = PyCapsule_New(out, "arrow_array_stream", _end_stream)
-    except BaseException:
-        md_free(out)
-        raise
-    check(md_checked_stream(source, out), NULL)
-    return capsule

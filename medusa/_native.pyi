@@ -17,18 +17,24 @@ def abi_version() -> int: ...
 def cpu_kernels() -> str:
     """Which kernels were chosen at run time: ``baseline`` or ``avx2``."""
 
-def structs_checked(data: Any) -> tuple[Any, Any]:
-    """The capsules (``__arrow_c_array__``) of a column or of rows, whose structs can be.
+def structs_checked(data: Any, *, rows: bool = False) -> tuple[Any, Any]:
+    """The capsules (``__arrow_c_array__``) of a column or, with ``rows``, of rows, whose structs can be.
 
     Nothing follows their pointers before: lengths, offsets, counts, children, buffers that are missing.
+    How long buffers are can't be seen: a column's length is believed; columns of rows are as long as they.
     ValueError: says where.
     """
 
-def stream_checked(data: Any) -> Any:
-    """A capsule (``arrow_array_stream``) that gives what ``data.__arrow_c_stream__()`` does, array by array.
+def stream_checked(source: Any, *, rows: bool) -> Any:
+    """Read a stream to its end: a capsule of the same arrays, whose structs can be, to be read once.
 
-    One that ``structs_checked`` would refuse ends the stream with an error that says where. ``data``'s own
-    stream is used up. ValueError: it was released.
+    Args:
+        source: the capsule of a stream (``__arrow_c_stream__``).
+        rows: as of ``structs_checked``.
+
+    Raises:
+        ValueError: a schema or an array that can't be; says where.
+        OSError: the stream failed, for the reason that it gives.
     """
 
 def invalid_in(batch: Any) -> tuple[int, int, str] | None:

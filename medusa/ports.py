@@ -251,6 +251,9 @@ class Tasks(Protocol):
     def start(self, work: Coroutine[Any, Any, Any]) -> Task:
         """Run a coroutine; returns at once."""
 
+    def rest(self, task: Task) -> None:
+        """Wait for it to end, but a moment at most."""
+
     def close(self) -> None:
         """Cancel what still runs, and end."""
 

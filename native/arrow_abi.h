@@ -43,7 +43,7 @@ struct ArrowArray {
 
 struct ArrowArrayStream {
     int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
-    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out); /* released: the end */
     const char *(*get_last_error)(struct ArrowArrayStream *);
     void (*release)(struct ArrowArrayStream *);
     void *private_data;

@@ -190,3 +190,45 @@ md_rc md_structs_check(const struct ArrowSchema *schema, const struct ArrowArray
     if (schema->release == NULL || array->release == NULL) return md_fail(err, MD_BADARG, "a released array");
     return check_structs(schema, array, 0, err);
 }
+
+md_rc md_batch_check(const struct ArrowSchema *schema, const struct ArrowArray *array, md_error *err) {
+    bool batch = schema->release != NULL && array->release != NULL && schema->format != NULL &&
+                 strcmp(schema->format, "+s") == 0 && schema->n_children == array->n_children &&
+                 array->children != NULL && schema->children != NULL;
+    for (int64_t i = 0; batch && i < array->n_children; i++) {
+        const struct ArrowArray *column = array->children[i];
+        const struct ArrowSchema *field = schema->children[i];
+        if (column == NULL || field == NULL || column->length == array->length) continue;
+        return md_fail(err, MD_BADARG, "'%.60s': length %lld in a batch of %lld rows",
+                       field->name != NULL ? field->name : "", (long long)column->length, (long long)array->length);
+    }
+    return md_structs_check(schema, array, err);
+}
+
+static md_rc check_schema(const struct ArrowSchema *schema, int depth, md_error *err) {
+    const char *name = schema->name != NULL ? schema->name : "";
+    if (depth > DEPTH_MAX) return md_fail(err, MD_BADARG, "'%.60s': nested deeper than %d", name, DEPTH_MAX);
+    if (schema->format == NULL) return md_fail(err, MD_BADARG, "'%.60s': a schema without a format", name);
+    if (schema->n_children < 0 || (schema->n_children > 0 && schema->children == NULL))
+        return md_fail(err, MD_BADARG, "'%.60s': %lld children", name, (long long)schema->n_children);
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (schema->children[i] == NULL)
+            return md_fail(err, MD_BADARG, "'%.60s': child %lld is missing", name, (long long)i);
+        md_rc rc = check_schema(schema->children[i], depth + 1, err);
+        if (rc != MD_OK) return rc;
+    }
+    return schema->dictionary == NULL ? MD_OK : check_schema(schema->dictionary, depth + 1, err);
+}
+
+md_rc md_schema_check(const struct ArrowSchema *schema, md_error *err) {
+    if (schema->release == NULL) return md_fail(err, MD_BADARG, "a released schema");
+    return check_schema(schema, 0, err);
+}
+
+bool md_array_walks(const struct ArrowSchema *schema, const struct ArrowArray *array) {
+    if (array->n_children != schema->n_children || (array->n_children > 0 && array->children == NULL)) return false;
+    if ((array->dictionary == NULL) != (schema->dictionary == NULL)) return false;
+    for (int64_t i = 0; i < array->n_children; i++)
+        if (array->children[i] == NULL || !md_array_walks(schema->children[i], array->children[i])) return false;
+    return array->dictionary == NULL || md_array_walks(schema->dictionary, array->dictionary);
+}

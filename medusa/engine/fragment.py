@@ -365,13 +365,13 @@ class Fragment(Sliced):
         be drained, nothing more is taken."""
         return self._failed is not None
 
-    def finish(self) -> None:
-        """Send the end boundary to all sources, in order: every window closes."""
+    def finish(self, look: Callable[[], object] | None = None) -> None:
+        """Send the end boundary to all sources, in order: every window closes; then ``wait``."""
         self._refuse_after_failure()
         for box in self.sources.values():
             if not box.finished:
                 self._run_promise(box, int(END_US))
-        self.wait()
+        self.wait(look)
 
     # Async functions
 
@@ -381,12 +381,19 @@ class Fragment(Sliced):
             for box in self._async:
                 self._go_on(box.poll)
 
-    def wait(self) -> bool:
-        """Wait for all calls of async functions, and go on with their output; whether there were any."""
+    def wait(self, look: Callable[[], object] | None = None) -> bool:
+        """Wait for all calls of async functions, and go on with their output; whether there were any.
+
+        Args:
+            look: called now and then meanwhile, where nothing is half done. What it raises ends the wait; the
+                fragment goes on, and this can be called again.
+        """
         waited = False
         if self._failed is None:
             for box in self._async:  # inputs first: what one gives may start calls of the next
                 waited |= box.calls > 0
+                while look is not None and not box.rest():
+                    look()
                 self._go_on(box.wait)
         return waited
 

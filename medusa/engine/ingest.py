@@ -121,12 +121,33 @@ def refuse_malformed(batch: pa.RecordBatch, source: str) -> None:
         refuse_invalid(field.name, field.type, found[1], found[2], source)
 
 
-def _structs(data: Any, source: str) -> _Given:
+def _structs(data: Any, source: str, *, rows: bool) -> _Given:
     """What gives its structs by capsules, once they were looked at: importing them follows their pointers."""
     try:
-        return _Given(structs_checked(data))
+        return _Given(structs_checked(data, rows=rows))
     except ValueError as error:
         refuse_broken(error, source)
+
+
+def _stream(data: Any, source: str, *, rows: bool) -> _GivenStream:
+    """The same of what gives a stream of them; all of it was read."""
+    capsule = data.__arrow_c_stream__()
+    try:
+        return _GivenStream(stream_checked(capsule, rows=rows))
+    except ValueError as error:
+        refuse_broken(error, source)
+    except OSError as error:
+        _refuse(source, f"an Arrow stream that failed: {error.strerror}", code="data.table")
+
+
+class _GivenStream:
+    """The capsule of a stream, to be read once."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._capsule
 
 
 class _Given:
@@ -139,20 +160,10 @@ class _Given:
         return self._capsules
 
 
-class _GivenStream:
-    """A stream that somebody gives, each of whose arrays is looked at before it is imported."""
-
-    def __init__(self, data: Any) -> None:
-        self._capsule = stream_checked(data)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._capsule
-
-
 def _check_sizes(batch: pa.RecordBatch, source: str) -> None:
     """Look at structs, the sizes of buffers, and the first and last offsets; at no values."""
     try:
-        structs_checked(batch)
+        structs_checked(batch, rows=True)
         batch.validate()
     except ValueError as error:
         refuse_broken(error, source)
@@ -236,9 +247,10 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
         if isinstance(data, pa.Table):
             return data.to_batches() or [_empty(data.schema)]
         if hasattr(data, "__arrow_c_stream__"):
-            return _from_stream(pa.RecordBatchReader.from_stream(_GivenStream(data)), source)
+            reader = pa.RecordBatchReader.from_stream(_stream(data, source, rows=True))
+            return list(reader) or [_empty(reader.schema)]
         if hasattr(data, "__arrow_c_array__"):
-            return [pa.record_batch(_structs(data, source))]
+            return [pa.record_batch(_structs(data, source, rows=True))]
     except _REFUSALS as error:
         _refuse(
             source,
@@ -252,13 +264,6 @@ def _from_arrow(data: Any, source: str) -> Sequence[pa.RecordBatch]:
     elif hasattr(data, "to_arrow_table"):
         hint = "call its to_arrow_table() first"
     _refuse(source, f"expected a table or a dict of columns, got {came}", code="data.table", hint=hint)
-
-
-def _from_stream(reader: pa.RecordBatchReader, source: str) -> Sequence[pa.RecordBatch]:
-    try:
-        return list(reader) or [_empty(reader.schema)]
-    except pa.ArrowInvalid as error:
-        refuse_broken(error, source)
 
 
 def table_of(data: Any) -> pa.Table:
@@ -346,9 +351,9 @@ def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArra
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(_GivenStream(values))
+            return pa.chunked_array(_stream(values, source, rows=False))
         if hasattr(values, "__arrow_c_array__"):
-            return pa.array(_structs(values, source))
+            return pa.array(_structs(values, source, rows=False))
         if hasattr(values, "__array__"):
             return _from_numpy(values)
         if isinstance(values, list | tuple | range):

@@ -306,7 +306,7 @@ class LoggedFragment(Fragment):
     def _repeats(self, box: SourceBox, time_us: int) -> bool:
         return self.log is not None and START_US < time_us <= self._repeated.get(box.id, START_US)
 
-    def finish(self) -> None:
+    def finish(self, look: Callable[[], object] | None = None) -> None:
         self._refuse_after_failure()
         if self._replay is not None:
             raise StateError(
@@ -314,7 +314,7 @@ class LoggedFragment(Fragment):
                 hint=self._missing(),
                 code="run.replay",
             )
-        super().finish()
+        super().finish(look)
 
     def tick(self, now_us: int) -> None:
         if self._replay is None:
@@ -326,8 +326,8 @@ class LoggedFragment(Fragment):
         if self._replay is None:
             super().poll()
 
-    def wait(self) -> bool:
-        return self._replay is None and super().wait()
+    def wait(self, look: Callable[[], object] | None = None) -> bool:
+        return self._replay is None and super().wait(look)
 
     @property
     def stuck(self) -> bool:

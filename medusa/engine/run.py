@@ -168,10 +168,15 @@ class Run(RunAsked):
             self._settled()
 
     def finish(self) -> None:
-        """End all sources: every window closes, every join emits. Output stays to be taken."""
+        """End all sources: every window closes, every join emits. Output stays to be taken.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came while calls of async functions ran. They go on; what they give can
+                be taken as it comes, and this can be called again.
+        """
         with self._turn(tells=True):
             self._fragment.at(self._clock.monotonic_us())
-            self._fragment.finish()
+            self._fragment.finish(self._interrupts.check)
             self._warn("")
             self._settled()
 
@@ -273,8 +278,11 @@ class Run(RunAsked):
 
         Raises:
             StateError: the run has no ``checkpoint=``, or it couldn't be written; the run goes on.
+            KeyboardInterrupt: Ctrl-C came while they were waited for: nothing was written, the run goes on.
         """
         with self._turn():
+            if self._checkpoints is not None:
+                self._fragment.wait(self._interrupts.check)
             return self._save()
 
     def _save(self) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
+
+from medusa.ports import Task
+from medusa.runtime.turns import LOOK_AGAIN_S
 
 __all__ = ["LoopTasks"]
 
@@ -29,6 +32,10 @@ class LoopTasks:
                 raise
             self._loop, self._thread = loop, thread
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def rest(self, task: Task) -> None:
+        assert isinstance(task, Future), "others nobody started here"
+        wait([task], LOOK_AGAIN_S)
 
     def close(self) -> None:
         loop, thread = self._loop, self._thread

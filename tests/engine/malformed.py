@@ -7,6 +7,7 @@ refused. Before each case its number goes to standard error, so that of a crash 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import random
 import sys
@@ -169,30 +170,54 @@ class Foreign:
         return schema, array
 
 
-class ForeignStream:
-    """Another library's batches, by the PyCapsule interface of streams alone.
+class _Stream(ctypes.Structure):
+    pass
+
+
+_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(ArrowArray))
+_Stream._fields_ = [
+    ("get_schema", ctypes.c_void_p),
+    ("get_next", _NEXT),
+    ("get_last_error", ctypes.c_void_p),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class Streamed:
+    """Another library's table, by the stream of the PyCapsule interface alone.
 
     Args:
-        harm: changes the structs of each batch before they are handed over.
+        data: batches, or a chunked array.
+        harm: changes the structs of each array before they are handed over.
+        fails_at: of so many arrays; the next one is refused with EIO.
     """
 
-    def __init__(self, *batches: pa.RecordBatch, harm: Any = None) -> None:
-        self._batches, self._harm = batches, harm
+    def __init__(self, data: Any, harm: Any = None, fails_at: int | None = None) -> None:
+        self._data, self._harm, self._fails_at = data, harm, fails_at
+        self._kept: list[Any] = []
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self._batches[0].schema, self._batches)
-        capsule = reader.__arrow_c_stream__()
-        stream = ArrowArrayStream.from_address(_pointer(capsule, b"arrow_array_stream"))
-        inner, harm = _Next(ctypes.cast(stream.get_next, ctypes.c_void_p).value), self._harm
+        data = self._data
+        if isinstance(data, list):
+            data = pa.RecordBatchReader.from_batches(data[0].schema, data)
+        capsule: object = data.__arrow_c_stream__()
+        stream = _Stream.from_address(_pointer(capsule, b"arrow_array_stream"))
+        whole = _NEXT(ctypes.cast(stream.get_next, ctypes.c_void_p).value)
+        count = 0
 
-        def get_next(stream: Any, out: Any) -> int:
-            code: int = inner(stream, out)
-            if code == 0 and out.contents.release and harm is not None:
-                harm(out.contents)
+        def following(given: Any, array: Any) -> int:
+            nonlocal count
+            if count == self._fails_at:
+                return errno.EIO
+            count += 1
+            code: int = whole(given, array)
+            if code == 0 and array.contents.release and self._harm is not None:
+                self._harm(array.contents)
             return code
 
-        self._kept = _Next(get_next)
-        stream.get_next = self._kept
+        stream.get_next = _NEXT(following)
+        self._kept.append((stream.get_next, whole))
         return capsule
 
 
@@ -203,9 +228,9 @@ def harm_of(rng: random.Random) -> Any:
     def harm(whole: ArrowArray) -> None:
         inner = random.Random(seed)
         array = whole.children[inner.randrange(whole.n_children)].contents
-        how = inner.choice(["length", "offset", "buffer", "buffers", "nulls", "children"])
+        how = inner.choice(["length", "offset", "buffer", "buffers", "nulls", "children", "none", "more"])
         if how == "length":
-            array.length = inner.choice([-1, 0, array.length - 1, -(1 << 62)])
+            array.length = inner.choice([-1, 0, array.length - 1, -(1 << 62), 1 << 40])
         elif how == "offset":
             array.offset = inner.choice([-1, -(1 << 40)])
         elif how == "buffer":
@@ -214,6 +239,10 @@ def harm_of(rng: random.Random) -> Any:
             array.n_buffers = inner.choice([0, 1, 2])
         elif how == "nulls":
             array.null_count = inner.choice([-2, array.length + 1])
+        elif how == "none":
+            array.buffers = ctypes.POINTER(ctypes.c_void_p)()
+        elif how == "more":
+            array.n_children = 3
         else:
             whole.n_children -= 1
 
@@ -258,9 +287,9 @@ def fuzz(seed: int, cases: int) -> dict[str, int]:
         if valid or (rng.random() < 0.7 and all(len(each) == len(arrays[0]) for each in arrays)):
             data = pa.RecordBatch.from_arrays(arrays, names=list(SCHEMA))
         if harm is not None:
-            data = Foreign(data, harm) if rng.random() < 0.5 else ForeignStream(data, harm=harm)
-        elif rng.random() < 0.3 and isinstance(data, pa.RecordBatch):
-            data = Foreign(data)
+            data = Foreign(data, harm) if rng.random() < 0.5 else Streamed([data], harm)
+        elif rng.random() < 0.4 and isinstance(data, pa.RecordBatch):
+            data = Foreign(data) if rng.random() < 0.5 else Streamed([data])
         refused: md.DataError | None = None
         try:
             run.push("s", data)

@@ -307,6 +307,8 @@ class Calls:
         self._works.append(work)
         return _Call(work, self._rng.choice([0, 0, 1, 3, 10]))
 
+    def rest(self, task: Any) -> None: ...  # nothing goes on meanwhile
+
     def close(self) -> None:
         for work in self._works:
             work.close()

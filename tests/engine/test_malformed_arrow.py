@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import json
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 
 import medusa as md
 from medusa._native import invalid, structs_checked
-from tests.engine.malformed import ArrowArray, Foreign, ForeignStream
+from tests.engine.malformed import ArrowArray, Foreign, Streamed
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = {"ts": "timestamp", "k": "utf8", "d": "decimal(5,2)"}
@@ -102,7 +104,7 @@ def columns(k: pa.Array, d: pa.Array) -> dict[str, pa.Array]:
     return {"ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC")), "k": k, "d": d}
 
 
-@pytest.mark.parametrize("how", ["dict", "batch", "table", "foreign", "queue"])
+@pytest.mark.parametrize("how", ["dict", "batch", "table", "foreign", "stream", "queue"])
 @pytest.mark.parametrize("name", [*BAD, "decimal"])
 def test_it_is_refused_and_the_run_goes_on(name: str, how: str) -> None:
     good = columns(pa.array(["a", None, "é"]), decimals(1, -99999, 99999))
@@ -114,6 +116,8 @@ def test_it_is_refused_and_the_run_goes_on(name: str, how: str) -> None:
         data = pa.Table.from_batches([data])
     if how == "foreign":
         data = Foreign(data)
+    if how == "stream":
+        data = Streamed([data])
     with started(**({"queue": "1 MiB"} if how == "queue" else {})) as run:
         run.push("s", good)
         with pytest.raises(md.DataError) as refused:
@@ -146,39 +150,86 @@ def test_rows_are_counted_over_batches() -> None:
         assert run.positions() == {"s": 0}
 
 
-def harmed(batch: pa.RecordBatch, column: int, stream: bool, **fields: Any) -> Any:
+def harming(column: int, **fields: Any) -> Any:
     def harm(whole: ArrowArray) -> None:
         for name, value in fields.items() if whole.length else ():
             setattr(whole.children[column].contents, name, value)
 
-    return ForeignStream(batch.slice(0, 0), batch, harm=harm) if stream else Foreign(batch, harm)
+    return harm
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"length": -1}, "'k': length -1, offset 0"),
+        ({"length": -1}, "'k': length -1 in a batch of 3 rows"),
         ({"offset": -(1 << 40)}, "'k': length 3, offset -1099511627776"),
         ({"offset": (1 << 63) - 1}, "'k': length 3, offset 9223372036854775807"),
         ({"null_count": 4}, "'k': 4 nulls in 3 rows"),
         ({"n_buffers": 1}, "'k': no buffer of values for 3 rows"),
         ({"n_buffers": 2}, "'k': 2 buffers"),
         ({"null_count": 2}, "column 'k': expected as many nulls as its bitmap has"),
+        ({"length": 1 << 40}, "'k': length 1099511627776 in a batch of 3 rows"),
+        ({"n_children": 3}, "'k': 3 children, the schema has 0"),
+        ({"buffers": ctypes.POINTER(ctypes.c_void_p)()}, "'k': 3 buffers"),
+        ({"dictionary": ctypes.pointer(ArrowArray())}, "'k': a dictionary in the array or in the schema"),
     ],
 )
-def test_structs_that_can_not_be(fields: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize("how", ["array", "stream", "later in a stream"])
+def test_structs_that_can_not_be(fields: dict[str, Any], words: str, how: str) -> None:
     good = pa.RecordBatch.from_pydict(columns(pa.array(["a", None, "é"]), decimals(1, 2, 3)))
     with started() as run:
-        for stream in (False, True):
-            with pytest.raises(md.DataError) as refused:
-                run.push("s", harmed(good, 1, stream, **fields))
-            assert words in str(refused.value)
-            assert refused.value.code == "data.arrow"
+        harm, count = harming(1, **fields), itertools.count()
+        data: Any = Foreign(good, harm)
+        if how == "stream":
+            data = Streamed([good], harm)
+        elif how == "later in a stream":
+            data = Streamed([good] * 5, lambda whole: next(count) == 3 and harm(whole))
+        with pytest.raises(md.DataError) as refused:
+            run.push("s", data)
+        assert words in str(refused.value)
+        assert refused.value.code == "data.arrow"
+        assert run.positions() == {"s": 0}
         run.push("s", Foreign(good))
         assert len(run.take("up")) == 3
-        later = good.set_column(0, "ts", pa.array([4, 5, 6], pa.timestamp("us", "UTC")))
-        run.push("s", ForeignStream(later, later.slice(2)))
-        assert len(run.take("up")) == 4
+
+
+@pytest.mark.filterwarnings("ignore::medusa.LateWarning")
+def test_a_stream_gives_all_of_its_batches() -> None:
+    columns_of = columns(pa.array(["a", None, "é"]), decimals(1, 2, 3))
+    good = pa.RecordBatch.from_pydict(columns_of)
+    with started() as run:
+        run.push("s", Streamed([good, good.slice(1, 1), good.slice(0, 0), good]))
+        run.push("s", Streamed(pa.Table.from_batches([], good.schema)))
+        assert run.take("up")["up"].to_pylist() == ["A", None, "É", None, "A", None, "É"]
+        chunks = {name: Streamed(pa.chunked_array([each, each])) for name, each in columns_of.items()}
+        run.push("s", chunks)  # type: ignore[arg-type]
+        assert run.take("up")["up"].to_pylist() == ["A", None, "É"] * 2
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_stream_that_fails_enters_nothing(at: int) -> None:
+    good = pa.RecordBatch.from_pydict(columns(pa.array(["a", None, "é"]), decimals(1, 2, 3)))
+    with started() as run:
+        with pytest.raises(md.DataError, match="source 's': an Arrow stream that failed") as refused:
+            run.push("s", Streamed([good] * 3, fails_at=at))
+        assert refused.value.code == "data.table"
+        assert run.positions() == {"s": 0}
+
+
+def test_a_stream_of_a_column_is_no_table() -> None:
+    with started() as run, pytest.raises(md.DataError, match="isn't a table") as refused:
+        run.push("s", Streamed(pa.chunked_array([["a", "b"]])))
+    assert refused.value.code == "data.table"
+
+
+def test_columns_that_stream_are_looked_at_too() -> None:
+    def harm(column: ArrowArray) -> None:
+        column.offset = -7
+
+    good: dict[str, Any] = columns(pa.array(["a", "b", "c"]), decimals(1, 2, 3))
+    with started() as run, pytest.raises(md.DataError, match="length 3, offset -7") as refused:
+        run.push("s", {**good, "k": Streamed(pa.chunked_array([good["k"]]), harm)})
+    assert refused.value.code == "data.arrow"
 
 
 def test_a_column_alone_is_looked_at_too() -> None:

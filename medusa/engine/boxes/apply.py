@@ -182,6 +182,17 @@ class AsyncApplyBox(_Calls):
         while self._waiting and not self._again:
             self._next()
 
+    def rest(self) -> bool:
+        """Whether every call has ended, as far as ``wait`` waits for them; else after a moment's wait."""
+        if self._again:
+            return True
+        tasks = [entry[1] for entry in self._waiting if not isinstance(entry, int)]
+        for task in tasks:
+            if task is not None and not task.done():
+                self._tasks.rest(task)
+                return False
+        return True
+
     def _next(self) -> None:
         first = self._waiting[0]
         if isinstance(first, int):
