@@ -29,6 +29,7 @@ class Client:
     Attributes:
         mind: positions, replies, refusals.
         rows: by stream, what was read.
+        first_seq: by stream, the number of the first row that was read.
         lost: by stream, rows that the stream said are lost.
         ended: streams that came to their end.
         names: stream -> the name under which it publishes it.
@@ -41,6 +42,7 @@ class Client:
         self.name = name
         self.mind = ClientMind(name, node)
         self.rows: dict[str, list[pa.RecordBatch]] = {}
+        self.first_seq: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.ended: set[str] = set()
         self.names: dict[str, str] = {}
@@ -184,6 +186,7 @@ class Client:
                     self.ended.add(name)
 
     def _number(self, name: str, seq: int, end: int) -> None:
+        self.first_seq.setdefault(name, seq)
         wanted = self._next_seq.get(name, seq)
         if seq != wanted:
             raise SimulationError(f"delivered: {self.name}: row {seq} of {name} came, row {wanted} is next")

@@ -12,6 +12,7 @@ from medusa.sim.catalog_check import check_catalogs
 from medusa.sim.client import Client
 from medusa.sim.faults import BELIEVED, LATE, LATE_ORDERS, LINKS, MACHINES, WEATHER, Scene
 from medusa.sim.federation import Federation
+from medusa.sim.rest_check import unsaved
 from medusa.sim.trial import Scenario
 from medusa.sim.world import SimulationError, World
 
@@ -146,7 +147,9 @@ class DeployTrial(Federation):
     def ended(self) -> bool:
         if any(self._left.values()) or not all(node.alive for node in self.nodes.values()):
             self._rests_us = self.world.now_us + REST_US
-        return self.world.now_us >= self._rests_us and self._settled()
+        if self.world.now_us < self._rests_us or not self._settled():
+            return False
+        return not unsaved(self.nodes.values(), self.clients.values())
 
     def _settled(self) -> bool:
         return all(

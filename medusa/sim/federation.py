@@ -8,6 +8,7 @@ from medusa.mind.settings import Limits, Settings
 from medusa.mind.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.sim.client import Client
+from medusa.sim.keyring import Keyring
 from medusa.sim.machine import Machine
 from medusa.sim.network import Faults, Network
 from medusa.sim.node import Node
@@ -33,6 +34,7 @@ class Federation:
         sync_us: what a synced write takes.
         job_us: what one step of the engine takes, about.
         watch: called after every turn of every node.
+        keyring: keys of all; None: names are believed.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class Federation:
         sync_us: int = 2000,
         job_us: int = 50,
         watch: Callable[[Node], None] = lambda node: None,
+        keyring: Keyring | None = None,
     ) -> None:
+        self.keyring = keyring
         self.world = seed if isinstance(seed, World) else World(seed)
         self.network = Network(self.world, faults or Faults(), self._deliver, deliver_by=self._deliver_by)
         self.nodes: dict[str, Node] = {}
@@ -68,7 +72,13 @@ class Federation:
                 streams=tuple(streams),
             )
             self.nodes[name] = Node(
-                self.world, self.network, settings, sync_us=sync_us, job_us=job_us, watch=watch
+                self.world,
+                self.network,
+                settings if keyring is None else keyring.secured(settings),
+                sync_us=sync_us,
+                job_us=job_us,
+                watch=watch,
+                keyring=keyring,
             )
 
     def start(self) -> None:

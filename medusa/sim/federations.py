@@ -20,7 +20,7 @@ from medusa.sim.query_trial import QueryOptions, QueryTrial
 from medusa.sim.trial import Scenario
 from medusa.sim.world import World
 
-__all__ = ["FEDERATIONS", "OFTEN", "Keys", "few_keys", "in_order", "over_nodes"]
+__all__ = ["FEDERATIONS", "OFTEN", "Keys", "counts", "few_keys", "in_order", "over_nodes"]
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 ROWS = 400
@@ -54,9 +54,9 @@ def unions() -> tuple[Query, dict[str, list[str]]]:
     return q, {"a": ["left", "right", "both"], "b": ["most", "out"]}
 
 
-def counts() -> tuple[Query, dict[str, list[str]]]:
+def counts(name: str = "n") -> tuple[Query, dict[str, list[str]]]:
     """Rows are counted by a node in the middle."""
-    q = Query("n")
+    q = Query(name)
     flows = q.source("flows", SCHEMA, time="ts").filter("v > -80", name="most")
     per_k = flows.window("1s").group_by("k").aggregate(n=count(), name="per_k")
     q.sink("out", per_k.filter("n > 0", name="all"))

@@ -343,8 +343,8 @@ class MoveTrial(QueryTrial):
             return False
         if self._settled_us is None:
             # What was agreed on before counts no more; what has changed is written in a moment.
-            self._settled_us = self._names_at_us = self.world.now_us
-            self._agreed = False
+            self._settled_us = self._look_at_us = self.world.now_us
+            self._resting = False
         if self.world.now_us - self._settled_us < NEWS_US or not super().ended:
             return False
         if not self._last:

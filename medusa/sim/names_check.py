@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from medusa.sim.node import Node
 from medusa.sim.world import SimulationError
 
-__all__ = ["check_names", "names_agree"]
+__all__ = ["check_names", "names_agree", "wrong_names"]
 
 LOOKED_AT_MAX = 20
 """Directories compared name by name; the others have the same digest."""
@@ -26,6 +26,12 @@ def check_names(nodes: Iterable[Node]) -> None:
     Raises:
         SimulationError: it isn't.
     """
+    if wrong := wrong_names(nodes):
+        raise SimulationError(f"names: {wrong}")
+
+
+def wrong_names(nodes: Iterable[Node]) -> str:
+    """What the first directory that is wrong lacks and believes; empty: all are right."""
     living = [node for node in nodes if node.alive]
     truth = {
         (kind, name, node.name)
@@ -43,7 +49,8 @@ def check_names(nodes: Iterable[Node]) -> None:
         directory = node.brain.commands.naming.directory
         said = {(e.kind, e.name, e.writer) for kind in (*KINDS, "node") for e in directory.standing(kind)}
         if said != truth:
-            raise SimulationError(
-                f"names: {node.name} doesn't know {sorted(truth - said)[:3]}, "
+            return (
+                f"{node.name} doesn't know {sorted(truth - said)[:3]}, "
                 f"and believes {sorted(said - truth)[:3]}"
             )
+    return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
+from typing import Any
 
 from medusa.errors import StateError
 from medusa.mind.brain import Brain
@@ -21,6 +22,7 @@ from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.recovery import recover
+from medusa.sim.keyring import Keyring, signed_by
 from medusa.sim.machine import Machine
 from medusa.sim.network import Network
 from medusa.sim.world import World
@@ -59,6 +61,7 @@ class Node(Machine):
         sync_us: what a synced write takes.
         job_us: what one step of the engine takes, about.
         watch: called after every turn of the node.
+        keyring: who comes with which key; None: names are believed.
 
     Attributes:
         reports: what the node said, the last ones.
@@ -73,9 +76,11 @@ class Node(Machine):
         sync_us: int,
         job_us: int,
         watch: Callable[[Node], None] = lambda node: None,
+        keyring: Keyring | None = None,
     ) -> None:
         super().__init__(world, network, settings.name)
         self.settings = settings
+        self.keyring = keyring
         self.loop: NodeLoop | None = None
         self.reports: deque[Report] = deque(maxlen=REPORTS_MAX)
         self.seen: Callable[[Node], None] | None = None
@@ -138,7 +143,11 @@ class Node(Machine):
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,
+            **self._keys(),
         )
+        if self.keyring is not None and self.settings.dht is not None:
+            signer = self.keyring.signer(self.name)
+            self.brain.commands.naming.take_part(self.brain.guard, self.brain.wall, signed_by, signer)
         self.brain.commands.accepting.accept = self.accept
         if self._parser_dice.random() < 0.5:  # Graphs are small here, and would all be read on the loop.
             self.brain.commands.parsing.loop_bytes_max = 0
@@ -157,6 +166,17 @@ class Node(Machine):
         self._soon = False
         self.loop.begin()
         self.soon()
+
+    def _keys(self) -> dict[str, Any]:
+        """What a brain is given that has keys."""
+        if self.keyring is None:
+            return {}
+        return {"verify": signed_by, "certificate": self.keyring.own_certificate(self.name)}
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """Keys of those who may connect."""
+        return self._links.trusted
 
     def _used(self, host: FragmentHost) -> Usage:
         """What a process on this machine would have used: its threads, one core each, and no memory."""
@@ -206,10 +226,11 @@ class Node(Machine):
             connection: the number of the one that brought it, where that isn't the current one.
         """
         link = f"in-{source}" if not connection else f"{STUCK}{source}-{connection}"
-        arrival = Arrival(link, tuple(memoryview(frame) for frame in frames))
+        key = "" if self.keyring is None else self.keyring.key_of(source)
+        arrival = Arrival(link, tuple(memoryview(frame) for frame in frames), key)
 
         def arrive() -> None:
-            if link not in self._links.shunned:
+            if link not in self._links.shunned and (not key or key in self._links.trusted):
                 self._turn((arrival,))
 
         self.in_this_life(arrive)()
@@ -316,6 +337,8 @@ class _Links:
     def __init__(self, node: Node) -> None:
         self.shunned: set[str] = set()
         """Links of which nothing more is heard."""
+        self.trusted: frozenset[str] = frozenset()
+        """Keys of those who are let in; without keys all are."""
         self._node = node
 
     def wait(self, timeout_ms: int) -> list[Event]:
@@ -349,7 +372,7 @@ class _Links:
         return link in self._node.settings.peers
 
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
-        """Nodes in a simulation have no keys: a name is believed."""
+        self.trusted = frozenset(keys)
 
     def call_at(self, peer: str, address: str) -> None:
         """A machine in a simulation is where its name is."""

@@ -20,11 +20,13 @@ from medusa.sim.checkers import check_node, check_restarted
 from medusa.sim.client import Client
 from medusa.sim.faults import Scene
 from medusa.sim.federation import Federation
+from medusa.sim.keyring import Keyring
 from medusa.sim.liar import Liar
-from medusa.sim.names_check import check_names, names_agree
+from medusa.sim.names_check import check_names, names_agree, wrong_names
 from medusa.sim.network import Faults
 from medusa.sim.node import Node
 from medusa.sim.program import Program
+from medusa.sim.rest_check import unsaved
 from medusa.sim.told_check import Holders, check_told
 from medusa.sim.world import SimulationError, World
 from medusa.wire.codec import decode_frame
@@ -38,6 +40,8 @@ AGAIN_US = 300_000
 CRASH_ALL = 0.25
 """Of so many runs all machines die once all has come to rest, and nothing has changed when they are back."""
 LOOK_US = 50_000
+NAMES_US = 2_000_000
+"""A node looks every second at what it runs, and tells the others."""
 ATTACH = b"\xa6attach"
 """How the header of an ``Attach`` goes on after its first byte."""
 PATIENCE_US = 6_000_000
@@ -87,6 +91,7 @@ class QueryTrial(Federation):
         want: sink -> rows; None: what ``md.collect`` gives.
         nodes: names of all nodes; None: those of ``at``.
         peers: node -> nodes it knows; None: all know each other.
+        keyring: keys of all; None: names are believed.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class QueryTrial(Federation):
         want: Mapping[str, pa.Table] | None = None,
         nodes: Sequence[str] | None = None,
         peers: Mapping[str, Sequence[str]] | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         super().__init__(
             world,
@@ -111,6 +117,7 @@ class QueryTrial(Federation):
             sync_us=options.sync_us,
             job_us=options.job_us,
             watch=self._watch,
+            keyring=keyring,
         )
         self.options = options
         self.q = q
@@ -118,8 +125,8 @@ class QueryTrial(Federation):
         self.want = collect(q, **tables) if want is None else want
         self.reader = self.client("reader", list(options.at)[-1])
         self._dice = world.dice("input")
-        self._deployed = self._agreed = False
-        self._names_at_us = 0
+        self._deployed = self._resting = False
+        self._look_at_us = self._wrong_since_us = 0
         self._lives: dict[str, int] = {}
         self._holders = Holders()
         self._sources: dict[str, Schema] = {
@@ -346,14 +353,31 @@ class QueryTrial(Federation):
     def ended(self) -> bool:
         name, clients = self.q.graph.name, self.clients.values()
         done = all(any(f"{name}.{sink}" in client.ended for client in clients) for sink in self.want)
-        return done and self._names_agree() and self._together()
+        return done and self._rests()
+
+    def _rests(self) -> bool:
+        """Looked at now and then: it asks all nodes."""
+        now_us = self.world.now_us
+        if now_us >= self._look_at_us:
+            self._look_at_us = now_us + LOOK_US
+            self._resting = self._together() and self._all_saved() and self._names_agree()
+        return self._resting
+
+    @property
+    def owned(self) -> Sequence[Sequence[Node]]:
+        """All nodes, by participant: those of one know the same names."""
+        return [list(self.nodes.values())]
 
     def _names_agree(self) -> bool:
-        """Looked at now and then: it asks all nodes."""
-        if self.world.now_us >= self._names_at_us:
-            self._names_at_us = self.world.now_us + LOOK_US
-            self._agreed = names_agree(self.nodes.values())
-        return self._agreed
+        """What they agree on and is wrong has some time to change."""
+        agreed = all(map(names_agree, self.owned))
+        wrong = agreed and any(map(wrong_names, self.owned))
+        self._wrong_since_us = (self._wrong_since_us or self.world.now_us) if wrong else 0
+        return agreed and (not wrong or self.world.now_us - self._wrong_since_us > NAMES_US)
+
+    def _all_saved(self) -> bool:
+        """Where rows may be lost whoever has them may wait for ever for what comes before them."""
+        return self.options.damage or not unsaved(self.nodes.values(), self.clients.values())
 
     def _together(self) -> bool:
         """Every node is there, and sees all its peers."""
@@ -375,7 +399,8 @@ class QueryTrial(Federation):
     def check_end(self) -> None:
         if self.said:
             return
-        check_names(self.nodes.values())
+        for nodes in self.owned:
+            check_names(nodes)
         check_catalogs(self.nodes.values())
         if self.lost:
             raise SimulationError(f"delivered: {self.lost} rows reported lost")
@@ -383,16 +408,19 @@ class QueryTrial(Federation):
             self._check_counted()
             return
         for sink, want in self.want.items():
-            stream = f"{self.q.graph.name}.{sink}"
-            batches = [batch for client in self.clients.values() for batch in client.rows.get(stream, [])]
+            batches = self._read_of(f"{self.q.graph.name}.{sink}")
             got = pa.Table.from_batches(batches, want.schema)
             if (wrong := difference(got, want)) is not None:
                 raise SimulationError(f"delivered: sink {sink!r}: {wrong}")
 
+    def _read_of(self, stream: str) -> list[pa.RecordBatch]:
+        """What was read of a stream."""
+        return [batch for client in self.clients.values() for batch in client.rows.get(stream, [])]
+
     def crash_all(self) -> bool:
         if self.options.damage or self.options.memory or self.world.dice("the end").random() > CRASH_ALL:
             return False
-        self._names_at_us, self._agreed = 0, False
+        self._look_at_us, self._resting = 0, False
         super().crash_all()
         return True
 

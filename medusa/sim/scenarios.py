@@ -11,6 +11,8 @@ from medusa.sim.coverage import Coverage
 from medusa.sim.deploy_trial import DEPLOYS
 from medusa.sim.federations import FEDERATIONS
 from medusa.sim.move_trial import MOVES
+from medusa.sim.owners_trial import OWNERS
+from medusa.sim.seam_trial import SEAMS
 from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.split_trial import SPLITS
 from medusa.sim.together import TOGETHER
@@ -27,6 +29,8 @@ SCENARIOS: dict[str, Scenario] = {
     **MOVES,
     **SPLITS,
     **COMEBACKS,
+    **OWNERS,
+    **SEAMS,
 }
 
 

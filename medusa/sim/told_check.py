@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from medusa.engine.checkpoint import unseal
 from medusa.errors import LinkError, StateError
-from medusa.mind.record import RECORD, read_record
+from medusa.mind.record import RECORD, FragmentRecord, read_record
 from medusa.runtime.group_names import group_token
 from medusa.sim.node import Node
 from medusa.sim.world import SimulationError
 from medusa.wire.messages import Attach
 
-__all__ = ["Holders", "check_told"]
+__all__ = ["Holders", "check_told", "newest_record"]
 
 
 def check_told(node: Node, client: str, key: str, message: Attach) -> None:
     """A node answers a new life of a publisher: the rows that it says it has survive its crash.
+
+    The program goes on at ``durable``, so the disk has the rows below it, always. ``next_seq`` is what the
+    node has received. It answers once that is durable too, unless it feeds its log again: then the program
+    publishes rows that the node has, and they count once.
 
     Args:
         key: of the publisher's name.
@@ -29,28 +33,35 @@ def check_told(node: Node, client: str, key: str, message: Attach) -> None:
     except LinkError:
         return  # It went elsewhere while this was under way.
     hosted = node.brain.fragments.get(fragment)
-    if hosted is None or hosted.repeating:
-        return  # While the log is fed again it is answered at once: docs/simulator.md.
+    if hosted is None:
+        return
+    told = message.durable if hosted.repeating else message.next_seq
     durable = _durable(node, fragment, source, key)
-    if message.next_seq > durable:
+    if max(told, message.durable) > durable:
         raise SimulationError(
-            f"told: {node.name} tells {client} to go on at row {message.next_seq} of {message.stream}, "
+            f"told: {node.name} tells {client} to go on at row {told} of {message.stream}, "
             f"its disk has {durable}"
         )
 
 
 def _durable(node: Node, fragment: str, source: str, key: str) -> int:
     """The next row of this name by the newest whole checkpoint on disk; 0: none holds it."""
+    record = newest_record(node, fragment)
+    inputs = () if record is None else record.inputs
+    return next((i.next_seq for i in inputs if (i.source, i.peer) == (source, key)), 0)
+
+
+def newest_record(node: Node, fragment: str) -> FragmentRecord | None:
+    """What the newest whole checkpoint of a fragment on disk says; None: there is none."""
     for name in reversed(node.disk.names()):
         if group_token(fragment, name) is None:
             continue
         try:
             _, files = unseal(node.disk.read(name), name)
-            record = read_record(files[RECORD], where=name)
+            return read_record(files[RECORD], where=name)
         except StateError:
             continue  # Torn.
-        return next((i.next_seq for i in record.inputs if (i.source, i.peer) == (source, key)), 0)
-    return 0
+    return None
 
 
 class Holders:

@@ -130,15 +130,15 @@ def denies_after_its_restart(monkeypatch):
 
 MOVED = {
     "the target starts before it persisted": (0, starts_before_it_persisted),
-    "handed over before it persisted": (1, handed_over_before_it_persisted),
+    "handed over before it persisted": (8, handed_over_before_it_persisted),
     "the owner goes on after it handed over": (0, goes_on_after_it_handed_over),
-    "never, while it takes": (1, never_while_it_takes),
+    "never, while it takes": (4, never_while_it_takes),
     "what follows emits": (0, what_follows_emits),
     "one row too far": (3, one_row_too_far),
     "readers are told once": (38, readers_are_told_once),
-    "the target stays expected": (15, the_target_stays_expected),
+    "the target stays expected": (1, the_target_stays_expected),
     "the same epoch": (0, the_same_epoch),
-    "the coordinator is not told": (6, the_coordinator_is_not_told),
+    "the coordinator is not told": (7, the_coordinator_is_not_told),
     "gives up what it handed over": (35, gives_up_what_it_handed_over),
     "denies after its restart": (35, denies_after_its_restart),
 }

@@ -38,6 +38,8 @@ class Mistake:
         edits: how it is planted.
         scenarios: where a seed should notice it; the first is that of ``seed``.
         seed: notices it; None: none of the first 200 seeds of each scenario does.
+        beside: edits that take away the second check that covers it: the seed notices both together, and
+            neither alone.
         shows: how the violation begins.
         tests: for a part that isn't simulated, the test file that notices it.
     """
@@ -47,6 +49,7 @@ class Mistake:
     edits: tuple[Edit, ...]
     scenarios: tuple[str, ...] = ()
     seed: int | None = None
+    beside: tuple[Edit, ...] = ()
     shows: str = "SimulationError: "
     tests: str = ""
 

@@ -22,7 +22,7 @@ from medusa.sim.world import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_blind_spots import BLIND_SPOTS
 
-SEEDS = {"returns": 12, "storage": 30}
+SEEDS = {"returns": 12, "storage": 30, "seams": 9}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, n in SEEDS.items() for seed in range(n)])
@@ -43,7 +43,7 @@ def passed(name, seed):
 @pytest.mark.parametrize("block", range(20))
 @pytest.mark.parametrize("name", SEEDS)
 def test_more_seeds(name, block):
-    """2,000 in all."""
+    """3,000 in all."""
     for seed in range(1000 + 50 * block, 1000 + 50 * (block + 1)):
         passed(name, seed)
 

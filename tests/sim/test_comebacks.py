@@ -9,8 +9,11 @@ import pytest
 
 from medusa.mind.inputs import Input
 from medusa.mind.publishers import Publishers
+from medusa.sim.query_trial import QueryTrial
 from medusa.sim.scenarios import run_scenario
+from medusa.wire.codec import decode_frame
 from medusa.wire.link import LinkEvent
+from medusa.wire.messages import Attach
 from tests.sim.conftest import SPENT
 
 SEEDS = 24
@@ -49,6 +52,24 @@ def test_in_them_programs_die_and_hang():
     trace = "\n".join(line for outcome in outcomes for line in outcome.last)
     for what in ("dies", "wakes", "another program publishes"):
         assert what in trace
+
+
+def test_a_name_taken_over_while_the_log_is_fed_again_loses_nothing_if_the_node_then_dies(monkeypatch):
+    """It goes on where the disk stands, although an earlier life has sent some of these rows again."""
+    honest, told = QueryTrial._check_told, []
+
+    def and_dies(self, node, client, frames):
+        honest(self, node, client, frames)
+        message, _ = decode_frame(frames)
+        repeats = node.alive and any(hosted.repeating for hosted in node.brain.fragments.values())
+        if repeats and isinstance(message, Attach) and message.durable < message.next_seq and not told:
+            told.append((message.durable, message.next_seq))
+            self.world.after(1, node.crash)
+            self.world.after(5000, lambda: self.restart(node.name))
+
+    monkeypatch.setattr(QueryTrial, "_check_told", and_dies)
+    passed(82)
+    assert told == [(0, 94)]
 
 
 def count_not_saved(monkeypatch):

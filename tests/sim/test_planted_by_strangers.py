@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.wire.log import OutputLog
-from tests.sim.planted_by_strangers import MISTAKES, NOT_SIMULATED
+from tests.sim.planted_by_strangers import MISTAKES
+from tests.sim.planted_owners import OWNERS
 from tests.sim.planting import Mistake, edit, planted
 
 CAUGHT = {name: mistake for name, mistake in MISTAKES.items() if mistake.seed is not None}
@@ -60,26 +59,6 @@ def test_the_recorded_seed_notices_it_or_a_search_does(name):
     pytest.fail(f"no seed of {len(seeds)} of {', '.join(mistake.scenarios)} notices it")
 
 
-@pytest.mark.full
-@pytest.mark.issue(15)
-@pytest.mark.parametrize("name", NOT_SIMULATED)
-def test_a_mistake_in_what_is_not_simulated_is_noticed_by_a_test(name):
-    """The test file passes without it, which ``make test`` shows, and fails with it."""
-    program = (
-        "import sys, pytest; from tests.sim.planted_by_strangers import NOT_SIMULATED, planted\n"
-        "name, file = sys.argv[1:]\n"
-        "with planted(NOT_SIMULATED[name]):\n"
-        "    sys.exit(pytest.main([file, '-q', '-x', '-p', 'no:cacheprovider', '-p', 'no:xdist']))"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, name, NOT_SIMULATED[name].tests],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
-
-
 def test_the_table_is_whole():
     assert len(MISTAKES) == 36
     assert len(CAUGHT) >= CAUGHT_MIN
@@ -87,15 +66,15 @@ def test_the_table_is_whole():
         assert set(mistake.scenarios) <= set(SCENARIOS)
         assert mistake.scenarios
         assert mistake.about.endswith(".")
-    assert all((Path(__file__).parents[2] / each.tests).exists() for each in NOT_SIMULATED.values())
 
 
-@pytest.mark.parametrize("name", [*MISTAKES, *NOT_SIMULATED])
+@pytest.mark.parametrize("name", [*MISTAKES, *OWNERS])
 def test_the_words_that_it_changes_are_there_and_come_back(name):
-    mistake = {**MISTAKES, **NOT_SIMULATED}[name]
-    with planted(mistake):
+    mistake = {**MISTAKES, **OWNERS}[name]
+    both = replace(mistake, edits=mistake.edits + mistake.beside)
+    with planted(both):
         pass
-    with planted(mistake):  # The words are looked for in the file, which is as it was.
+    with planted(both):  # The words are looked for in the file, which is as it was.
         pass
 
 

@@ -1,0 +1,129 @@
+"""Moments of splits, merges and moves to which few seeds of ``splits`` come."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from medusa.elements import END_US
+from medusa.sim.fault_draws import AWAY_US
+from medusa.sim.faults import LINKS, WEATHER, Fault
+from medusa.sim.federations import ROWS, options
+from medusa.sim.keys import keys_of_rows
+from medusa.sim.move_trial import KINDS, answered
+from medusa.sim.node import Node
+from medusa.sim.query_trial import QueryTrial
+from medusa.sim.split_trial import BOXES, SplitTrial
+from medusa.sim.trial import Scenario
+from medusa.sim.world import World
+from medusa.wire.messages_move import Move
+from medusa.wire.messages_split import Merge
+
+__all__ = ["SEAMS", "SeamTrial"]
+
+QUESTIONS = ("unexpect", "unexpect", "expect", "follow", "placed")
+"""Of moves: what one attempt asks, and a later one asks again."""
+
+
+class SeamTrial(SplitTrial):
+    """One of three things happens to a query that is split, moved and merged as in ``splits``.
+
+    A node dies a while after a box was split there, when its parts have written checkpoints and may still
+    be behind what was sent before. Parts are merged while the end of the stream is on its way between them.
+    Or who takes part in a move dies, and questions of that attempt come again in the next one.
+    """
+
+    def _begin(self) -> None:
+        super()._begin()
+        dice = self.world.dice("seams")
+        self._seam = dice.choice(("behind", "end", "asked again"))
+        self._picks = dice
+        span_us = self.options.publish_us
+        if self._seam == "asked again":
+            self._plan(dice.randrange(1, span_us), self._ask_again)
+            return
+        for box in dict.fromkeys(self.boxes):
+            by, pick = dice.choice(list(self.nodes)), dice.randrange(1 << 20)
+            self._plan(dice.randrange(1, span_us * 3 // 4), partial(self._split, box, by, pick))
+        if self._seam == "behind":
+            for _ in range(2):
+                self.aim(
+                    Fault(
+                        number=0,
+                        kind="crash in a split",
+                        at_us=self.world.now_us,
+                        for_us=dice.choice([1000, 300_000]),
+                        who=("owner", "split over", "lost"),
+                        amount=dice.randrange(20_000, 500_000),
+                    )
+                )
+
+    _seam = ""
+    _ends = False
+
+    def _ask_again(self) -> None:
+        """Its target or its owner dies amid a move; what was asked in that attempt comes again in the next."""
+        dice, names = self._picks, sorted(self._specs())
+        if not names:
+            return
+        fragment = dice.choice(names)
+        home = self._node_of(fragment)
+        to = dice.choice([name for name in self.nodes if name != home])
+        self.network.delay(dice.choice(QUESTIONS), dice.choice([20_000, 100_000, 300_000]), again=True)
+        self._ask(
+            home, lambda n: Move(request=n, fragment=fragment, to=to, timeout_ms=2000), f"{fragment} to {to}"
+        )
+
+        dies = dice.choice((to, to, home))
+
+        def die() -> None:
+            self.nodes[dies].crash()
+            self.world.after(AWAY_US, lambda: self.restart(dies))
+
+        self.world.after(dice.randrange(1000, 200_000), die)
+        self.world.after(1_500_000, lambda: [self.network.delay(tag, 0) for tag in set(QUESTIONS)])
+
+    def _watch(self, node: Node) -> None:
+        super()._watch(node)
+        if self._seam == "end" and not self._ends and node.loop is not None and self._sees_end(node):
+            self._ends = True
+            for box in dict.fromkeys(self.boxes):
+                late_us = self._picks.choice([1, 1000, 5000, 20_000, 60_000])
+                self._plan(late_us, partial(self._merge_now, box))
+
+    def _sees_end(self, node: Node) -> bool:
+        """All publishers have come to their end."""
+        entries = [
+            input
+            for hosted in node.brain.fragments.values()
+            for input in hosted.inputs.values()
+            if not input.judged
+        ]
+        return bool(entries) and all(input.receiver.boundary_us >= END_US for input in entries)
+
+    def _merge_now(self, box: str) -> None:
+        router = self._with_box(f"{box}-router")
+        if router is not None:
+            name = router.name
+            self._ask(router.node, lambda n: Merge(request=n, fragment=name, box=box), f"{box} whole again")
+
+
+def seams(world: World, rows: int | None, parts: Any) -> QueryTrial:
+    dice = world.dice("options")
+    kind = "meets" if world.seed % 3 == 0 else "keeps"
+    q, at = KINDS[kind][0]()
+    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys_of_rows)
+    trial = SeamTrial(world, q, tables, options(dice, at), want=want, movable=(), moves=0)
+    trial.boxes = BOXES[kind]
+    return trial
+
+
+SEAMS: dict[str, Scenario] = {
+    "seams": Scenario(
+        about="rare moments of splits, merges and moves: parts behind, the end, stale questions",
+        build=seams,
+        kinds=[*WEATHER, *LINKS, "crash"],
+        count=2,
+        events_max=600_000,
+    ),
+}
