@@ -62,7 +62,7 @@ class SeamTrial(SplitTrial):
     _ends = False
 
     def _ask_again(self) -> None:
-        """Its target or its owner dies amid a move; what was asked in that attempt comes again in the next."""
+        """Its target or its owner dies amid a move; what was asked then comes again in the next attempt."""
         dice, names = self._picks, sorted(self._specs())
         if not names:
             return
