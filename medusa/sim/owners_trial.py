@@ -90,12 +90,14 @@ class OwnersTrial(QueryTrial):
         self._sought = 0
         self._names: dict[str, bool] = {}
         """Definition -> whether it stands, by the last answer."""
+        self._left_alone: list[str] = []
+        """Definitions of which nobody can know whether they stand, but both sides say the same."""
         q, _ = counts()
         self._other, _ = counts("other")
         ring = Keyring(NODES, CLIENTS, OFFERS)
         self._ring = ring
         super().__init__(world, q, tables, decided, want=want, nodes=list(NODES), keyring=ring)
-        self._orders = world.dice("orders")
+        self._orders, self._leaves = world.dice("orders"), world.dice("abandoned")
 
     # --- programs, and their names --------------------------------------------------------------------
 
@@ -221,7 +223,26 @@ class OwnersTrial(QueryTrial):
             self._is_refused,
             removes,
         ]
+        if self._leaves.random() < DIES:
+            self._abandon(f"gone-{left}")
         self._in_turn(steps, clear)
+
+    def _abandon(self, name: str) -> None:
+        """A definition is asked for, and the node that is asked dies; nobody comes back to it."""
+        graph = graph_to_msgpack(counts("nobody")[0].graph)
+        number = self.reader.mind.request(
+            lambda n: DefineRemote(request=n, name=name, node=KEEPER, at=PLACES), graph
+        )
+        self.reader.do(lambda mind: None)
+        self._left_alone.append(name)
+
+        def die() -> None:
+            self.nodes[READ].crash(flushed=True)
+            self.reader.mind.give_up(number)
+            self.world.after(AWAY_US, lambda: self.restart(READ))
+
+        delay_us = self.options.delay_us + self._leaves.choice((1, 1000, 5000, 20_000, 60_000))
+        self.world.after(delay_us, die)
 
     def _in_turn(self, steps: Sequence[_Step], then: Callable[[], None]) -> None:
         if steps:
@@ -393,7 +414,8 @@ class OwnersTrial(QueryTrial):
         mine = self.nodes[READ].brain.catalog.remote.mapped
         theirs = self.nodes[KEEPER].brain.catalog.remote.held
         stands = {name for name, there in self._names.items() if there}
-        if set(mine) != stands or set(theirs) != {f"alice/{name}" for name in stands}:
+        unknown = {*mine} & {*self._left_alone}
+        if {*mine} - unknown != stands or {*theirs} != {f"alice/{name}" for name in mine}:
             raise SimulationError(
                 f"defined: {sorted(stands)} stand; {READ} has {sorted(mine)}, {KEEPER} keeps {sorted(theirs)}"
             )

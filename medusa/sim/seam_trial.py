@@ -62,14 +62,15 @@ class SeamTrial(SplitTrial):
     _ends = False
 
     def _ask_again(self) -> None:
-        """Its target or its owner dies amid a move; what was asked then comes again in the next attempt."""
+        """Its target or owner dies amid a move; what was asked in that attempt comes again in the next."""
         dice, names = self._picks, sorted(self._specs())
         if not names:
             return
         fragment = dice.choice(names)
         home = self._node_of(fragment)
         to = dice.choice([name for name in self.nodes if name != home])
-        self.network.delay(dice.choice(QUESTIONS), dice.choice([20_000, 100_000, 300_000]), again=True)
+        tag = dice.choice(QUESTIONS)
+        self.network.delay(tag, dice.choice([20_000, 100_000, 300_000]), again=True)
         self._ask(
             home, lambda n: Move(request=n, fragment=fragment, to=to, timeout_ms=2000), f"{fragment} to {to}"
         )
@@ -81,7 +82,7 @@ class SeamTrial(SplitTrial):
             self.world.after(AWAY_US, lambda: self.restart(dies))
 
         self.world.after(dice.randrange(1000, 200_000), die)
-        self.world.after(1_500_000, lambda: [self.network.delay(tag, 0) for tag in set(QUESTIONS)])
+        self.world.after(1_500_000, lambda: self.network.delay(tag, 0))
 
     def _watch(self, node: Node) -> None:
         super()._watch(node)

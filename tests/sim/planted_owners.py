@@ -26,6 +26,8 @@ OWNERS: dict[str, Mistake] = {
         ),
         tests="tests/mind/test_statements.py",
         scenarios=_IN,
+        seed=1,
+        shows="",
     ),
     "ages compared without the epoch": Mistake(
         area="DHT",
@@ -62,6 +64,7 @@ OWNERS: dict[str, Mistake] = {
         ),
         tests="tests/mind/test_subscribers.py",
         scenarios=_IN,
+        seed=2,
     ),
     # --- remote definitions -----------------------------------------------------------------------
     "a name that was revoked still leads there": Mistake(
@@ -74,6 +77,7 @@ OWNERS: dict[str, Mistake] = {
             "pass",
         ),
         scenarios=_IN,
+        seed=0,
     ),
     "a keeper answers before it has forgotten on disk": Mistake(
         area="remote definitions",
@@ -85,6 +89,7 @@ OWNERS: dict[str, Mistake] = {
             "self._saver.save()\n    self._outbox.send(peer, Reply(request=message.request))",
         ),
         scenarios=_IN,
+        seed=18,
     ),
     "the keeper's own revocation is only answered": Mistake(
         area="remote definitions",
@@ -96,6 +101,7 @@ OWNERS: dict[str, Mistake] = {
             "self._kept.held.get(message.name)",
         ),
         scenarios=_IN,
+        seed=0,
     ),
     "what the keeper revoked is kept again": Mistake(
         area="remote definitions",
@@ -114,6 +120,7 @@ OWNERS: dict[str, Mistake] = {
             "pass",
         ),
         scenarios=_IN,
+        seed=13,
     ),
     # --- named subscriptions ----------------------------------------------------------------------
     "a reader's name isn't on disk when it is answered": Mistake(
@@ -126,6 +133,7 @@ OWNERS: dict[str, Mistake] = {
             "sender.receive(now_us, peer, message, key=key)",
         ),
         scenarios=_IN,
+        seed=3,
     ),
     "a reader comes back to what it received": Mistake(
         area="subscribers",
@@ -137,6 +145,7 @@ OWNERS: dict[str, Mistake] = {
             "if message.name and view is not None:\n        return max(view.durable, view.acked)",
         ),
         scenarios=_IN,
+        seed=2,
     ),
     "a name's place is saved as what was received": Mistake(
         area="subscribers",
@@ -148,6 +157,7 @@ OWNERS: dict[str, Mistake] = {
             "return {key: max(view.acked, view.durable) if view.named else view.durable for",
         ),
         scenarios=_IN,
+        seed=21,
     ),
     # --- keys -------------------------------------------------------------------------------------
     "who comes up isn't told what was declared": Mistake(
@@ -160,6 +170,7 @@ OWNERS: dict[str, Mistake] = {
             "for data in own:",
         ),
         scenarios=_IN,
+        seed=0,
     ),
     "a revocation is answered before it is on disk": Mistake(
         area="security",
@@ -171,6 +182,7 @@ OWNERS: dict[str, Mistake] = {
             "self._outbox.send(peer, Reply(request=message.request))",
         ),
         scenarios=_IN,
+        seed=1,
     ),
     "certificates outlive their revocation": Mistake(
         area="security",
@@ -182,6 +194,7 @@ OWNERS: dict[str, Mistake] = {
             "if one.key:",
         ),
         scenarios=_IN,
+        seed=0,
     ),
     # --- the catalog between participants ---------------------------------------------------------
     "what is gone isn't said": Mistake(
@@ -194,6 +207,7 @@ OWNERS: dict[str, Mistake] = {
             "pass",
         ),
         scenarios=_IN,
+        seed=0,
     ),
     "a lost put isn't tried again": Mistake(
         area="DHT",
