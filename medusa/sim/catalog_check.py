@@ -42,8 +42,8 @@ def check_catalogs(nodes: Iterable[Node]) -> None:
         SimulationError: what a node goes by would be lost with it.
     """
     for node in nodes:
-        if not node.alive or node.forgets or not node.brain.saved:
-            continue
+        if not node.alive or node.forgets or not node.brain.saved or node.brain.catalog.in_doubt.newest:
+            continue  # What it can't know is as it was on disk, until it decides.
         _check_copies(node)
         check_marks(node.name, node.disk)
         data = newest_catalog(node) or Catalog(node.name).to_bytes()
@@ -61,7 +61,7 @@ def _check_copies(node: Node) -> None:
     disk = node.disk
     groups = [group for name in disk.names() if (group := GroupName.of(name)).kind == "catalog"]
     newest = max((group.number for group in groups), default=0)
-    for name in catalog_names(newest) if newest and node.brain.catalog.in_doubt.newest == 0 else ():
+    for name in catalog_names(newest) if newest else ():
         try:
             unseal(disk.read(name), name)
         except StateError as error:

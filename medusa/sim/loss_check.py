@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.mind.spec import Fragment
-from medusa.runtime.group_names import owner_of
+from medusa.runtime.group_names import GroupName, owner_of
 from medusa.sim.client import Client
-from medusa.sim.node import Node
+from medusa.sim.node import IGNORED, Node
 from medusa.sim.world import SimulationError
 from medusa.wire.outbox import Report
 
@@ -29,6 +29,9 @@ Part = tuple[str, str]
 FEWER, OTHER = 1, 2
 """What a loss does to what comes after it: rows are missing, and counts of rows are lower; or the rows that
 follow come in another order under the same numbers, so some come twice or never."""
+
+ADOPTED = "fragment in doubt is here"
+"""What a node says that takes one."""
 
 REORDERED = (
     *("may differ from those", "decisions not repeated", "rows missing"),
@@ -53,9 +56,15 @@ class Losses:
         self._emptied: set[Part] = set()
         """Their node lost its disk, or goes by an old catalog, and nothing there tells of a newer one."""
         self._disks: dict[str, int] = {}
+        self._doubted: dict[str, set[str]] = {}
+        """Fragments in doubt when the node was looked at last."""
 
     def look(self, node: Node) -> None:
-        """The node has had a turn: what does it have?"""
+        """The node has had a turn: what does it have?
+
+        Raises:
+            SimulationError: it takes a fragment in doubt since no peer has it, and one does.
+        """
         lost = node.disk.history.lost
         if self._disks.get(node.name, 0) != lost:
             self._disks[node.name] = lost
@@ -64,8 +73,20 @@ class Losses:
             all_of_them = node.name == self._coordinator
             self._emptied |= {part for part in self._parts if all_of_them or part[0] == node.name}
         if node.loop is not None:
-            for name, spec in node.brain.catalog.fragments.items():
+            catalog = node.brain.catalog
+            for name, spec in catalog.fragments.items():
                 self._parts[node.name, name] = spec
+            for name in self._doubted.get(node.name, set()) & catalog.fragments.keys():
+                self._check_adopted(node, name)
+            self._doubted[node.name] = set(catalog.in_doubt.fragments)
+
+    def _check_adopted(self, node: Node, name: str) -> None:
+        said = (r for r in reversed(node.reports) if r.what == ADOPTED and r.fields["fragment"] == name)
+        why = next((str(report.fields["why"]) for report in said), "")
+        others = [n for n in self._nodes.values() if n.alive and n.name != node.name]
+        having = [other.name for other in others if name in other.brain.catalog.fragments]
+        if having and "no peer has it" in why:
+            raise SimulationError(f"doubt: {node.name} takes {name}, since no peer has it, and {having} do")
 
     def deployed(self) -> None:
         """The query runs: from now on its parts are somewhere."""
@@ -115,8 +136,8 @@ class Losses:
         told, above = self.told(), self._above(stream)
         if not (self._deployed and above):
             return FEWER if any(map(_knows_little, self._nodes.values())) else 0
-        alive = {part for part in above & self._emptied if self._nodes[part[0]].alive}
-        emptied = {part for part in alive if not self._runs(part)}
+        heard = {p for p in above & self._emptied if self._nodes[p[0]].alive and not self._ignored(p[0])}
+        emptied = {part for part in heard if not self._runs(part)}
         if emptied:
             refused = {(at, name) for _, at, name, _ in self._refusals(clients)}
             if not any((part[0], name) in refused for part in emptied for name in self._names(part)):
@@ -129,12 +150,20 @@ class Losses:
         found = dict.fromkeys(self._emptied, FEWER)
         for part in self._parts:
             node = self._nodes[part[0]]
-            if not node.alive:
+            if not node.alive or self._ignored(part[0]):
                 found[part] = FEWER
             for report in node.told:
                 if kind := self._about(part, report):
                     found[part] = max(kind, found.get(part, 0))
         return found
+
+    def _ignored(self, name: str) -> bool:
+        """It lost the number of its last life, and peers take it for one that was."""
+        history = self._nodes[name].disk.history
+        if not (history.lost or any(GroupName.of(each).kind == "life" for each in history.harmed)):
+            return False
+        told = (report for node in self._nodes.values() for report in node.told)
+        return any(report.what == IGNORED and report.fields["peer"] == name for report in told)
 
     def _about(self, part: Part, report: Report) -> int:
         """What a report says of a part; 0: nothing."""

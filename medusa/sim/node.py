@@ -31,7 +31,7 @@ from medusa.sim.world import World
 from medusa.wire.link import LinkEvent
 from medusa.wire.outbox import Report
 
-__all__ = ["Node"]
+__all__ = ["IGNORED", "Node"]
 
 REPORTS_MAX = 1000
 COMPLAINTS = (
@@ -40,10 +40,13 @@ COMPLAINTS = (
 )
 """Reports of broken rules, and of rows that are gone."""
 
+IGNORED = "peer of an earlier life ignored"
+"""What a node says of one that lost the number of its life, and has a smaller one now."""
+
 TELLS = (
     *("rows lost", "receiver ahead", "sender refused", "subscriber cut off", "output lost on disk"),
     *("fragment in doubt", "the newest catalog was lost: names that are unknown here wait"),
-    *("decisions not repeated", "rows missing"),
+    *("decisions not repeated", "rows missing", IGNORED),
 )
 """Reports by which a node says that rows are missing, or that it can't know what it had."""
 
