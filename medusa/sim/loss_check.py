@@ -83,10 +83,16 @@ class Losses:
     def _check_adopted(self, node: Node, name: str) -> None:
         said = (r for r in reversed(node.reports) if r.what == ADOPTED and r.fields["fragment"] == name)
         why = next((str(report.fields["why"]) for report in said), "")
-        others = [n for n in self._nodes.values() if n.alive and n.name != node.name]
-        having = [other.name for other in others if name in other.brain.catalog.fragments]
+        others = [each for each in self._nodes.values() if each is not node]
+        having = [each.name for each in others if self._has(each, name)]
         if having and "no peer has it" in why:
             raise SimulationError(f"doubt: {node.name} takes {name}, since no peer has it, and {having} do")
+
+    def _has(self, node: Node, name: str) -> bool:
+        """It runs the fragment, or did before it died, with its disk."""
+        if node.alive:
+            return name in node.brain.catalog.fragments
+        return (node.name, name) in self._parts.keys() - self._emptied
 
     def deployed(self) -> None:
         """The query runs: from now on its parts are somewhere."""

@@ -24,9 +24,8 @@ STORAGE: dict[str, Mistake] = {
         edits=edit("runtime.recovery:Folder.tidy", "if self.fell_back:\n        return", ""),
         # What the older catalog doesn't name is in doubt, so it counts as named.
         beside=(Edit("runtime.recovery:Folder._doubt_all", "in self._unnamed.items()", "in ()"),),
-        scenarios=("storage",),
-        seed=None,
-        shows="SimulationError: start: ",
+        scenarios=(),
+        tests="tests/runtime/test_repair.py",
     ),
     "what checkpoints saw is ignored": Mistake(
         area="recovery",

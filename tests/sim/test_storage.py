@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -43,7 +46,7 @@ def test_the_recorded_seed_notices_it(name):
 
 @pytest.mark.full
 @pytest.mark.issue(15)
-@pytest.mark.parametrize("name", [name for name, each in STORAGE.items() if each.scenarios])
+@pytest.mark.parametrize("name", CAUGHT)
 def test_a_search_notices_it(name):
     """And without the mistake the seed that does is as it should be."""
     mistake = STORAGE[name]
@@ -54,6 +57,27 @@ def test_a_search_notices_it(name):
             assert run_scenario(scenario, seed).ok
             return
     pytest.fail(f"none of {SEARCHED} seeds of {', '.join(mistake.scenarios)} notices it")
+
+
+@pytest.mark.full
+@pytest.mark.issue(15)
+@pytest.mark.parametrize("name", [name for name, each in STORAGE.items() if each.tests])
+def test_a_unit_test_notices_it(name):
+    """Together with the loss of the second check, where one covers it."""
+    program = (
+        "import sys, pytest; from tests.sim.planted_storage import STORAGE\n"
+        "from tests.sim.planting import planted; from tests.sim.test_storage import both\n"
+        "name, file = sys.argv[1:]\n"
+        "with planted(both(STORAGE[name])):\n"
+        "    sys.exit(pytest.main([file, '-q', '-x', '-p', 'no:cacheprovider', '-p', 'no:xdist']))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, name, STORAGE[name].tests],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
 
 
 @pytest.mark.full
