@@ -11,8 +11,9 @@ from medusa.engine.checkpoint import unseal
 from medusa.errors import StateError
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
-from medusa.runtime.group_names import group_token
+from medusa.runtime.group_names import GroupName, catalog_names, group_token
 from medusa.sim.node import Node
+from medusa.sim.start_check import check_marks
 from medusa.sim.world import SimulationError
 
 __all__ = ["check_catalogs", "newest_catalog"]
@@ -35,14 +36,16 @@ def newest_catalog(node: Node) -> Buffer | None:
 
 
 def check_catalogs(nodes: Iterable[Node]) -> None:
-    """Of nodes with a disk, none of which is writing.
+    """Of nodes with a disk, none of which is writing: it is there twice, and says what the node goes by.
 
     Raises:
         SimulationError: what a node goes by would be lost with it.
     """
     for node in nodes:
-        if not node.alive or node.forgets or not node.brain.saved:
-            continue
+        if not node.alive or node.forgets or not node.brain.saved or node.brain.catalog.in_doubt.newest:
+            continue  # What it can't know is as it was on disk, until it decides.
+        _check_copies(node)
+        check_marks(node.name, node.disk)
         data = newest_catalog(node) or Catalog(node.name).to_bytes()
         here, there = _facts(node.brain.catalog.to_bytes()), _facts(data)
         for name in sorted({*here, *there} - {LEARNED}):
@@ -51,6 +54,19 @@ def check_catalogs(nodes: Iterable[Node]) -> None:
                     f"disk: the catalog of {node.name} has {name} {there.get(name)!r:.200}, "
                     f"the node goes by {here.get(name)!r:.200}"
                 )
+
+
+def _check_copies(node: Node) -> None:
+    """The newest catalog is there twice: one damaged file takes nothing away."""
+    disk = node.disk
+    groups = [group for name in disk.names() if (group := GroupName.of(name)).kind == "catalog"]
+    newest = max((group.number for group in groups), default=0)
+    for name in catalog_names(newest) if newest else ():
+        try:
+            unseal(disk.read(name), name)
+        except StateError as error:
+            if name not in disk.history.harmed:
+                raise SimulationError(f"disk: {node.name} has its catalog once: {error}") from error
 
 
 def _facts(data: Buffer) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, pieces_of
 from medusa.runtime.group_names import GroupName
+from medusa.sim.disk_history import DiskHistory
 from medusa.sim.file_damage import damaged
 from medusa.sim.journal import DiskJournal
 
@@ -30,11 +31,13 @@ class Disk:
         journal: the decision logs on it.
         damaged: a file was harmed of which there is no other copy.
         changes: counts whatever changed what can be read.
+        history: what it took, and what was harmed.
     """
 
     def __init__(self, host: str) -> None:
         self._host = host
         self.changes = 0
+        self.history = DiskHistory()
         self._groups: dict[str, dict[str, bytes]] = {}
         self._unsynced: dict[str, dict[str, bytes]] = {}
         self._deleted: dict[str, dict[str, bytes]] = {}
@@ -66,7 +69,17 @@ class Disk:
                 self._groups[name] = torn(files)
             return False
         self._groups[name] = files
+        self.history.wrote(name, files)
         return True
+
+    def groups(self) -> dict[str, dict[str, bytes]]:
+        """All that lies there, whole or not."""
+        return dict(self._groups)
+
+    @property
+    def fails(self) -> bool:
+        """Some write will fail."""
+        return bool(self.full or self.tearing or self.fail_next or self.fail_at or self.fail_kind)
 
     @property
     def writing(self) -> bool:
@@ -110,12 +123,14 @@ class Disk:
         self._deleted.clear()
         self._older.clear()
         self.journal.lose()
+        self.history.lose()
 
     def flip(self, bit: int, *, prefix: str = "") -> None:
         """One bit of the newest group turns over."""
         name, files = self._newest(prefix)
         if not files:
             return
+        self.history.harm(name)
         file = sorted(files)[bit % len(files)]
         data = bytearray(files[file])
         if data:
@@ -127,12 +142,14 @@ class Disk:
         """The longest file of the newest group loses its end."""
         name, files = self._newest(prefix)
         if files:
+            self.history.harm(name)
             self._groups[name] = torn(files)
 
     def roll_back(self, *, prefix: str = "") -> None:
         """The newest group is gone and the one that was deleted last is back: an old version."""
         name, files = self._newest(prefix)
         if files:
+            self.history.harm(name)
             del self._groups[name]
         if not self._newest(prefix)[1]:
             self._groups |= {old: kept for old, kept in self._deleted.items() if old.startswith(prefix)}
@@ -168,6 +185,7 @@ class Disk:
 
     def _damage(self, name: str, how: str, pick: int) -> None:
         files = self._groups.pop(name)
+        self.history.harm(name)
         if how == "older":
             older = self._older.get(name.rpartition("-")[0])
             if older is not None:  # The newest was never written, or that one lies in its place.
@@ -209,6 +227,7 @@ class Disk:
             self.changes += 1
             self._deleted = {name: self._groups.pop(name)}
             self._older[name.rpartition("-")[0]] = name, self._deleted[name]
+            self.history.deleted(name, self._groups)
 
     def where(self, name: str, file: str = "") -> str:
         return f"{self._host}:/{name}/{file}".rstrip("/")

@@ -6,7 +6,7 @@ Simulated are the clock, the network, the disk and the threads, and nothing else
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -22,14 +22,16 @@ from medusa.runtime.host import FragmentHost
 from medusa.runtime.link_events import Arrival, Event
 from medusa.runtime.loop import NodeLoop
 from medusa.runtime.recovery import recover
+from medusa.sim.disk import Disk
 from medusa.sim.keyring import Keyring, signed_by
 from medusa.sim.machine import Machine
 from medusa.sim.network import Network
+from medusa.sim.start_check import StartCheck
 from medusa.sim.world import World
 from medusa.wire.link import LinkEvent
 from medusa.wire.outbox import Report
 
-__all__ = ["Node"]
+__all__ = ["IGNORED", "Node"]
 
 REPORTS_MAX = 1000
 COMPLAINTS = (
@@ -38,9 +40,13 @@ COMPLAINTS = (
 )
 """Reports of broken rules, and of rows that are gone."""
 
+IGNORED = "peer of an earlier life ignored"
+"""What a node says of one that lost the number of its life, and has a smaller one now."""
+
 TELLS = (
     *("rows lost", "receiver ahead", "sender refused", "subscriber cut off", "output lost on disk"),
-    "fragment in doubt",
+    *("fragment in doubt", "the newest catalog was lost: names that are unknown here wait"),
+    *("decisions not repeated", "rows missing", IGNORED),
 )
 """Reports by which a node says that rows are missing, or that it can't know what it had."""
 
@@ -92,8 +98,9 @@ class Node(Machine):
         self._parser_dice = world.dice(f"parser of {settings.name}")
         self.unable = ""
         """Why it couldn't start, the last time that it couldn't."""
-        self.tells = False
-        """It has said that rows are missing, or that it can't know something."""
+        self.goes_back = False
+        """It goes by an older catalog than it had, and can't know it."""
+        self._told: dict[tuple[str, str], Report] = {}
         self.complaint = ""
         """What it said last that no node says where nobody lies and no disk is damaged."""
         self._peers: dict[tuple[int, str], int] = {}
@@ -116,6 +123,11 @@ class Node(Machine):
         """It has no disk."""
         return self.settings.store == "memory"
 
+    @property
+    def told(self) -> Collection[Report]:
+        """What it said of rows that are missing, and of what it can't know, in all its lives; each once."""
+        return self._told.values()
+
     def start(self) -> None:
         """Recover what the disk holds and run.
 
@@ -126,7 +138,10 @@ class Node(Machine):
         self.lives += 1
         if self.forgets:
             self.disk.lose()
+        check = StartCheck(self.name, self.disk) if isinstance(self.disk, Disk) else None
         found = recover(self.disk, self.clock, node=self.name, warn=self._warn, journal=self.disk.journal)
+        if check is not None:
+            self.goes_back = check.end(found)
         host = self.make_host(
             self.disk,
             self.clock,
@@ -273,7 +288,8 @@ class Node(Machine):
 
     def _say(self, report: Report) -> None:
         self.reports.append(report)
-        self.tells = self.tells or report.what in TELLS
+        if report.what in TELLS:
+            self._told[report.what, str(report.fields)] = report
         if report.what in COMPLAINTS and report.level != "info":
             self.complaint = f"{report.what} {dict(report.fields)}"
         elif report.what == LinkEvent.PEER_RESTARTED.value:
@@ -289,8 +305,10 @@ class Node(Machine):
         self._peers[about] = incarnation
 
     def _warn(self, text: str) -> None:
-        self.reports.append(Report(level="warning", what=text))
-        self.tells = self.tells or not text.endswith(COPY_USED)
+        report = Report(level="warning", what=text)
+        self.reports.append(report)
+        if not text.endswith(COPY_USED):
+            self._told[text, ""] = report
         self.world.trace(self.name, f"warning: {text}")
 
 

@@ -82,7 +82,7 @@ class OrderTrial(QueryTrial):
     def _check_once(self, want: pa.Table) -> None:
         """What a disk has lost may be missing. Other rows come, or rows twice, only where a node has lost in
         which order it took them; then each that may have says so."""
-        silent = [n.name for n in self.nodes.values() if n.disk.damaged and not (n.tells or n.unable)]
+        silent = [n.name for n in self.nodes.values() if n.disk.damaged and not (n.told or n.unable)]
         more = Counter(self._column("rows", "v")) - Counter(want.column("v").to_pylist())
         if more and silent:
             raise SimulationError(

@@ -22,6 +22,7 @@ from medusa.sim.faults import Scene
 from medusa.sim.federation import Federation
 from medusa.sim.keyring import Keyring
 from medusa.sim.liar import Liar
+from medusa.sim.loss_check import FEWER, Losses, more_than
 from medusa.sim.names_check import check_names, names_agree, wrong_names
 from medusa.sim.network import Faults
 from medusa.sim.node import Node
@@ -129,6 +130,7 @@ class QueryTrial(Federation):
         self._look_at_us = self._wrong_since_us = 0
         self._lives: dict[str, int] = {}
         self._holders = Holders()
+        self._losses = Losses(self.nodes, list(options.at)[-1])
         self._sources: dict[str, Schema] = {
             box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)
         }
@@ -211,6 +213,7 @@ class QueryTrial(Federation):
         return known is not None and known.state == RUNNING
 
     def _begin(self) -> None:
+        self._losses.deployed()
         name = self.q.graph.name
         by_source: dict[str, list[str]] = {}
         for publisher, (source, _) in self.publishers.items():
@@ -337,6 +340,8 @@ class QueryTrial(Federation):
             self._lives[node.name] = node.lives
             if not self.options.damage:
                 check_restarted(node, self.nodes, self.clients)
+        if self.options.damage:
+            self._losses.look(node)
         check_node(node)
         self._check_complaints(node)
 
@@ -393,11 +398,12 @@ class QueryTrial(Federation):
         minds = [mind for client in self.clients.values() for mind in client.minds]
         refusals = [each.refusal for mind in minds for each in mind.publications.values()]
         refusals += [each.receiver.refusal for mind in minds for each in mind.subscriptions.values()]
-        told = any(node.unable or node.tells for node in self.nodes.values())
+        told = any(node.unable or node.told for node in self.nodes.values())
         return self.options.damage and (told or self.lost > 0 or any(refusals))
 
     def check_end(self) -> None:
         if self.said:
+            self._check_losses()
             return
         for nodes in self.owned:
             check_names(nodes)
@@ -408,10 +414,27 @@ class QueryTrial(Federation):
             self._check_counted()
             return
         for sink, want in self.want.items():
-            batches = self._read_of(f"{self.q.graph.name}.{sink}")
-            got = pa.Table.from_batches(batches, want.schema)
-            if (wrong := difference(got, want)) is not None:
+            if (wrong := difference(self._got(sink), want)) is not None:
                 raise SimulationError(f"delivered: sink {sink!r}: {wrong}")
+
+    def _check_losses(self) -> None:
+        """Somebody said that rows may be missing: those that are come through what that was said of."""
+        check_catalogs(self.nodes.values())
+        self._losses.check_refusals(self.clients.values())
+        self._losses.check_kept()
+        for sink, want in self.want.items():
+            got = self._got(sink)
+            if (wrong := difference(got, want)) is None:
+                continue
+            told = self._losses.of(f"{self.q.graph.name}.{sink}", self.clients.values())
+            if not told:
+                raise SimulationError(f"untold: sink {sink!r}: {wrong}")
+            if told == FEWER and (more := more_than(got, want)):
+                raise SimulationError(f"delivered: sink {sink!r}: {more}; {wrong}")
+
+    def _got(self, sink: str) -> pa.Table:
+        """What was read of a sink."""
+        return pa.Table.from_batches(self._read_of(f"{self.q.graph.name}.{sink}"), self.want[sink].schema)
 
     def _read_of(self, stream: str) -> list[pa.RecordBatch]:
         """What was read of a stream."""

@@ -65,10 +65,14 @@ def newest_record(node: Node, fragment: str) -> FragmentRecord | None:
 
 
 class Holders:
-    """Who has had each name at each node in its life, one after the other."""
+    """Who has had each name at each node, one after the other. Over its death, those that its disk knows of.
+
+    Disks keep what they were given.
+    """
 
     def __init__(self) -> None:
-        self._had: dict[tuple[str, int, str, int, str, str], list[str]] = {}
+        self._had: dict[tuple[str, str, int, str, str], list[str]] = {}
+        self._lives: dict[str, int] = {}
 
     def look(self, node: Node) -> None:
         """The node has had a turn.
@@ -78,13 +82,25 @@ class Holders:
         """
         if node.loop is None:
             return
+        if self._lives.get(node.name) != node.lives:
+            self._lives[node.name] = node.lives
+            self._forget(node)
         for hosted in node.brain.fragments.values():
             epoch = node.brain.catalog.ownership.epoch(hosted.spec.name)
             for (source, key), input in hosted.inputs.items():
                 if not input.named or not input.by:
                     continue
-                had = self._had.setdefault((node.name, node.lives, hosted.spec.name, epoch, source, key), [])
+                had = self._had.setdefault((node.name, hosted.spec.name, epoch, source, key), [])
                 if had and had[-1] != input.by and input.by in had:
                     raise SimulationError(f"named: {input.by} has {key} again, which {had[-1]} took from it")
                 if input.by not in had:
                     had.append(input.by)
+
+    def _forget(self, node: Node) -> None:
+        """It lives again: who took a name after its newest checkpoint may have to take it once more."""
+        for (name, fragment, _, source, key), had in self._had.items():
+            if name == node.name:
+                record = newest_record(node, fragment)
+                inputs = () if record is None else record.inputs
+                holder = next((i.holder for i in inputs if (i.source, i.peer) == (source, key)), "")
+                had[:] = had[: had.index(holder) + 1] if holder in had else [holder] * bool(holder)

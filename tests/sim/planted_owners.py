@@ -84,7 +84,7 @@ OWNERS: dict[str, Mistake] = {
         about="A keeper says that it has dropped a definition before its catalog says so on disk: after "
         "a crash it keeps, and runs, what was revoked.",
         edits=edit(
-            "mind.remote:Remotes._drop",
+            "mind.remote_keeping:Keeper.drop",
             "self._saver.send(peer, Reply(request=message.request), after=self._saver.save())",
             "self._saver.save()\n    self._outbox.send(peer, Reply(request=message.request))",
         ),
@@ -115,7 +115,7 @@ OWNERS: dict[str, Mistake] = {
         about="A definer that dies before its keeper has answered knows of nothing to "
         "take back: the keeper keeps it for ever.",
         edits=edit(
-            "mind.remote:Remotes._define",
+            "mind.remote:Remotes._take",
             "self._kept.revoking[message.name] = mapped  # If we die before it has answered.",
             "pass",
         ),

@@ -21,6 +21,7 @@ from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_blind_spots import BLIND_SPOTS
+from tests.sim.planting import noticed
 
 SEEDS = {"returns": 12, "storage": 30, "seams": 4}
 
@@ -52,7 +53,7 @@ def test_more_seeds(name, block):
 def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch):
     blind = BLIND_SPOTS[mistake]
     blind.patch(monkeypatch)
-    assert run_scenario(blind.scenario, blind.seed).violation
+    assert noticed(lambda seed: run_scenario(blind.scenario, seed).violation, blind.seed)
 
 
 @pytest.mark.full

@@ -23,6 +23,7 @@ from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_moves import MOVED, SPLIT
+from tests.sim.planting import noticed
 
 SEEDS = {"move": 140, "splits": 60}
 """200 in all."""
@@ -175,22 +176,9 @@ def test_who_takes_part_in_a_split_dies_at_its_step(part, step):
         assert any(step in each for each in before.values())
 
 
-def noticed(mistake, seeds, monkeypatch):
-    """The first violation of these seeds with the mistake planted."""
-    name = "move" if mistake in MOVED else "splits"
-    (MOVED | SPLIT)[mistake][1](monkeypatch)
-    return next(filter(None, (run_scenario(name, seed).violation for seed in seeds)), "")
-
-
 @pytest.mark.parametrize("mistake", [*MOVED, *SPLIT])
 def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch):
-    found = noticed(mistake, [(MOVED | SPLIT)[mistake][0]], monkeypatch)
-    assert found.startswith("SimulationError: ")
-
-
-@pytest.mark.full
-@pytest.mark.issue(6)
-@pytest.mark.parametrize("mistake", [*MOVED, *SPLIT])
-def test_a_planted_mistake_is_found_within_40_seeds(mistake, monkeypatch):
-    """Where the recorded seed doesn't notice it any more: whatever nodes say more moves all that follows."""
-    assert noticed(mistake, range(40), monkeypatch).startswith("SimulationError: ")
+    name = "move" if mistake in MOVED else "splits"
+    recorded, plant = (MOVED | SPLIT)[mistake]
+    plant(monkeypatch)
+    assert noticed(lambda seed: run_scenario(name, seed).violation, recorded, "SimulationError: ")

@@ -10,7 +10,7 @@ from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.wire.log import OutputLog
 from tests.sim.planted_by_strangers import MISTAKES
 from tests.sim.planted_owners import OWNERS
-from tests.sim.planting import Mistake, edit, planted
+from tests.sim.planting import Mistake, edit, noticed, planted
 
 CAUGHT = {name: mistake for name, mistake in MISTAKES.items() if mistake.seed is not None}
 SURVIVORS = {name: mistake for name, mistake in MISTAKES.items() if mistake.seed is None}
@@ -39,8 +39,7 @@ def violation(mistake: Mistake, scenario: str, seed: int) -> str:
 def test_the_recorded_seed_notices_it(name):
     mistake = CAUGHT[name]
     assert mistake.seed is not None
-    assert violation(mistake, mistake.scenarios[0], mistake.seed).startswith(mistake.shows or "")
-    assert violation(mistake, mistake.scenarios[0], mistake.seed)
+    assert noticed(lambda seed: violation(mistake, mistake.scenarios[0], seed), mistake.seed, mistake.shows)
 
 
 @pytest.mark.full
