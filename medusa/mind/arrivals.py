@@ -7,7 +7,7 @@ of it is still under way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -320,14 +320,22 @@ class Arrivals:
         for taking in list(self._takings.values()):
             self._call_off(taking, MoveEvent.BROKEN, "", f"node {self._settings.name!r} ends")
 
-    def removed(self, query: str) -> None:
-        """The query is no more."""
+    def removed(self, query: str, fragments: Collection[str], *, whole: bool) -> None:
+        """Fragments of a query are gone from here.
+
+        Args:
+            fragments: those that were in the catalog.
+            whole: the query is no more, so nothing of it shall come either.
+        """
         for taking in [each for each in self._takings.values() if each.spec.query == query]:
             if taking.state is TargetState.TAKING:
-                del self._takings[taking.spec.name]  # It is in the catalog, and goes with that.
-            else:
+                if taking.spec.name in fragments:
+                    del self._takings[taking.spec.name]  # It was in the catalog, and went with that.
+            elif whole:
                 self._call_off(taking, MoveEvent.REFUSED, "E_REMOVED", f"query {query!r} was removed")
-        self._places = {name: each for name, each in self._places.items() if each.message.query != query}
+        for name in [name for name, each in self._places.items() if each.message.query == query]:
+            if whole or name in fragments:
+                del self._places[name]
 
     # --- the engine and the disk ----------------------------------------------------------------------
 

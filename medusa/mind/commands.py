@@ -415,7 +415,7 @@ class Commands:
             self.engine.pop(name, None)
             hosted.close(why or f"query {query!r} was removed", code or "E_REMOVED")
             self._outbox.append(CloseFragment(fragment=name))
-        self.sliding.removed(query, gone)
+        self.sliding.removed(query, gone, whole=only is None)
         if known:
             self._saver.save()
 

@@ -135,9 +135,9 @@ class Sliding:
         """Whether a fragment of ours is being moved, split or merged just now."""
         return self.moves.attempted(fragment) or self.splits.busy(fragment)
 
-    def removed(self, query: str, fragments: list[str]) -> None:
-        """A query is no more; those of its fragments were here."""
-        self.arrivals.removed(query)
+    def removed(self, query: str, fragments: list[str], *, whole: bool) -> None:
+        """These fragments of a query, which were here, are no more; ``whole``: nor is the query."""
+        self.arrivals.removed(query, fragments, whole=whole)
         self.splits.removed(fragments)
         for fragment in fragments:
             self.moves.removed(fragment)

@@ -6,6 +6,7 @@ more, since what it holds is state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from medusa.mind.settings import Limits
@@ -64,6 +65,8 @@ class Budgets:
         self._owners: dict[str, str] = {}
         self._queries: dict[str, dict[str, int]] = {}
         """Query -> bytes of each of its fragments."""
+        self._follows: dict[str, frozenset[str]] = {}
+        """Fragment -> those in whose place it comes, while they are still there."""
 
     def owned(self, query: str, owner: str) -> None:
         """Whose query it is; of one that nobody has told the owner is unknown, and one of many such."""
@@ -72,17 +75,21 @@ class Budgets:
     def owner(self, query: str) -> str:
         return self._owners.get(query, "")
 
+    def follows(self, fragment: str, before: Iterable[str]) -> None:
+        """It comes in the place of others, and has their state too: it counts once one of them is gone."""
+        self._follows[fragment] = frozenset(before)
+
     def held(self, fragment: str, query: str, nbytes: int) -> Over | None:
         """A fragment holds so much now; who has to end for it: its query, or the largest of its owner."""
         fragments = self._queries.setdefault(query, {})
         fragments[fragment] = nbytes
-        bounds, total = self.bounds, sum(fragments.values())
+        bounds, total = self.bounds, self._total(fragments)
         if total > bounds.query_bytes:
             allowed = size_text(bounds.query_bytes)
             why = f"query {query!r} holds {size_text(total)} in memory, allowed are {allowed} (query_memory)"
             return Over(query, list(fragments), why)
         owner = self.owner(query)
-        each = {name: sum(of.values()) for name, of in self._queries.items() if self.owner(name) == owner}
+        each = {name: self._total(of) for name, of in self._queries.items() if self.owner(name) == owner}
         if sum(each.values()) <= bounds.owner_bytes:
             return None
         most = max(each, key=lambda name: (each[name], name))
@@ -93,9 +100,20 @@ class Budgets:
         )
         return Over(most, list(self._queries[most]), why)
 
-    def forget(self, fragment: str, query: str) -> None:
-        """It is gone, and holds nothing."""
+    def forget(self, fragment: str, query: str) -> int:
+        """It is gone, and holds nothing; how much it held."""
+        for after in [after for after, before in self._follows.items() if fragment in before]:
+            del self._follows[after]
+        self._follows.pop(fragment, None)
         fragments = self._queries.get(query, {})
-        fragments.pop(fragment, None)
+        nbytes = fragments.pop(fragment, 0)
         if not fragments:
             self._queries.pop(query, None)
+        return nbytes
+
+    def _total(self, fragments: Mapping[str, int]) -> int:
+        """Of a query. While a box is split or merged its state is there twice: the larger of them counts."""
+        after = sum(nbytes for name, nbytes in fragments.items() if name in self._follows)
+        replaced = {name for each in fragments for name in self._follows.get(each, ())}
+        before = sum(nbytes for name, nbytes in fragments.items() if name in replaced)
+        return sum(fragments.values()) - min(before, after)

@@ -23,6 +23,7 @@ from medusa.query.boxes import Graph
 from medusa.runtime.budgets import UNBOUNDED, Bounds, Budgets
 from medusa.runtime.done import Done, Failed, Persisted, Ran, Remade, Stats, Weighed
 from medusa.runtime.fair_turns import FairTurns
+from medusa.runtime.garbage import collect_after
 from medusa.runtime.host_disk import HostDisk
 from medusa.runtime.hosted import Hosted
 from medusa.runtime.openings import Made, Openings, is_large
@@ -228,7 +229,8 @@ class FragmentHost:
         if name is None:
             return
         running, began_us = self._running[name], self._engine.cpu_us() or 0
-        running.slices.step()
+        if running.slices.busy:
+            running.slices.step()
         self._turns.used(name, max((self._engine.cpu_us() or 0) - began_us, 1))
         if not running.slices.busy:
             self._turns.leave(name)
@@ -328,6 +330,7 @@ class FragmentHost:
         for name, fragment in found.made.items():
             if self._lives.get(name) == lives[name]:
                 self._disk.give(partial(self._kept.sweep, name))
+                self._budgets.follows(name, effect.gone)
                 self._running[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
                 self._tell(name, lives[name], Stats.of(name, fragment))
         answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
@@ -442,8 +445,10 @@ class FragmentHost:
         running.failed = True
         running.fragment = running.holding = running.copied = None
         running.slices.drop()
+        if not running.slices.busy:
+            self._turns.leave(name)
         running.pieces.abandon(why)
-        self._budgets.forget(name, running.query)
+        collect_after(self._budgets.forget(name, running.query), lambda job: self._beside.give(job))
 
     def _tell_counts(self, name: str) -> None:
         self._untold.discard(name)

@@ -67,11 +67,12 @@ class Openings:
         if not is_large(graph, files):
             self._opened(name, life, make())
             return
-        self._under_way[name] = _Opening(life, make)
+        opening = self._under_way[name] = _Opening(life, make)
 
         def make_beside() -> None:
-            made = make()
-            self._give(lambda: self._made(name, life, made))
+            if self._under_way.get(name) is opening:  # else it was closed while it waited for its turn
+                made = make()
+                self._give(lambda: self._made(name, life, made))
 
         self._beside(make_beside)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from medusa.mind.moving import TargetState
 from medusa.mind.spec import fragment_from, fragment_to
 from medusa.sim.move_trial import claims
 from medusa.wire.codec import decode_frame
@@ -275,3 +276,18 @@ def test_what_runs_needs_no_grant(to):
         f"fragment {FRAGMENT!r} runs at node 'm1' and needs no grant",
     )
     assert world.where == ["m1"]
+
+
+def test_what_is_being_taken_stays_when_another_fragment_of_its_query_ends_there():
+    world = World()
+    arrivals = world.fed.nodes["m2"].brain.commands.sliding.arrivals
+
+    def is_taken():
+        taking = arrivals._takings.get(FRAGMENT)
+        return taking is not None and taking.state is TargetState.TAKING
+
+    world.order("m2")
+    assert world.fed.run(is_taken)
+    world.fed.nodes["m2"].brain.commands.sliding.removed("q", ["another"], whole=False)
+    assert world.fed.run(lambda: world.where == ["m2"], for_us=20_000_000)
+    world.check()

@@ -2,193 +2,35 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import Any
+import gc
+import weakref
 
-import pyarrow as pa
 import pytest
 
-import medusa as md
-from medusa.elements import END_US, Boundary, Element, Train
-from medusa.engine import pieces
-from medusa.engine.boxes import join
+from medusa.elements import END_US, Boundary, Train
 from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
-from medusa.query.boxes import Graph
+from medusa.runtime import garbage
 from medusa.runtime import host as hosts
-from medusa.runtime import openings
-from medusa.runtime.budgets import NEVER, Bounds
-from medusa.runtime.done import Failed, Persisted, Ran, Remade
+from medusa.runtime.budgets import NEVER, Bounds, Budgets
+from medusa.runtime.done import Failed, Persisted
 from medusa.runtime.group_names import group_name
 from medusa.runtime.host import FragmentHost
-from medusa.sim.disk import Disk
-from medusa.wire.outbox import Owned, Persist, Regroup, RunFragment
+from medusa.wire.outbox import Owned, Persist, RunFragment
+from tests.runtime.engine_by_hand import (
+    PIECE_US,
+    Desk,
+    desk,
+    joins,
+    made,
+    passing,
+    rows,
+    small,
+    timed,
+    whole,
+)
 
-SCHEMA = {"ts": "timestamp[us, UTC]", "k": "int64", "v": "int64"}
-PIECE_US = 15_000
-"""Two pieces are a slice."""
-
-
-class Ticking:
-    """A clock that moves when it is read: a piece takes ``PIECE_US``, whatever it does."""
-
-    def __init__(self) -> None:
-        self.us = 0
-        self.step_us = PIECE_US
-
-    def now_us(self) -> int:
-        return self.us
-
-    def monotonic_us(self) -> int:
-        return self.us
-
-
-class ByHand:
-    """The workers: each job is done when the test says so. The engine's CPU time is that of the clock."""
-
-    def __init__(self, clock: Ticking) -> None:
-        self._clock = clock
-        self.jobs: dict[str, deque[Callable[[], None]]] = {}
-
-    def __call__(self, name: str) -> Any:
-        return _Worker(self.jobs.setdefault(name, deque()), self._clock)
-
-    def engine(self, most: int = 1 << 20) -> int:
-        """Do that many jobs of the engine; how many there were."""
-        jobs, done = self.jobs["medusa-engine"], 0
-        while jobs and done < most:
-            jobs.popleft()()
-            done += 1
-        return done
-
-    def beside(self) -> None:
-        while jobs := self.jobs.get("medusa-beside"):
-            jobs.popleft()()
-
-    def disk(self) -> None:
-        while jobs := self.jobs["medusa-disk"]:
-            jobs.popleft()()
-
-
-class _Worker:
-    def __init__(self, jobs: deque[Callable[[], None]], clock: Ticking) -> None:
-        self._jobs, self._clock = jobs, clock
-
-    @property
-    def idle(self) -> bool:
-        return not self._jobs
-
-    def give(self, job: Callable[[], None]) -> None:
-        self._jobs.append(job)
-
-    def cpu_us(self) -> int:
-        return self._clock.monotonic_us()
-
-    def stop(self, timeout_s=None, *, last=None) -> bool:
-        while self._jobs:
-            self._jobs.popleft()()
-        if last is not None:
-            last()
-        self._jobs.clear()
-        return True
-
-
-class Desk:
-    """A host with fragments of queries, and what became of them."""
-
-    def __init__(self, **bounds: int) -> None:
-        unbounded = {"query_bytes": NEVER, "owner_bytes": NEVER, "piece_us": NEVER}
-        self.clock, self.store = Ticking(), Disk("d")
-        self.hands = ByHand(self.clock)
-        self.host = FragmentHost(
-            self.store,
-            self.clock,
-            wake=lambda: None,
-            worker=self.hands,
-            bounds=Bounds(**{**unbounded, **bounds}),
-        )
-        self.done: list[Any] = []
-
-    def open(self, q: md.Query, owner: str = "o") -> None:
-        self.host.owned(Owned(query=q.graph.name, owner=owner))
-        self.host.open(q.graph.name, q.graph)
-        self.work()
-
-    def feed(self, name: str, *elements: Element) -> None:
-        for element in elements:
-            self.host.run(RunFragment(fragment=name, stream="rows", element=element))
-
-    def work(self, most: int = 1 << 20) -> int:
-        count = self.hands.engine(most)
-        self.done += [e for e in self.host.finished() if isinstance(e, Ran | Failed | Persisted)]
-        return count
-
-    def of(self, name: str) -> list[Any]:
-        return [each for each in self.done if getattr(each, "fragment", "") == name]
-
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        """All that came out of a fragment so far."""
-        return [row for each in self.of(name) if isinstance(each, Ran) for row in made(each)]
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A join gives a hundred pairs at a time, and each piece takes its time."""
-    monkeypatch.setattr(join, "PAIRS_MAX", 100)
-    monkeypatch.setattr(pieces, "ROWS_MAX", 100)
-
-
-@pytest.fixture
-def desk(small: None, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return timed(Desk(), monkeypatch)
-
-
-def timed(made: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Each step of a box takes a while."""
-    step = join.JoinBox.step
-
-    def slow(box: join.JoinBox) -> None:
-        made.clock.us += made.clock.step_us
-        step(box)
-
-    monkeypatch.setattr(join.JoinBox, "step", slow)
-    return made
-
-
-def made(each: Ran) -> list[dict[str, Any]]:
-    """Rows that came of an element."""
-    trains = [element for _, element in each.outputs if isinstance(element, Train)]
-    return [row for train in trains for row in train.batch.to_pylist()]
-
-
-def rows(count: int, first: int = 0) -> Train:
-    times = pa.array(range(first, first + count), pa.timestamp("us", "UTC"))
-    columns = {"ts": times, "k": pa.array([1] * count), "v": pa.array(range(first, first + count))}
-    return Train(batch=pa.record_batch(columns))
-
-
-def passing(name: str) -> md.Query:
-    q = md.Query(name)
-    q.sink("out", q.source("rows", SCHEMA, time="ts", slack="0s").filter("v >= 0"))
-    return q
-
-
-def joins(name: str, count: int = 1) -> md.Query:
-    q = md.Query(name)
-    source = made = q.source("rows", SCHEMA, time="ts", slack="1 s")
-    for _ in range(count):
-        made = made.join(source, on="k", within="1 s").select("k", v="v")
-    q.sink("out", made)
-    return q
-
-
-def whole(graph: Graph, *elements: Element) -> list[dict[str, Any]]:
-    """What a fragment gives that nothing interrupts."""
-    fragment = Fragment(graph)
-    for element in elements:
-        fragment.feed("rows", element)
-    return [row for e in fragment.drain("out") if isinstance(e, Train) for row in e.batch.to_pylist()]
+__all__ = ["desk", "small"]  # fixtures
 
 
 def test_an_element_in_slices_gives_what_it_gives_whole(desk: Desk) -> None:
@@ -411,7 +253,7 @@ def test_a_process_that_was_stopped_for_a_while_ends_nobody(
 ) -> None:
     """Its clock went on; its thread had no time."""
     desk = bounded(monkeypatch, piece_us=5_000_000)
-    monkeypatch.setattr(_Worker, "cpu_us", lambda worker: 0)
+    monkeypatch.setattr(EngineWorker, "cpu_us", lambda worker: 0)
     desk.open(joins("heavy"))
     desk.clock.step_us = 60_000_000
     desk.feed("heavy", rows(10), Boundary(END_US))
@@ -419,76 +261,59 @@ def test_a_process_that_was_stopped_for_a_while_ends_nobody(
     assert len(desk.rows("heavy")) == 100
 
 
-# --- what takes long to make ----------------------------------------------------------------------
+# --- what ends -----------------------------------------------------------------------------------
 
 
-def large(name: str) -> md.Query:
-    q = md.Query(name)
-    made = q.source("rows", SCHEMA, time="ts", slack="0s")
-    for _ in range(openings.BOXES_MAX):
-        made = made.filter("v >= 0")
-    q.sink("out", made)
-    return q
-
-
-@pytest.fixture
-def opening(desk: Desk) -> Desk:
-    """A large fragment is being made, and has been given rows."""
-    desk.open(passing("light"))
-    desk.open(large("large"))
-    desk.feed("large", rows(3), rows(3, 3))
+def test_fragments_of_one_query_end_together_in_the_middle_of_elements(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine has nothing left to do for one of them, and goes on with what others have."""
+    monkeypatch.setattr(hosts, "WEIGH_EVERY_US", 0)
+    monkeypatch.setattr(hosts, "WEIGH_SHARE", 0)
+    desk = timed(Desk(query_bytes=400_000), monkeypatch)
+    q = joins("heavy")
+    for name in ("heavy/a", "heavy/b"):
+        desk.host.open(name, q.graph)
+    desk.open(passing("light"), "alice")
+    for name in ("heavy/a", "heavy/b"):
+        desk.feed(name, rows(200), Boundary(END_US))
     desk.work()
-    return desk
-
-
-def test_rows_of_others_do_not_wait_for_a_fragment_that_takes_long_to_make(opening: Desk) -> None:
-    opening.feed("light", rows(2))
-    opening.work()
-    assert len(opening.rows("light")) == 2
-    assert opening.of("large") == []
-    opening.hands.beside()
-    opening.feed("large", rows(3, 6))
-    opening.work()
-    assert [row["v"] for row in opening.rows("large")] == list(range(9))
-
-
-def test_one_that_is_closed_while_it_is_made_answers_nothing_but_checkpoints(opening: Desk) -> None:
-    opening.host.persist(Persist(fragment="large", token=7, files={}, keep=()))
-    opening.host.close("large")
-    opening.open(large("large"))
-    opening.feed("large", rows(1, 50))
-    opening.hands.beside()
-    opening.work()
-    assert [row["v"] for row in opening.rows("large")] == [50]
-    [persisted] = [each for each in opening.done if isinstance(each, Persisted)]
-    assert (persisted.token, persisted.ok) == (7, False)
-
-
-def test_what_cannot_be_made_beside_says_why(desk: Desk) -> None:
-    desk.host.open("large", large("large").graph, {"fragment.json": b"?"})
-    desk.feed("large", rows(1))
+    failed = {each.fragment: each.code for each in desk.done if isinstance(each, Failed)}
+    assert failed == {"heavy/a": "E_MEMORY", "heavy/b": "E_MEMORY"}
+    desk.feed("light", rows(1))
     desk.work()
-    desk.hands.beside()
+    assert len(desk.rows("light")) == 1
+
+
+def test_a_large_fragment_is_collected_when_it_is_gone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "WEIGH_EVERY_US", 0)
+    monkeypatch.setattr(garbage, "LARGE_BYTES", 1)
+    desk.open(joins("heavy"))
+    desk.feed("heavy", rows(20))
     desk.work()
-    [failed] = desk.of("large")
-    assert isinstance(failed, Failed)
-    assert "fragment.json" in failed.why
+    boxes = [weakref.ref(box) for box in desk.host._running["heavy"].fragment.boxes.values()]
+    gc.disable()
+    try:
+        desk.host.close("heavy")
+        desk.work()
+        assert any(box() is not None for box in boxes), "they don't refer to each other: no need to collect"
+        desk.hands.beside()
+        assert all(box() is None for box in boxes)
+    finally:
+        gc.enable()
 
 
-def test_parts_are_made_of_one_that_is_still_being_made_once_it_is(opening: Desk) -> None:
-    merging = Regroup(
-        token=9, box="b", merges=True, gone=("large",), whole=large("large").graph, opened={}, arcs={}
-    )
-    opening.host.regroup(merging)
-    opening.hands.engine()
-    assert not [each for each in opening.host.finished() if isinstance(each, Remade)]
-    opening.hands.beside()
-    opening.hands.engine()
-    told = [each for each in opening.host.finished() if isinstance(each, Ran | Remade)]
-    assert [type(each).__name__ for each in told] == ["Ran", "Ran", "Remade"]
-
-
-def test_a_host_that_stops_makes_what_is_not_made_yet(opening: Desk) -> None:
-    opening.host.stop()
-    opening.done += [each for each in opening.host.finished() if isinstance(each, Ran)]
-    assert len(opening.rows("large")) == 6
+def test_a_state_that_is_there_twice_while_a_box_is_split_counts_once() -> None:
+    counts = Budgets(Bounds(query_bytes=100, owner_bytes=150, piece_us=NEVER))
+    counts.owned("q", "o")
+    assert counts.held("q/box", "q", 90) is None
+    for name in ("q/box.1", "q/box.2"):
+        counts.follows(name, ["q/box"])
+        assert counts.held(name, "q", 45) is None
+    assert counts.held("q/box.2", "q", 56) is not None, "the parts alone hold too much"
+    assert counts.held("q/box.2", "q", 45) is None
+    assert counts.held("q/last", "q", 11) is not None, "others count beside them"
+    assert counts.forget("q/last", "q") == 11
+    assert counts.forget("q/box", "q") == 90
+    assert counts.held("q/box.1", "q", 50) is None
+    assert counts.held("q/box.1", "q", 56) is not None

@@ -23,7 +23,7 @@ from medusa.runtime.host import FragmentHost
 from medusa.runtime.usage import process_usage
 from medusa.sim.disk import Disk
 from medusa.wire.outbox import Owned, RunFragment
-from tests.runtime.test_host_slices import ByHand, Ticking
+from tests.runtime.engine_by_hand import ByHand, Ticking
 
 MIB = 1 << 20
 BUDGET = 48 * MIB
