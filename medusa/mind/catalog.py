@@ -24,6 +24,7 @@ CATALOG = "catalog"
 VERSION = 1
 
 DEPLOYING, RUNNING, REMOVING = "deploying", "running", "removing"
+ENDED = "ended"
 
 T = TypeVar("T")
 
@@ -57,6 +58,11 @@ class Deployment(msgspec.Struct, kw_only=True):
     stopped: tuple[tuple[str, str], ...] = ()
     abroad: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
     ended: tuple[tuple[str, str, str, str, int], ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its state as users see it: ``ended`` where it runs and a part of it took more than it may."""
+        return ENDED if self.ended and self.state == RUNNING else self.state
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):

@@ -127,7 +127,7 @@ class Listing:
         for deployment in self._catalog.deployments.values():
             if not deployment.defined:
                 body = QueryBody(
-                    state=deployment.state,
+                    state=deployment.shown,
                     nodes=tuple(deployment.nodes),
                     reads=deployment.reads,
                     stopped=dict(deployment.stopped),

@@ -19,7 +19,7 @@ import msgspec
 
 from medusa.errors import LinkError
 from medusa.mind.admission import say_no
-from medusa.mind.catalog import REMOVING, RUNNING, Catalog, Deployment, Left
+from medusa.mind.catalog import ENDED, REMOVING, RUNNING, Catalog, Deployment, Left
 from medusa.mind.checkpointing import Saved
 from medusa.mind.deploying import Coordinator
 from medusa.mind.directory import Entry
@@ -79,9 +79,10 @@ class Resolving:
     ) -> None:
         self._me = settings.name
         self._has_peers = any(naming.is_ours(peer) for peer in settings.peers)
+        wait = "wait for the peers that are away, " if self._has_peers else ""
         self._remedy = (
-            f"wait for the peers that are away, put back a copy of the data folder {settings.data!r}, or "
-            "stop the node and decide with medusa repair"
+            f"{wait}put back a copy of the data folder {settings.data!r}, or stop the node and decide with "
+            "medusa repair"
         )
         self._catalog = catalog
         self._fragments = fragments
@@ -122,7 +123,7 @@ class Resolving:
         if not doubt:
             return
         self._look_at_us = now_us + LOOK_US
-        if doubt.newest:
+        if doubt.newest and not doubt.accepted:
             what = "the newest catalog was lost: names that are unknown here wait"
             self._outbox.report("error", what, catalog=doubt.newest, see=self._remedy)
         for owner, why in doubt.unreadable.items():
@@ -309,7 +310,7 @@ class Resolving:
         entries = self._naming.directory.holders("query", each.spec.query)
         said = next((entry for entry in entries if entry.writer == each.coordinator), None)
         body = None if said is None else body_from(said.body, QueryBody)
-        if body is not None and body.state == RUNNING and self._me in body.nodes:
+        if body is not None and body.state in (RUNNING, ENDED) and self._me in body.nodes:
             self._adopt(now_us, name, f"node {each.coordinator!r}, which deployed it, says that it runs")
         elif said is None:
             self._forget(name, f"node {each.coordinator!r}, which deployed it, has removed it")

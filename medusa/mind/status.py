@@ -10,7 +10,7 @@ import msgspec
 
 from medusa.elements import END_US, START_US
 from medusa.engine.meter import Meter
-from medusa.mind.catalog import RUNNING, Deployment
+from medusa.mind.catalog import Deployment
 from medusa.mind.hosting import Hosted
 from medusa.mind.inputs import Input
 from medusa.mind.listing import source_body
@@ -293,7 +293,7 @@ def queries_of(deployments: Iterable[Deployment]) -> dict[str, Any]:
     """How each query is that this node coordinates."""
     return {
         each.query: {
-            "state": "ended" if each.ended and each.state == RUNNING else each.state,
+            "state": each.shown,
             "nodes": each.nodes,
             "stopped": dict(each.stopped),
             "ended": {

@@ -20,6 +20,7 @@ from medusa.wire.outbox import Owned, Persist, RunFragment
 from tests.runtime.engine_by_hand import (
     PIECE_US,
     Desk,
+    EngineWorker,
     desk,
     joins,
     made,

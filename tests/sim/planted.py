@@ -420,7 +420,7 @@ PLANTED = {
     "log of an older checkpoint": Plant("union", 7, patch=log_of_an_older_checkpoint),
     "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
     "gone before it is durable": Plant("spill", 503, patch=gone_before_durable),
-    "segments that are needed are deleted": Plant("spill", 10, patch=segments_not_kept),
-    "a segment being written is deleted": Plant("spill", 10, patch=half_written_not_kept),
+    "segments that are needed are deleted": Plant("spill", 1, patch=segments_not_kept),
+    "a segment being written is deleted": Plant("spill", 16, patch=half_written_not_kept),
 }
 """Name: the mistake, with the scenario and the seed that must notice it."""

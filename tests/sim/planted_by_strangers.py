@@ -148,10 +148,10 @@ MISTAKES: dict[str, Mistake] = {
         edits=edit(
             "runtime.recovery:Folder.examine",
             "first_token=max(tokens, default=0) + 1",
-            "first_token=len(tokens) + 1",
+            "first_token=len(set(tokens)) + 1",
         ),
         scenarios=("nodes", "union", "deploys"),
-        seed=60,
+        seed=38,
     ),
     "older checkpoints go before the new one is there": Mistake(
         area="recovery",

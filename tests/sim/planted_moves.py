@@ -212,9 +212,9 @@ def what_was_seen_is_forgotten(monkeypatch):
 
 SPLIT = {
     "the new ones begin one row too far": (5, new_ones_begin_one_row_too_far),
-    "what was sent is sent again": (4, what_was_sent_is_sent_again),
+    "what was sent is sent again": (3, what_was_sent_is_sent_again),
     "the new ones go before it persisted": (0, new_ones_go_before_it_persisted),
-    "what waited is forgotten": (4, what_waited_is_forgotten),
+    "what waited is forgotten": (17, what_waited_is_forgotten),
     "one side of a join goes to the first part": (15, one_side_of_a_join_goes_to_the_first_part),
     "what was seen is forgotten": (9, what_was_seen_is_forgotten),
 }

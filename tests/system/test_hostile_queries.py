@@ -108,6 +108,7 @@ def test_exploding_joins_end_alone_and_a_restart_does_not_bring_them_back(nodes:
         assert (end["node"], end["code"]) == ("a", "E_MEMORY")
         assert "query 'attack' holds" in end["why"]
         assert bad.status()["queries"]["attack"]["state"] == "ended"
+        until(lambda: [each["state"] for each in bad.queries() if each["name"] == "attack"] == ["ended"])
         assert [each["query"] for each in bad.status()["fragments"]] == ["honest"]
         for _ in range(20):
             good.turn()
