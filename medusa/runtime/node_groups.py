@@ -72,12 +72,13 @@ class NodeGroups:
             names = self._store.names()
         except StateError:
             return
-        for name in names:
-            group = GroupName.of(name)
+        groups = [GroupName.of(name) for name in names]
+        # The mark first: if we die in between, what is left isn't taken for a fragment that lost its state.
+        for group in sorted(groups, key=lambda group: group.kind != "first checkpoint mark"):
             mine = group.kind in kinds and group.owner == owner
             if mine and group.number not in kept and (before is None or group.number < before):
                 with contextlib.suppress(StateError):
-                    self._store.delete(name)
+                    self._store.delete(group.name)
 
 
 def write_catalog(store: Store, token: int, files: Mapping[str, Content]) -> None:

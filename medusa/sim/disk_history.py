@@ -41,6 +41,10 @@ class DiskHistory:
         elif group.kind == "checkpoint":
             before = [number for number in self.checkpoints.get(group.owner, ()) if number < group.number]
             self.checkpoints[group.owner] = [*before, group.number][-KEPT:]
+        elif group.kind == "first checkpoint mark":
+            # One before it, whose mark couldn't be written, never counted.
+            known = self.checkpoints.get(group.owner, ())
+            self.checkpoints[group.owner] = [number for number in known if number >= group.number]
 
     def deleted(self, name: str, left: Iterable[str]) -> None:
         """The node has deleted a group. A fragment goes with the mark of its first checkpoint, or its last

@@ -134,6 +134,14 @@ def test_a_fragment_that_is_removed_leaves_nothing_to_miss():
     assert not disk.history.checkpoints
 
 
+def test_a_checkpoint_whose_mark_could_not_be_written_never_counted():
+    disk = Disk("n")
+    for name in (group_name("q/a", 3), group_name("q/a", 4), begun_name("q/a", 4)):
+        write(disk, name, "q/a", int(name[-2:]))
+    disk.delete(group_name("q/a", 3))
+    StartCheck("n", disk)
+
+
 def test_two_checkpoints_and_no_mark():
     disk = Disk("n")
     write(disk, group_name("q/a", 3), "q/a", 3)
