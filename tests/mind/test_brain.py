@@ -297,6 +297,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before():
     newest = [name for name in core.disk.names() if re.fullmatch(r"[0-9a-f]{24}-\d{12}", name)][-1]
     files = core.disk._groups[newest]
     files["positions"] = files["positions"][:-1] + bytes([files["positions"][-1] ^ 1])
+    core.disk.history.harm(newest)
     federation.restart("core")
     assert any("damaged" in line and "the one before" in line for line in federation.world.lines)
     federation.run(run.ended, for_us=20_000_000)
