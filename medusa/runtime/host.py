@@ -26,7 +26,7 @@ from medusa.runtime.fair_turns import FairTurns
 from medusa.runtime.garbage import collect_after
 from medusa.runtime.host_disk import HostDisk
 from medusa.runtime.hosted import Hosted
-from medusa.runtime.openings import Made, Openings, is_large
+from medusa.runtime.openings import Made, Openings
 from medusa.runtime.remaking import remade, remade_of
 from medusa.runtime.slice_watch import SliceWatch
 from medusa.runtime.worker import Worker
@@ -257,9 +257,8 @@ class FragmentHost:
     def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._kept.sweep(name))
-        if is_large(graph, files):
+        if not self._openings.open(name, life, graph, files):
             self._running[name] = Hosted(None, life, self._give)
-        self._openings.open(name, life, graph, files)
 
     def _opened(self, name: str, life: int, made: Made) -> None:
         try:

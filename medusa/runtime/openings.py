@@ -15,7 +15,7 @@ from medusa.errors import MedusaError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Graph
 
-__all__ = ["Made", "Openings", "is_large"]
+__all__ = ["Made", "Openings"]
 
 BOXES_MAX = 64
 STATE_BYTES_MAX = 4 << 20
@@ -26,7 +26,7 @@ Made = Fragment | str
 """A fragment, or why there is none."""
 
 
-def is_large(graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
+def _is_large(graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
     """Whether others would wait while a fragment is made in the engine's thread."""
     state_bytes = sum(memoryview(data).nbytes for data in (files or {}).values())
     return len(graph.boxes) > BOXES_MAX or state_bytes > STATE_BYTES_MAX
@@ -61,12 +61,12 @@ class Openings:
         self._beside = beside
         self._under_way: dict[str, _Opening] = {}
 
-    def open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None) -> None:
-        """Make it: now, or beside."""
+    def open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
+        """Make it now, or beside; whether it is made."""
         make = partial(_make, graph, files, self._clock)
-        if not is_large(graph, files):
+        if not _is_large(graph, files):
             self._opened(name, life, make())
-            return
+            return True
         opening = self._under_way[name] = _Opening(life, make)
 
         def make_beside() -> None:
@@ -75,6 +75,7 @@ class Openings:
                 self._give(lambda: self._made(name, life, made))
 
         self._beside(make_beside)
+        return False
 
     def defers(self, name: str, job: Callable[[], None]) -> bool:
         """Whether a job has to wait until this fragment has been made."""
