@@ -30,6 +30,7 @@ include "program.pxi"
 include "queue.pxi"
 include "multipart.pxi"
 include "signals.pxi"
+include "locked.pxi"
 
 
 cdef extern from "kernels.h" nogil:

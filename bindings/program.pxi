@@ -38,6 +38,7 @@ cdef extern from "program.h" nogil:
     md_rc md_program_new(const md_program_config *config, md_program **out, md_error *err)
     void md_program_free(md_program *p)
     int32_t md_program_filters(const md_program *p)
+    size_t md_program_bytes(const md_program *p)
     md_rc md_program_run(md_program *p, const ArrowSchema *rows_schema, const ArrowArray *rows, ArrowSchema *schema,
                          ArrowArray *array, int64_t *kept, md_error *err)
     md_rc md_program_into(md_program *p, const ArrowSchema *rows_schema, const ArrowArray *rows, md_window *w,
@@ -106,6 +107,11 @@ cdef class Program:
 
     def __dealloc__(self):
         md_program_free(self._p)
+
+    @property
+    def nbytes(self):
+        """Bytes that it holds while it doesn't run."""
+        return md_program_bytes(self._p) + sizeof(self._positions)
 
     def run(self, rows, times=None, late=None):
         """(Batch of the outputs, rows behind each filter); None where a row failed."""

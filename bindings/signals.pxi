@@ -96,6 +96,10 @@ cdef class SignalGate:
             self._call(None)
 
     @property
+    def came(self):
+        return bool(self._came) and self.held
+
+    @property
     def held(self):
         return self._depth > 0 and PyThread_get_thread_ident() == self._thread
 

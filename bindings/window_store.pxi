@@ -15,8 +15,8 @@ cdef extern from "window_session.h" nogil:
     void md_sessions_free(md_sessions *s)
     md_rc md_sessions_assign(md_sessions *s, const md_column *ids, const md_column *times, int64_t n, int64_t *slots,
                              md_error *err)
-    md_rc md_sessions_rows(md_sessions *s, bint close, int64_t boundary, ArrowSchema *schema, ArrowArray *array,
-                           md_error *err)
+    md_rc md_sessions_rows(md_sessions *s, bint close, int64_t boundary, int64_t most, ArrowSchema *schema,
+                           ArrowArray *array, md_error *err)
     md_rc md_sessions_load(md_sessions *s, const ArrowSchema *schema, const ArrowArray *array, int64_t n_keys,
                            int64_t next_slot, int64_t taken, md_error *err)
     md_rc md_sessions_renumber(md_sessions *s, const int64_t *ids, int64_t n, md_error *err)
@@ -150,7 +150,7 @@ cdef class Sessions:
         finally:
             self._busy = False
 
-    cdef Batch _rows(self, bint close, int64_t boundary_us):
+    cdef Batch _rows(self, bint close, int64_t boundary_us, int64_t most):
         cdef ArrowSchema schema
         cdef ArrowArray array
         cdef md_error err
@@ -158,17 +158,19 @@ cdef class Sessions:
         enter(&self._busy)
         try:
             with nogil:
-                rc = md_sessions_rows(self._s, close, boundary_us, &schema, &array, &err)
+                rc = md_sessions_rows(self._s, close, boundary_us, most, &schema, &array, &err)
             check(rc, &err)
             return own(&schema, &array)
         finally:
             self._busy = False
 
-    def close(self, int64_t boundary_us):
-        return self._rows(True, boundary_us)
+    def close(self, int64_t boundary_us, int64_t most=9223372036854775807):
+        if most < 1:
+            raise ValueError(f"most: {most}, at least 1")
+        return self._rows(True, boundary_us, most)
 
     def rows(self):
-        return self._rows(False, 0)
+        return self._rows(False, 0, 0)
 
     def load(self, rows, *, int64_t keys, int64_t next_slot, int64_t taken):
         cdef Borrowed source

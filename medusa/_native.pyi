@@ -11,7 +11,11 @@ Native types are the Arrow format strings ``l`` int64, ``L`` uint64, ``g`` float
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from medusa.ports import Lock
+
+T = TypeVar("T")
 
 def abi_version() -> int: ...
 def cpu_kernels() -> str:
@@ -274,6 +278,10 @@ class Program:
             ValueError: a program that can't be.
         """
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds while it doesn't run."""
+
     def run(self, rows: Any, times: Any = None, late: Any = None) -> tuple[Batch, list[int]] | None:
         """The outputs as a batch, and the rows behind each filter; None: a row failed, nothing was made.
 
@@ -349,8 +357,9 @@ class Sessions:
     def assign(self, ids: Any, times: Any) -> Any:
         """The slot (int64 array) of each row, of key ``ids`` (int32) at ``times`` (int64 or timestamp)."""
 
-    def close(self, boundary_us: int) -> Batch:
-        """End the sessions with last + gap <= boundary. One row per slot: key, first, last, position, slot,
+    def close(self, boundary_us: int, most: int = ...) -> Batch:
+        """End the sessions with last + gap <= boundary, by their ends: ``most`` (1 or more; default: all) and
+        those that end as the last of these. One row per slot: key, first, last, position, slot,
         session (int64; slots of one session stand together, in order of time)."""
 
     def rows(self) -> Batch:
@@ -758,6 +767,10 @@ class SignalGate:
     def held(self) -> bool:
         """This thread holds it."""
 
+    @property
+    def came(self) -> bool:
+        """This thread holds it, and a signal came whose handler is deferred."""
+
     def hold(self) -> None:
         """Defer from now on. Raises what the handler of a signal raises that came just before; then nothing
         is held."""
@@ -774,3 +787,18 @@ class SignalGate:
     def __enter__(self) -> None: ...
     def __exit__(self, kind: object, error: object, trace: object) -> None: ...
     def __call__(self, signum: int, frame: Any) -> None: ...
+
+class Locked:
+    """Calls with two locks held; whatever signals come, both are released."""
+
+    def __init__(self, first: Lock, second: Lock) -> None:
+        """Args:
+        first: isn't waited for.
+        second: is waited for; those who hold it do so briefly.
+        """
+
+    def __call__(self, work: Callable[..., T], *arguments: Any) -> T | None:
+        """What ``work`` gives; None: somebody has the first lock, and ``work`` wasn't called.
+
+        Raises what ``work`` raises, or the handler of a signal, before it, amid it or after it.
+        """

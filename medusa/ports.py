@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 __all__ = [
+    "Briefly",
     "Buffer",
     "Clock",
     "Content",
@@ -197,17 +198,20 @@ class Journal(Protocol):
     """The decision logs of one run, numbered: each is bytes that only grow at their end."""
 
     def numbers(self) -> list[int]:
-        """Those there are, ascending; also one that is gone though its mark of what was synced is there."""
+        """Those there are, ascending; also one that is gone of which something says that it was synced."""
 
     def read(self, number: int) -> Buffer:
-        """The whole of one; nothing, where it is gone and its mark is there.
+        """The whole of one; nothing, where it is gone and ``numbers`` lists it.
 
         Raises:
             StateError: it can't be read; so of all methods.
         """
 
     def synced(self, number: int) -> Synced | None:
-        """How much of one was synced, at least; None: its mark is missing or damaged, or it never had one."""
+        """How much of one was synced, at least.
+
+        None: its mark is missing or damaged, or it never had one, and it holds what its first sync did.
+        """
 
     def append(self, number: int, data: Buffer) -> None:
         """Add to the end of one; the first call makes it. Durable only after ``sync``."""
@@ -251,11 +255,22 @@ class Tasks(Protocol):
     def start(self, work: Coroutine[Any, Any, Any]) -> Task:
         """Run a coroutine; returns at once."""
 
+    @property
+    def hurried(self) -> bool:
+        """Whoever waits for a task is to go on without it, as an interrupt came."""
+
     def rest(self, task: Task) -> None:
         """Wait for it to end, but a moment at most."""
 
     def close(self) -> None:
         """Cancel what still runs, and end."""
+
+
+class Briefly(Protocol):
+    """Calls a function within a turn that is given back whatever signals come; they aren't deferred."""
+
+    def __call__(self, work: Callable[..., T], *arguments: Any) -> T | None:
+        """What ``work`` gives; None: somebody else has the turn, and it wasn't called."""
 
 
 class Turns(Protocol):
@@ -276,6 +291,9 @@ class Turns(Protocol):
     def pause(self) -> None:
         """Let others work for a while, and take the turn again."""
 
+    def briefly(self, state: Lock) -> Briefly | None:
+        """Calls short work within a turn, with ``state`` held; None: callers wait in line."""
+
 
 class Interrupts(Protocol):
     """Defers signal handlers that may raise, such as that of Ctrl-C, while something must be done whole.
@@ -284,7 +302,11 @@ class Interrupts(Protocol):
 
     Attributes:
         passed: since the outermost hold a handler wasn't deferred any longer, and raised.
+        came: this thread holds it, and there is a handler to call.
     """
+
+    @property
+    def came(self) -> bool: ...
 
     @property
     def passed(self) -> bool: ...

@@ -1,6 +1,5 @@
 #include "program_private.h"
 
-#include "gather.h"
 #include "md_alloc.h"
 
 /* ---- checks ---- */
@@ -121,33 +120,35 @@ static md_rc check(const md_program_config *config, md_reg *regs, md_error *err)
 
 /* ---- making ---- */
 
-static void fill_constant(md_reg *reg, int64_t bits, bool null) {
-    uint64_t word = reg->kind == MD_R_BOOL ? (bits != 0 ? UINT64_MAX : 0) : (uint64_t)bits;
-    size_t words = reg->kind == MD_R_BOOL ? WORDS : CHUNK;
-    for (size_t i = 0; i < words; i++) memcpy(reg->room[0] + 8 * i, &word, 8);
-    for (size_t w = 0; w < WORDS; w++) reg->nulls[0][w] = 0;
-    reg->values = reg->room[0];
-    reg->valid = null ? reg->nulls[0] : NULL;
+/* Whether an operation reads a constant of 8 bytes a row as one word of rows, again and again: STRIDE. */
+static bool reads_word(const md_step *s, const md_reg *regs) {
+    if (s->op >= MD_P_EQ && s->op <= MD_P_GE) return regs[s->a].kind != MD_R_BOOL;
+    bool arithmetic = s->op >= MD_P_ADD && s->op <= MD_P_ABS && s->op != MD_P_MOD;
+    return arithmetic && regs[s->a].kind == MD_R_F64;
 }
 
-enum { REG_BYTES = 2 * (CHUNK * 8 + MD_GATHER_PAD) + 2 * (WORDS + 1) * 8 };
-
-/* Every register that is written gets its rooms; all of it was zeroed. */
-static void give_rooms(md_program *p) {
-    uint8_t *at = p->memory;
-    for (int32_t i = 0; i < p->n_regs; i++, at += REG_BYTES) {
-        for (int k = 0; k < 2; k++) {
-            p->regs[i].room[k] = at + k * (CHUNK * 8 + MD_GATHER_PAD);
-            p->regs[i].nulls[k] = (uint64_t *)(void *)(at + 2 * (CHUNK * 8 + MD_GATHER_PAD) + k * (WORDS + 1) * 8);
+/* What registers need, and where those of a chunk lie: only as much as is read is made for each. */
+static void measure(md_program *p, const md_program_config *config) {
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const md_step *s = &p->steps[i];
+        const int32_t operands[] = {s->a, s->b, s->c};
+        for (int k = 0; k < reads_of(s->op); k++) {
+            md_reg *reg = &p->regs[operands[k]];
+            reg->wide |= !reads_word(s, p->regs);
+            reg->adds |= (s->op == MD_P_ADD || s->op == MD_P_SUB) && reg->kind == MD_R_I64;
         }
-        p->regs[i].values = p->regs[i].room[0];
+        if (s->op != MD_P_CONST) continue;
+        p->regs[s->dst].bits = config->constants[s->a];
+        p->regs[s->dst].null = s->b != 0;
     }
+    for (int32_t i = 0; i < p->n_outputs; i++) p->regs[p->outputs[i].reg].wide = true;
 }
 
 static bool copy_outputs(md_program *p, const md_program_config *config) {
     size_t bytes = 1;
     for (int32_t i = 0; i < config->n_outputs; i++)
         bytes += strlen(config->outputs[i].format) + strlen(config->outputs[i].name) + 2;
+    p->text_bytes = bytes;
     p->texts = md_malloc(bytes);
     if (p->texts == NULL) return false;
     char *at = p->texts;
@@ -165,7 +166,7 @@ static bool copy_outputs(md_program *p, const md_program_config *config) {
     return true;
 }
 
-static bool fill(md_program *p, const md_program_config *config) {
+static bool fill(md_program *p, const md_program_config *config, const md_reg *regs) {
     p->steps = md_calloc((size_t)config->n_steps + 1, sizeof *p->steps);
     p->columns = md_calloc((size_t)config->n_columns + 1, sizeof *p->columns);
     p->views = md_calloc((size_t)config->n_columns + 1, sizeof *p->views);
@@ -181,24 +182,25 @@ static bool fill(md_program *p, const md_program_config *config) {
         if (config->steps[i].op != MD_P_FILTER && config->steps[i].dst >= p->n_regs)
             p->n_regs = config->steps[i].dst + 1;
     }
-    p->memory = md_calloc((size_t)p->n_regs + 1, REG_BYTES);
-    return p->memory != NULL && copy_outputs(p, config);
+    p->regs = md_calloc((size_t)p->n_regs + 1, sizeof *p->regs);
+    if (p->regs == NULL || !copy_outputs(p, config)) return false;
+    memcpy(p->regs, regs, (size_t)p->n_regs * sizeof *p->regs);
+    measure(p, config);
+    p->room_bytes = md_program_rooms_bytes(p);
+    return true;
 }
 
 md_rc md_program_new(const md_program_config *config, md_program **out, md_error *err) {
+    md_reg regs[MD_PROGRAM_REGISTERS];
+    memset(regs, 0, sizeof regs);
+    md_rc rc = check(config, regs, err);
+    if (rc != MD_OK) return rc;
     md_program *p = md_calloc(1, sizeof *p);
     if (p == NULL) return md_nomem(err);
-    p->regs = md_calloc(MD_PROGRAM_REGISTERS, sizeof *p->regs);
-    md_rc rc = p->regs == NULL ? md_nomem(err) : check(config, p->regs, err);
-    if (rc == MD_OK && !fill(p, config)) rc = md_nomem(err);
-    if (rc != MD_OK) {
+    p->id = md_program_rooms_open();
+    if (!fill(p, config, regs)) {
         md_program_free(p);
-        return rc;
-    }
-    give_rooms(p);
-    for (int32_t i = 0; i < p->n_steps; i++) {
-        const md_step *s = &p->steps[i];
-        if (s->op == MD_P_CONST) fill_constant(&p->regs[s->dst], config->constants[s->a], s->b != 0);
+        return md_nomem(err);
     }
     p->baseline = !md_program_has_avx2();
     p->skipped = -1;
@@ -214,8 +216,15 @@ void md_program_free(md_program *p) {
     md_free(p->outputs);
     md_free(p->texts);
     md_free(p->regs);
-    md_free(p->memory);
     md_free(p);
+    md_program_rooms_close();
+}
+
+size_t md_program_bytes(const md_program *p) {
+    size_t columns = (size_t)p->n_columns + 1, outputs = (size_t)p->n_outputs + 1;
+    size_t bytes = sizeof *p + ((size_t)p->n_steps + 1) * sizeof *p->steps;
+    bytes += columns * (sizeof *p->columns + sizeof *p->views) + outputs * sizeof *p->outputs + p->text_bytes;
+    return bytes + ((size_t)p->n_regs + 1) * sizeof *p->regs;
 }
 
 int32_t md_program_filters(const md_program *p) { return p->n_filters; }

@@ -11,7 +11,7 @@
  * these rows another way, which says which row failed and why.
  *
  * Compiled twice, for baseline x86-64 and for AVX2; which one runs is found out at run time. One thread at a
- * time: the registers belong to the program. */
+ * time; the memory of registers is shared by all programs, and belongs to whichever runs. */
 #ifndef MD_PROGRAM_H
 #define MD_PROGRAM_H
 
@@ -89,6 +89,9 @@ md_rc md_program_new(const md_program_config *config, md_program **out, md_error
 void md_program_free(md_program *p);
 
 int32_t md_program_filters(const md_program *p);
+
+/* Bytes that it holds while it doesn't run. */
+size_t md_program_bytes(const md_program *p);
 
 /* Run over the rows of a struct array (only borrowed) whose columns are those of the program.
  * MD_OK: *schema and *array are a struct array of the outputs, the caller's, and kept[i] is the number of rows

@@ -31,13 +31,18 @@ static void load_column(md_reg *reg, const md_column *column, int64_t at, int64_
     if (column->type == MD_I32) {
         int64_t *to = (int64_t *)(void *)reg->room[0];
         for (int64_t i = 0; i < n; i++) to[i] = md_load_i32(column->values + 4 * (at + i));
+        md_program_clear(reg->room[0], n);
         return;
     }
     const uint8_t *from = column->values + 8 * at;
     /* Read where it is, if whole words of rows are there and at an address for them. */
     bool in_place = at + (n + WORD - 1) / WORD * WORD <= column->length && (uintptr_t)from % 8 == 0;
-    if (in_place) reg->values = from;
-    else memcpy(reg->room[0], from, 8 * (size_t)n);
+    if (in_place) {
+        reg->values = from;
+        return;
+    }
+    memcpy(reg->room[0], from, 8 * (size_t)n);
+    md_program_clear(reg->room[0], n);
 }
 
 /* ---- filters ---- */
@@ -63,6 +68,7 @@ static void keep_bits(md_reg *reg, int32_t turn, const uint64_t *words, int64_t 
 static void keep_rows(md_program *p, int32_t step, const uint64_t *words, int64_t n) {
     uint8_t *to[MD_PROGRAM_REGISTERS];
     const uint8_t *from[MD_PROGRAM_REGISTERS];
+    bool adds[MD_PROGRAM_REGISTERS];
     int32_t count = 0;
     for (int32_t r = 0; r < p->n_regs; r++) {
         md_reg *reg = &p->regs[r];
@@ -70,12 +76,16 @@ static void keep_rows(md_program *p, int32_t step, const uint64_t *words, int64_
         int32_t turn = free_turn(reg);
         if (reg->kind != MD_R_BOOL) {
             from[count] = reg->values;
+            adds[count] = reg->adds;
             to[count++] = reg->room[turn];
             reg->values = reg->room[turn];
         }
         keep_bits(reg, turn, words, n);
     }
-    if (count > 0) md_gather_columns(to, from, count, words, n, !p->baseline);
+    if (count == 0) return;
+    int64_t left = md_gather_columns(to, from, count, words, n, !p->baseline);
+    for (int32_t i = 0; i < count; i++)
+        if (adds[i]) md_program_clear(to[i], left);
 }
 
 /* Returns the rows left of n. */

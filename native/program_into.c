@@ -100,7 +100,9 @@ md_rc md_program_into(md_program *p, const struct ArrowSchema *rows_schema, cons
     j.time = &p->views[p->steps[p->regs[j.time_reg].first].a];
     j.look = j.time->validity == NULL || md_column_nulls(j.time) == 0;
     if (j.look && extent != NULL && md_window_one_pane_of(w, extent[0], extent[1])) j.pane = extent;
+    if (!md_program_rooms_take(p, length)) return md_nomem(err);
     rc = md_window_feeds(w) ? feed(&j, length, counts, err) : add_block(&j, length, counts, err);
+    md_program_rooms_give(p);
     if (rc == MD_OK) memcpy(kept, counts, sizeof *kept * (size_t)p->n_filters);
     return rc;
 }

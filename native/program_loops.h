@@ -187,6 +187,7 @@ TARGET static bool LOOPS(mul_i)(int64_t *restrict to, const int64_t *x, const in
         failed |= __builtin_mul_overflow(x[i], y[i], &product);
         to[i] = product;
     }
+    md_program_clear((uint8_t *)to, n);
     return !failed;
 }
 

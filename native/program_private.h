@@ -16,7 +16,7 @@ enum {
 typedef struct md_reg {
     const uint8_t *values;
     const uint64_t *valid;
-    uint8_t *room[2];   /* CHUNK * 8 bytes each, for values made here; FILTER goes from one to the other */
+    uint8_t *room[2];   /* for values made here, and zeros up to a whole word; FILTER goes from one to the other */
     uint64_t *nulls[2]; /* WORDS each */
     int32_t turn;       /* which of the two values and valid are in */
     md_register kind;
@@ -24,6 +24,10 @@ typedef struct md_reg {
     int32_t last;  /* the last step that reads it; INT32_MAX: an output */
     bool read;     /* by a step */
     bool constant; /* the same in every chunk */
+    bool wide;     /* a constant that somebody reads row by row; else one word of rows stands for all */
+    bool adds;     /* an I64 of a sum: rows beyond the last one must not overflow */
+    bool null;     /* a constant's */
+    int64_t bits;
 } md_reg;
 
 struct md_program {
@@ -33,7 +37,10 @@ struct md_program {
     md_output *outputs; /* format and name are copies in `texts` */
     char *texts;
     md_reg *regs;
-    uint8_t *memory; /* of all registers */
+    struct md_rooms *rooms; /* of all registers, during a run */
+    const struct md_rooms *stood; /* where they were in the last run */
+    uint64_t id;
+    size_t text_bytes, room_bytes;
     md_column *views;
     bool baseline;
     int32_t skipped; /* a register that this run does without; -1: none */
@@ -51,6 +58,21 @@ typedef struct md_sink {
     int64_t nulls;
     bool bools;
 } md_sink;
+
+/* program_rooms.c: memory of registers. It belongs to a run and not to a program, so that as many programs as run at
+ * once need it: a query of a thousand filters has a thousand programs. It stays for the next run while there is a
+ * program. */
+uint64_t md_program_rooms_open(void); /* one program more: its number, which no other ever has */
+void md_program_rooms_close(void);    /* one less */
+size_t md_program_rooms_bytes(const md_program *p);
+/* Before and after a run of at most so many rows; what comes out of the registers is read before the end. */
+bool md_program_rooms_take(md_program *p, int64_t rows);
+void md_program_rooms_give(md_program *p);
+
+/* Rows of 8 bytes beyond n up to a whole word are zero, so that what they hold never overflows. */
+static inline void md_program_clear(uint8_t *values, int64_t n) {
+    if (n % WORD != 0) memset(values + 8 * n, 0, 8 * (size_t)(WORD - n % WORD));
+}
 
 /* program_chunk.c: one chunk of n rows from `at` on; kept[i] grows by the rows behind filter i. Returns the rows
  * left; -1: a row failed. */

@@ -145,7 +145,10 @@ md_rc md_program_run(md_program *p, const struct ArrowSchema *rows_schema, const
     struct ArrowArray block;
     md_rc rc = md_program_view(p, rows_schema, rows, &length, err);
     p->skipped = -1;
-    if (rc == MD_OK) rc = md_program_block(p, length, sinks, &left, counts, &block, err);
+    if (rc == MD_OK && !md_program_rooms_take(p, length)) rc = md_nomem(err);
+    if (rc != MD_OK) return rc;
+    rc = md_program_block(p, length, sinks, &left, counts, &block, err);
+    md_program_rooms_give(p);
     if (rc != MD_OK) return rc;
     if ((rc = make_schema(p, schema, err)) != MD_OK) {
         md_array_release(&block);

@@ -50,6 +50,7 @@ TARGET static bool LOOPS(slowly_i)(int32_t op, md_reg *to, const md_reg *a, cons
         }
         if (failed) return false;
     }
+    md_program_clear(to->room[to->turn], n);
     return true;
 }
 

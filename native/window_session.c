@@ -282,9 +282,10 @@ static void end_session(md_sessions *s, int32_t at) {
     free_session(s, at);
 }
 
-static md_rc close_rows(md_sessions *s, int64_t boundary, md_rows *rows, entry **closed, int64_t *n) {
+static md_rc close_rows(md_sessions *s, int64_t boundary, int64_t most, md_rows *rows, entry **closed, int64_t *n) {
     int64_t capacity = 0;
     while (settle_top(s) && s->heap[0].end <= boundary) {
+        if (*n >= most && s->heap[0].end != (*closed)[*n - 1].end) return MD_OK;
         if (!md_grow(closed, &capacity, *n + 1, sizeof **closed)) return MD_NOMEM;
         md_rc rc = put_session(s, rows, s->heap[0].session);
         if (rc != MD_OK) return rc;
@@ -294,13 +295,13 @@ static md_rc close_rows(md_sessions *s, int64_t boundary, md_rows *rows, entry *
     return MD_OK;
 }
 
-md_rc md_sessions_rows(md_sessions *s, bool close, int64_t boundary, struct ArrowSchema *schema,
+md_rc md_sessions_rows(md_sessions *s, bool close, int64_t boundary, int64_t most, struct ArrowSchema *schema,
                        struct ArrowArray *array, md_error *err) {
     md_rows *rows = NULL;
     entry *closed = NULL;
     int64_t n = 0;
     md_rc rc = new_rows(&rows);
-    if (rc == MD_OK && close) rc = close_rows(s, boundary, rows, &closed, &n);
+    if (rc == MD_OK && close) rc = close_rows(s, boundary, most, rows, &closed, &n);
     for (int64_t key = 0; rc == MD_OK && !close && key < s->n_heads; key++)
         for (int32_t at = s->heads[key]; rc == MD_OK && at != NONE; at = s->sessions[at].next)
             rc = put_session(s, rows, at);

@@ -28,9 +28,10 @@ md_rc md_sessions_assign(md_sessions *s, const md_column *ids, const md_column *
                          md_error *err);
 
 /* Rows of sessions, one per part: key, first, last, position (of its first row among all rows), slot, session (its
- * number here; parts of one stand together in order). close: those with last + gap <= boundary, which end here;
- * otherwise all, and nothing changes. The batch is the caller's. MD_NOMEM: nothing changed. */
-md_rc md_sessions_rows(md_sessions *s, bool close, int64_t boundary, struct ArrowSchema *schema,
+ * number here; parts of one stand together in order). close: those with last + gap <= boundary, which end here, by
+ * their ends: `most` of them, and the others that end as the last of these; otherwise all, and nothing changes. The
+ * batch is the caller's. MD_NOMEM: nothing changed. */
+md_rc md_sessions_rows(md_sessions *s, bool close, int64_t boundary, int64_t most, struct ArrowSchema *schema,
                        struct ArrowArray *array, md_error *err);
 
 /* Take what md_sessions_rows gave, into an object that never took a row; keys are below n_keys, slots below

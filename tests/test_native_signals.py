@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from medusa._native import SignalGate
+from medusa._native import Locked, SignalGate
 from medusa.runtime import interrupts
 from medusa.runtime.interrupts import INTERRUPTS
 
@@ -145,3 +145,46 @@ def test_when_the_second_one_is_late_enough(monkeypatch: pytest.MonkeyPatch) -> 
     assert not interrupts._passes(99, True)
     now_s += 0.01
     assert interrupts._passes(99, True)
+
+
+def test_that_something_came_is_seen_where_it_is_held() -> None:
+    gate = gate_of()
+    seen = [gate.came]
+
+    def press() -> None:
+        with gate:
+            seen.append(gate.came)
+            signal.raise_signal(signal.SIGINT)
+            seen.append(gate.came)
+
+    with pytest.raises(KeyboardInterrupt):
+        press()
+    assert [*seen, gate.came] == [False, False, True, False]
+
+
+def test_locks_are_given_back_whatever_comes() -> None:
+    first, second = threading.Lock(), threading.RLock()
+    locked = Locked(first, second)
+    called: list[int] = []
+
+    def work(number: int) -> int:
+        called.append(number)
+        assert first.locked()
+        if number:
+            signal.raise_signal(signal.SIGINT)
+        return number
+
+    for number in (0, 1, 0):
+        if number:
+            with pytest.raises(KeyboardInterrupt):
+                locked(work, number)
+        else:
+            assert locked(work, number) == 0
+        assert not first.locked()
+    with first:
+        assert locked(work, 0) is None
+    assert called == [0, 1, 0]
+    free = threading.Thread(target=lambda: called.append(int(second.acquire(blocking=False))))
+    free.start()
+    free.join()
+    assert called[-1] == 1

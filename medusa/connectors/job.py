@@ -22,6 +22,7 @@ from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.builder import Query
 from medusa.query.shape import types_of
 from medusa.runtime.embedded import start
+from medusa.runtime.interrupts import INTERRUPTS
 
 __all__ = ["Input", "Job"]
 
@@ -146,16 +147,20 @@ class Job:
     # -- live --
 
     def _live(self, run: Run, bar: Progress) -> None:
-        """Until all inputs end, or Ctrl-C: then open windows stay unwritten."""
+        """Until all inputs end, or Ctrl-C: then open windows stay unwritten.
+
+        What was read is pushed, and what came of it is written, before Ctrl-C is heard: no line is cut off.
+        """
         readers = {name: given.reader for name, given in self._inputs.items()}
         try:
             while not all(reader.lines is None or reader.lines.ended for reader in readers.values()):
                 rows = 0
-                for name, reader in readers.items():
-                    for batch in reader.batches():
-                        run.push(name, batch, extra="ignore")
-                        rows += batch.num_rows
-                self._write(run)
+                with INTERRUPTS:
+                    for name, reader in readers.items():
+                        for batch in reader.batches():
+                            run.push(name, batch, extra="ignore")
+                            rows += batch.num_rows
+                    self._write(run)
                 bar.rows(rows)
                 if not rows:
                     _wait(readers)

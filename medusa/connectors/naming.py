@@ -113,10 +113,13 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
     with connect(address, **keys) as fed:
         found, guests = fed.queries(), fed.guests()
         sees = bool(found) or as_json or _sees_all(fed)
+        doubts = [] if as_json else _doubts(fed)
         shown = str if as_json or not (found or guests) else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
+    for line in doubts:
+        click.echo(line, err=True)
     if not found and not guests:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
@@ -132,6 +135,19 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
     for each in guests:
         click.echo(f"{each['name']}  here for {each['participant']}")
         click.echo(f"  {each['fragment']}  at {shown(each['node'])}")
+
+
+def _doubts(fed: Federation) -> list[str]:
+    """What the node can't know of queries, after its disk lost something."""
+    status = _status(fed)
+    doubt = status.get("in_doubt") or {}
+    lines = []
+    if doubt.get("lost_catalog"):
+        what = "has lost its newest catalog: queries that it coordinated may be missing here"
+        lines.append(f"node {status['node']} {what}. {doubt['see']}")
+    for name, each in doubt.get("fragments", {}).items():
+        lines.append(f"{name} of query {each['query']} is in doubt at node {status['node']}: {each['why']}")
+    return lines
 
 
 def _sees_all(fed: Federation) -> bool:
@@ -181,7 +197,9 @@ def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
         return
     where = f" {found['address']}" if found["address"] else ""
     whose = f" of {found['participant']}" if found["kind"] == "box" and "participant" in found else ""
-    click.echo(f"{found['kind']} {name} is at {shown(found['node'])}{whose}{where}, epoch {found['epoch']}")
+    state = f", {found['state']}" if found["kind"] == "query" else ""
+    epoch = f"epoch {found['epoch']}{state}"
+    click.echo(f"{found['kind']} {name} is at {shown(found['node'])}{whose}{where}, {epoch}")
     for stream in found.get("reads", ()):
         click.echo(f"  reads {stream}")
     for column, type in found.get("columns", ()):

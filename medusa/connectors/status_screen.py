@@ -80,6 +80,11 @@ def _of_node(status: Status) -> Iterator[str]:
     silent = [with_away(status, peer) for peer, state in status["peers"].items() if state != "up"]
     if silent:
         yield f"SILENT: {', '.join(silent)}"
+    gone = [of["gone_publishers"] for of in status["fragments"] if of.get("gone_publishers", {}).get("count")]
+    if gone:
+        last = duration_text(min(each["last_us"] for each in gone) // 1_000_000 * 1_000_000)
+        count = sum(each["count"] for each in gone)
+        yield f"gone publishers, whose positions are kept: {count:,}, the last for {last}"
     if status["disk_error"]:
         yield f"DISK: {status['disk_error']}"
     yield from _doubts(status["in_doubt"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -52,7 +53,7 @@ class _Writer:
         self._whole = not (live or place.standard or (target.exists() and not target.is_file()))
         self._path = target.with_name(f".{target.name}.part") if self._whole else target
         try:
-            self._file: Any = sys.stdout.buffer if place.standard else self._path.open("wb")
+            self._file: Any = _standard() if place.standard else self._path.open("wb")
         except OSError as error:
             raise DataError(
                 f"{place.path}: {(error.strerror or str(error)).lower()}", code="data.file"
@@ -79,6 +80,14 @@ class _Writer:
             self._file.close()
         if self._whole:
             self._path.unlink(missing_ok=True)
+
+
+def _standard() -> Any:
+    """Standard output; with PYTHONUNBUFFERED Python's own is raw: it writes a part when a signal comes."""
+    out = sys.stdout.buffer
+    if not isinstance(out, io.RawIOBase):
+        return out
+    return io.BufferedWriter(io.FileIO(out.fileno(), "wb", closefd=False))
 
 
 def _plain(schema: pa.Schema, format: str) -> pa.Schema:

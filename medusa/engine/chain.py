@@ -81,6 +81,8 @@ class Chain:
         self._types = last.types
         self._timed = timed
         self._growth = growth
+        self.take = self._take if growth <= 1 else self._take_growing
+        """Run a train through all members; the first has counted it as come in."""
         self._texts: list[int] | None = None
         """Columns of what comes that are texts; None: nothing came yet of which that matters."""
 
@@ -88,10 +90,9 @@ class Chain:
     def ends_in_window(self) -> bool:
         return self._window is not None
 
-    def take(self, train: Train) -> None:
-        """Run a train through all members; the first has counted it as come in. Where texts may grow beyond a
-        piece, rows leave in pieces."""
-        if self._growth > 1 and self._may_grow(train):
+    def _take_growing(self, train: Train) -> None:
+        """Where texts may grow beyond a piece, rows leave in pieces."""
+        if self._may_grow(train):
             self._rows[0].leave(self._in_pieces(train))
         else:
             self._take(train)

@@ -24,6 +24,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow, to_arrow
 
 __all__ = [
+    "column_of",
     "normalise",
     "refuse_broken",
     "refuse_invalid",
@@ -131,13 +132,14 @@ def _structs(data: Any, source: str, *, rows: bool) -> _Given:
 
 def _stream(data: Any, source: str, *, rows: bool) -> _GivenStream:
     """The same of what gives a stream of them; all of it was read."""
-    capsule = data.__arrow_c_stream__()
     try:
-        return _GivenStream(stream_checked(capsule, rows=rows))
-    except ValueError as error:
-        refuse_broken(error, source)
+        capsule = data.__arrow_c_stream__()  # what else it raises is for the caller: it is no table
+        try:
+            return _GivenStream(stream_checked(capsule, rows=rows))
+        except ValueError as error:
+            refuse_broken(error, source)
     except OSError as error:
-        _refuse(source, f"an Arrow stream that failed: {error.strerror}", code="data.table")
+        _refuse(source, f"an Arrow stream that failed: {error.strerror or error}", code="data.table")
 
 
 class _GivenStream:
@@ -320,7 +322,16 @@ def _fit(array: pa.Array, field: Field, source: str, first_row: int) -> pa.Array
         else:
             message += f"row {first_row + unfit.row} holds {unfit.value}"
             message += "" if str(array.type) == field.type else f" ({array.type})"
-        _refuse(source, message, hint=unfit.hint, code="data.type")
+        _refuse(source, message, hint=unfit.hint or _structs_hint(array.type), code="data.type")
+
+
+def _structs_hint(type: pa.DataType) -> str:
+    """What to do with a table that stands where a column does: Arrow makes structs of it."""
+    if not pa.types.is_struct(type):
+        return ""
+    names = [type.field(place).name for place in range(type.num_fields)]
+    one = f" ({names[0]!r})" if names else ""
+    return f"a column holds single values: push a table by itself, or one of its columns{one}"
 
 
 # -- dicts ----------------------------------------------------------------------------------------
@@ -343,6 +354,16 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, extra: str, source: s
     table = pa.Table.from_arrays(columns, names=[field.name for field in schema])
     batches: list[pa.RecordBatch] = table.to_batches()
     return batches
+
+
+def column_of(values: Any, field: Field) -> pa.Array:
+    """One column in whatever form it came, as it is.
+
+    Raises:
+        DataError: it is no column.
+    """
+    made = _column(values, field, "")
+    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
 def _column(values: Any, field: Field, source: str) -> pa.Array | pa.ChunkedArray:

@@ -9,9 +9,10 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from medusa.elements import Element, Kind, Train
+from medusa.elements import Element, Train
 from medusa.engine.arguments import boundary_time_us, callback, from_first
 from medusa.engine.asked import RunAsked
+from medusa.engine.brief import take_briefly, to_table
 from medusa.engine.checkpoint import Checkpoints
 from medusa.engine.ingest import normalise
 from medusa.engine.logged import LoggedFragment
@@ -71,10 +72,12 @@ class Run(RunAsked):
         self._on_close = on_close
         self._callbacks: dict[str, list[Callable[[pa.Table], object]]] = {}
         self.output, self.room = Watchers(), Watchers()  # told when there may be some
+        self._at_rest: list[Callable[[], object]] = []  # called whenever the query has come to rest
         self._closed = False
         self._turns = turns  # not reentrant: a callback that pushes is refused
         self._state = state  # reentrant: a callback may ask
         self._interrupts = interrupts  # deferred from before a turn is taken until after it was given back
+        self._briefly = turns.briefly(state)
         self._idles = any(box.spec.idle_us is not None for box in fragment.sources.values())
         self._idles |= bool(fragment.connections)  # whose histories are synced as time passes
         judged = fragment.sources_read_in_time()
@@ -115,7 +118,7 @@ class Run(RunAsked):
         begin(self, wait, True)
         try:
             fragment = self._fragment
-            if fragment.storage is not None:
+            if fragment.storage is not None and fragment.storage.budget_bytes is not None:
                 fragment.storage.check_budget()
             box = fragment.source(source)
             arrival_us = None if arrival is None else boundary_time_us(arrival, source, "an arrival")
@@ -212,6 +215,10 @@ class Run(RunAsked):
 
         An interrupt that comes before the caller can have them puts them back.
         """
+        if self._briefly is not None and at_most is None and not changes:
+            found = take_briefly(self, self._briefly, sink)
+            if found is not None:
+                return found
         elements: list[Element] = []
         try:
             begin(self, True, False)
@@ -434,12 +441,16 @@ class Run(RunAsked):
             self._pass_time()
         if self._fragment.has_calls:
             self._fragment.poll()
-        if self._fragment.storage is not None:
-            self._fragment.storage.settle()
+        storage = self._fragment.storage
+        if storage is not None and storage.budget_bytes is not None:
+            storage.settle()
         if self._callbacks:
             self._tell()
         if self._every_us is not None and self._checkpoints is not None:
             self._save_if_due()
+        if self._at_rest:
+            for call in tuple(self._at_rest):
+                call()
 
     def _tell(self) -> None:
         for name, calls in self._callbacks.items():
@@ -468,11 +479,3 @@ class Run(RunAsked):
         if dead is not None:
             self._fragment.letters.fresh = None
             warn_dead(dead)
-
-
-def to_table(elements: list[Element], schema: pa.Schema) -> pa.Table:
-    """The final rows among elements."""
-    final = [each for each in elements if isinstance(each, Train) and each.kind is Kind.STABLE]
-    if not final:
-        return schema.empty_table()
-    return pa.Table.from_batches([each.batch for each in final], schema)

@@ -71,7 +71,8 @@ class Scheduler:
                     whole = False
                     break
                 continue
-            if box.steps is not None or len(queue) > QUEUE_MAX:
+            waiting = len(queue)
+            if box.steps is not None or waiting > QUEUE_MAX:
                 whole = False
                 break
             receive = box.receive
@@ -81,7 +82,7 @@ class Scheduler:
                 taken += 1
                 if box.steps is not None:
                     break
-            if taken == len(queue):
+            if taken == waiting:  # No box sends to itself.
                 queue.clear()
             else:
                 for _ in range(taken):

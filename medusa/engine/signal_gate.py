@@ -1,7 +1,7 @@
-"""Defers signal handlers for a while: the native gate, for the room that knows of signals."""
+"""Signals and what must be done whole: the native parts, for the room that knows of signals."""
 
 from __future__ import annotations
 
-from medusa._native import SignalGate
+from medusa._native import Locked, SignalGate
 
-__all__ = ["SignalGate"]
+__all__ = ["Locked", "SignalGate"]

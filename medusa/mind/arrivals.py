@@ -304,8 +304,11 @@ class Arrivals:
         self._kept.unplaced.pop(fragment, None)
         if reply.code == "E_REMOVED":  # While it was on its way: nobody else will ever tell us.
             self._orphaned(query)
-        else:
-            self._saver.save()
+            return True
+        if reply.code:  # It has lost its disk, say: what is here may be all that there is.
+            about = {"fragment": fragment, "node": peer, "code": reply.code, "why": reply.text}
+            self._outbox.report("warning", "its coordinator doesn't know it", **about)
+        self._saver.save()
         return True
 
     def peer_event(self, peer: str, event: LinkEvent) -> None:
@@ -345,10 +348,11 @@ class Arrivals:
             taking.ran(now_us)
             self._look(now_us, taking)
 
-    def failed(self, fragment: str, why: str) -> None:
-        """What follows can't."""
+    def failed(self, fragment: str, why: str, code: str = "") -> None:
+        """What follows can't; ``code``: it takes more than it may here."""
         if (taking := self._takings.get(fragment)) is not None:
-            self._call_off(taking, MoveEvent.REFUSED, "E_FAILED", why)
+            text = f"node {self._settings.name!r} has no room for it: {why}" if code else why
+            self._call_off(taking, MoveEvent.REFUSED, code or "E_FAILED", text)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
         """A checkpoint of what follows is on disk, or isn't; whether it was of one."""

@@ -157,9 +157,8 @@ class Brain(Driven):
         saved: Saved | None = None,
         owner: str = "",
         make: Callable[..., Hosted] = Hosted,
-        coordinator: str = "",
     ) -> Hosted:
-        node = coordinator or self.catalog.owners.get(spec.query) or owner or self.settings.name
+        node = self.catalog.owners.get(spec.query) or owner or self.settings.name
         whose = self.commands.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
         make = partial(Shadow, owner=owner) if owner else make
@@ -179,6 +178,8 @@ class Brain(Driven):
         )
         hosted.epoch = partial(self.catalog.ownership.surely, spec.name)
         hosted.held = partial(self.catalog.held, spec.name, spec.query)
+        for output in hosted.outputs.values() if not self._forgets else ():
+            output.begun(self.catalog.installed.get(spec.name, 0))
         for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)

@@ -26,6 +26,10 @@ VERSION = 1
 DEPLOYING, RUNNING, REMOVING = "deploying", "running", "removing"
 ENDED = "ended"
 
+REMOVED_MAX = 1000
+"""Names of removed queries that are remembered. A part that was being moved asks within seconds of its node's
+start; one that asks after so many removals stays, and its node says so."""
+
 T = TypeVar("T")
 
 
@@ -43,6 +47,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         stopped: (fragment, node) of parts that the owners of those nodes have ended there.
         ended: (fragment, node, code, why, when) of parts that took more than they may there.
         abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
+        began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
     """
 
     query: str
@@ -58,6 +63,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     stopped: tuple[tuple[str, str], ...] = ()
     abroad: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
     ended: tuple[tuple[str, str, str, str, int], ...] = ()
+    began: int = 0
 
     @property
     def shown(self) -> str:
@@ -105,6 +111,12 @@ class Becoming:
         kept = {name: each for name, each in now.items() if name not in self.gone}
         return kept | {each.name: each for each in self.made}
 
+    def installed(self, now: dict[str, int]) -> dict[str, int]:
+        """By which requests they came: those that are made came by none."""
+        return {
+            name: request for name, request in now.items() if name not in {each.name for each in self.made}
+        }
+
     def left(self, now: dict[str, Left]) -> dict[str, Left]:
         """One that comes back hasn't left."""
         return {name: left for name, left in now.items() if name not in {each.name for each in self.made}}
@@ -122,6 +134,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     fragments: tuple[Fragment, ...]
     owners: dict[str, str]
+    installed: dict[str, int] = {}
     deployments: tuple[Deployment, ...]
     statements: dict[str, tuple[bytes, ...]] = {}
     runs: tuple[Run, ...] = ()
@@ -131,6 +144,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     ownership: Ownership = msgspec.field(default_factory=Ownership)
     remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
     reading: dict[str, Reading] = {}
+    removed: tuple[str, ...] = ()
     in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
 
 
@@ -140,6 +154,8 @@ class Catalog:
     Attributes:
         fragments: installed here, by name.
         owners: query -> the node that coordinates it.
+        installed: fragment -> the request of that node by which it came; nothing: it came in another way, or
+            an earlier version didn't keep it.
         deployments: coordinated here, by query.
         statements: what participants have declared, by signer and subject; the registry keeps it.
         runs: what was found on disk of the directory; ``learned`` gives what it knows now.
@@ -148,6 +164,7 @@ class Catalog:
         left: where fragments are that were here, by name (``mind.diverting``).
         ownership: of those that go, or came (``mind.moves``).
         reading: streams of other queries' sinks that were asked for here (``mind.reading``).
+        removed: queries that were removed from here, the newest last: parts that were on their way go, too.
         in_doubt: what the disk lost, so that nobody here knows whether it is ours (``mind.resolving``).
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
@@ -156,6 +173,7 @@ class Catalog:
         self.node = node
         self.fragments: dict[str, Fragment] = {}
         self.owners: dict[str, str] = {}
+        self.installed: dict[str, int] = {}
         self.deployments: dict[str, Deployment] = {}
         self.statements: dict[str, tuple[bytes, ...]] = {}
         self.runs: tuple[Run, ...] = ()
@@ -166,12 +184,16 @@ class Catalog:
         self.ownership = Ownership()
         self.remote = RemoteKept()
         self.reading: dict[str, Reading] = {}
+        self.removed: tuple[str, ...] = ()
         self.in_doubt = InDoubt()
         self.becoming: list[Becoming] = []
 
-    def add(self, fragment: Fragment, owner: str) -> None:
+    def add(self, fragment: Fragment, owner: str, request: int = 0) -> None:
         self.fragments[fragment.name] = fragment
         self.owners[fragment.query] = owner
+        self.installed.pop(fragment.name, None)
+        if request:
+            self.installed[fragment.name] = request
 
     def held(self, fragment: str, query: str) -> tuple[str, int]:
         """The coordinator of a fragment of ours and its epoch; 0: it isn't ours, or not yet."""
@@ -192,17 +214,39 @@ class Catalog:
         """The epoch of the fragment with which a node is to read a stream of ours; 0: it isn't expected."""
         return self.awaited.get(stream, {}).get(reader, 0)
 
-    def remove(self, query: str, only: Collection[str] | None = None) -> list[str]:
-        """Forget the fragments of a query, or only these of them; their names."""
+    def came_by(self, query: str, requests: range) -> list[str]:
+        """The fragments of a query that these requests have installed."""
+        of = [name for name, fragment in self.fragments.items() if fragment.query == query]
+        return [name for name in of if self.installed.get(name) in requests]
+
+    def is_removed(self, query: str) -> bool:
+        """Whether a query was removed from here, or is being; not one whose deployment is undone."""
+        known = self.deployments.get(query)
+        return query in self.removed if known is None else known.state == REMOVING and not known.began
+
+    def undeployed(self, query: str) -> None:
+        """A deployment of ours is over; one that was undone removed nothing that was there before."""
+        if not self.deployments.pop(query).began:
+            others = tuple(each for each in self.removed if each != query)
+            self.removed = (*others, query)[-REMOVED_MAX:]
+
+    def remove(self, query: str, only: Collection[str] | None = None, *, undoes: bool = False) -> list[str]:
+        """Forget the fragments of a query, or only these of them; their names.
+
+        Args:
+            undoes: they had just come: where others of the query have gone stays known.
+        """
         of = [name for name, fragment in self.fragments.items() if fragment.query == query]
         gone = [name for name in of if only is None or name in only]
         for name in gone:
             for stream in self.fragments.pop(name).streams.values():
                 self.expects_only(stream)
             self.remote.made.pop(name, None)
+            self.installed.pop(name, None)
         if only is None or gone == of:
-            self.left = {name: left for name, left in self.left.items() if left.query != query}
             self.owners.pop(query, None)
+            if not undoes:
+                self.left = {name: left for name, left in self.left.items() if left.query != query}
         return gone
 
     # --- names --------------------------------------------------------------------------------
@@ -283,14 +327,16 @@ class Catalog:
 
     def to_bytes(self) -> bytes:
         fragments, left, ownership = self.fragments, self.left, self.ownership
+        installed = self.installed
         for each in self.becoming:
             fragments, left = each.fragments(fragments), each.left(left)
-            ownership = each.ownership(ownership)
+            ownership, installed = each.ownership(ownership), each.installed(installed)
         saved = _Saved(
             version=VERSION,
             node=self.node,
             fragments=cast(tuple[Fragment, ...], tuple(map(_packed, fragments.values()))),
             owners=dict(self.owners),
+            installed={name: request for name, request in installed.items() if name in fragments},
             deployments=tuple(self.deployments.values()),
             statements=dict(self.statements),
             runs=self.learned(),
@@ -300,6 +346,7 @@ class Catalog:
             ownership=ownership,
             remote=self.remote.packed(),
             reading=dict(self.reading),
+            removed=self.removed,
             in_doubt=self.in_doubt,
         )
         return msgspec.msgpack.encode(saved)
@@ -327,7 +374,7 @@ class Catalog:
             )
         made = cls(node)
         made.fragments = {fragment.name: fragment for fragment in saved.fragments}
-        made.owners = saved.owners
+        made.owners, made.installed = saved.owners, saved.installed
         made.deployments = {each.query: each for each in saved.deployments}
         for each in saved.deployments:  # Earlier versions kept it with the fragment alone.
             first = made.fragments.get(f"{each.query}/in")
@@ -339,7 +386,7 @@ class Catalog:
         made.ownership = saved.ownership
         made.remote = saved.remote
         made.reading = saved.reading
-        made.in_doubt = saved.in_doubt
+        made.removed, made.in_doubt = saved.removed, saved.in_doubt
         return made
 
 

@@ -77,7 +77,11 @@ class ClientQueries:
 
     def undeploy(self, now_us: int, client: str, message: Remove) -> None:
         query = message.query
-        if self._parsing.holds(client, query, lambda now_us: self.undeploy(now_us, client, message)):
+        try:
+            if self._parsing.holds(client, query, lambda now_us: self.undeploy(now_us, client, message)):
+                return
+        except QueryError as busy:
+            self._outbox.send(client, refusal_of(message.request, busy.code, busy.message, busy.hint))
             return
         if query in self._catalog.deployments:
             self._coordinator.undeploy(now_us, client, message.request, query)

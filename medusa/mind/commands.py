@@ -13,11 +13,12 @@ from medusa.mind.arrivals import Arrivals
 from medusa.mind.catalog import Catalog
 from medusa.mind.client_queries import ClientQueries, refusal_of
 from medusa.mind.defining import Definitions
-from medusa.mind.deploying import CONTENDED, Coordinator
-from medusa.mind.deploying_words import there_already
+from medusa.mind.deploying import Coordinator
+from medusa.mind.deploying_words import CONTENDED, there_already
 from medusa.mind.diverting import Diverting
 from medusa.mind.explaining import Unmoved, explained
 from medusa.mind.hosting import Hosted
+from medusa.mind.installing import check_place
 from medusa.mind.late import Late
 from medusa.mind.loads import Loads
 from medusa.mind.loads_status import boxes_loads, fragment_load, node_load
@@ -34,6 +35,7 @@ from medusa.mind.sliding import Sliding
 from medusa.mind.spec import Fragment, fragment_from
 from medusa.mind.splits import Splits
 from medusa.mind.status import Rates, encoded, fragment_status, queries_of, sources_of, totals
+from medusa.mind.unfinished import Unfinished
 from medusa.ports import Buffer
 from medusa.wire.messages import Define, Deploy, Forget, Install, Load, Message, Remove, Reply, StatusRequest
 from medusa.wire.messages_divert import Expect, Follow, Moved, Placed, Read, Release, Unexpect
@@ -99,7 +101,7 @@ class Commands:
             saver=saver,
             install=self._install,
             way=lambda number, fragment: self.remotes.way(number, fragment),
-            remove=lambda request, query: self._remove(request, query, settings.name),
+            remove=lambda message: self._remove(message, settings.name),
         )
         self._late = Late()
         self.diverting = Diverting(
@@ -164,7 +166,7 @@ class Commands:
         )
         shared: dict[str, Any] = {"outbox": outbox, "saver": saver, "host": host, "naming": self.naming}
         shared |= {"moves": self.sliding.moves, "coordinator": self.coordinator, "diverting": self.diverting}
-        self.resolving = Resolving(settings, catalog, self.fragments, **shared)
+        self.resolving = Resolving(settings, catalog, self.fragments, incarnation=incarnation, **shared)
         self.diverting.moving = self.naming.versions.moving = self.sliding.on_its_way
         self.diverting.gives_way = self.sliding.moves.prepares
         self.remotes.stopping.whose = self.diverting.participant_of
@@ -172,6 +174,7 @@ class Commands:
         self.diverting.seeking.ask(self.naming.directory, self.naming.seek)
         self.coordinator.ask(self.naming.names.deployed_at, self.naming.names.outranks)
         self.coordinator.readers = self.naming.names.readers_of
+        self.coordinator.unfinished = Unfinished(catalog, self.naming)
 
     def _slides(
         self,
@@ -252,7 +255,7 @@ class Commands:
             case Install() if not client and payload is not None:
                 self._install_from(now_us, peer, message, bytes(payload), caller)
             case Remove() if not client:
-                self._reply(peer, self._remove(message.request, message.query, peer))
+                self._reply(peer, self._remove(message, peer))
             case Remove():
                 self._queries.undeploy(now_us, peer, message)
             case Forget() if client:
@@ -343,32 +346,20 @@ class Commands:
         Returns:
             None: what it reads of other queries is asked for first.
         """
-        me, known = self._settings.name, self._catalog.fragments.get(fragment.name)
+        known = self._catalog.fragments.get(fragment.name)
         if self._late.install(owner, fragment.query, request):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
             return refusal_of(request, "E_STALE", text, "")
         if known and known.as_deployed == fragment and self._catalog.owners[fragment.query] == owner:
             return Reply(request=request)
-        others = [feed.node for feed in fragment.feeds]
-        others += [node for nodes in fragment.readers.values() for node in nodes]
-        stranger = next((node for node in others if node not in (me, *self._settings.peers)), None)
         if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
             where = self._catalog.owners[fragment.query]
             code = CONTENDED if owner < where else "E_DEPLOYED"
             return there_already(request, fragment.query, where, self.naming.abroad(where), code)
-        if fragment.node != me:
-            return refusal_of(request, "E_IDENTITY", f"the fragment is for node {fragment.node!r}", "")
-        if (left := self._catalog.left.get(fragment.name)) is not None:
-            text = f"fragment {fragment.name!r} was here and was moved to node {left.node!r}"
-            return refusal_of(request, "E_MOVED", text, "")
-        if me in others and self._settings.store == "memory":
-            text = f"fragment {fragment.name!r} is linked with another one of its own node, which has no disk"
-            return refusal_of(
-                request, "E_STORE", text, "two fragments that forget keep nothing for each other"
-            )
-        if stranger is not None:
-            text = f"{stranger!r}, which fragment {fragment.name!r} is linked with, is no peer of {me!r}"
-            return refusal_of(request, "E_PEER", text, f"add {stranger} to [peers] of {me}")
+        try:
+            check_place(fragment, self._settings, self._catalog)
+        except LinkError as error:
+            return refusal_of(request, error.code, error.message, error.hint)
         if len(self.fragments) >= FRAGMENTS_MAX:
             return refusal_of(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
         if (
@@ -386,8 +377,8 @@ class Commands:
                 return None
         except LinkError as error:
             return refusal_of(request, error.code, error.message, error.hint)
-        self.fragments[fragment.name] = self._host(fragment, coordinator=owner)
-        self._catalog.add(fragment, owner)
+        self._catalog.add(fragment, owner, request)
+        self.fragments[fragment.name] = self._host(fragment)
         self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
         self._saver.save()
         return Reply(request=request)
@@ -396,26 +387,38 @@ class Commands:
         """Whether so many more incoming streams may be given credit; see ``admission.check_memory``."""
         check_memory(self._settings, self.fragments.values(), streams, caller)
 
-    def _remove(self, request: int, query: str, owner: str) -> Reply:
+    def _remove(self, message: Remove, owner: str) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for."""
+        query, request = message.query, message.request
+        done = Reply(request=request)
         if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
-            return Reply(request=request)
+            return done
         self.remotes.stopping.undeployed(query)
-        self._drop(query)
-        return Reply(request=request)
+        came = self._catalog.came_by(query, range(message.since, request)) if message.since else None
+        self._drop(query, came, undoes=bool(message.since))
+        return done
 
-    def _drop(self, query: str, only: Collection[str] | None = None, why: str = "", code: str = "") -> None:
+    def _drop(
+        self,
+        query: str,
+        only: Collection[str] | None = None,
+        why: str = "",
+        code: str = "",
+        *,
+        undoes: bool = False,
+    ) -> None:
         """Nothing of a query is here any more, or not these of its fragments."""
         known = query in self._catalog.owners
-        if only is None:  # What others have kept here reads no other query.
-            self.reading.removed(query, [s for s in self._catalog.fragments.values() if s.query == query])
-        gone = self._catalog.remove(query, only)
+        if only is None or undoes:  # What others have kept here reads no other query.
+            specs = (s for s in self._catalog.fragments.values() if s.query == query)
+            self.reading.removed(query, [s for s in specs if only is None or s.name in only])
+        gone = self._catalog.remove(query, only, undoes=undoes)
         for name in gone:
             hosted = self.fragments.pop(name)
             self.engine.pop(name, None)
             hosted.close(why or f"query {query!r} was removed", code or "E_REMOVED")
             self._outbox.append(CloseFragment(fragment=name))
-        self.sliding.removed(query, gone, whole=only is None)
+        self.sliding.removed(query, gone, whole=only is None and not undoes)
         if known:
             self._saver.save()
 

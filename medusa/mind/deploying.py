@@ -4,45 +4,44 @@
         |                                                     ^
         +---------- one refused, or did not answer in time ---+
 
-The state is on disk before the first word goes out, so a coordinator that dies in between removes
-what it began when it comes back. Asking twice is harmless: installing what is installed, and
-removing what isn't there, succeed.
+The state is on disk before the first word goes out. A coordinator that finds "deploying" when it comes
+back hears first what the nodes have (``mind.unfinished``): where that is all of it the query runs, where
+some is missing it removes what it began. A client that removes the query meanwhile removes all of it.
+Asking twice is harmless: installing what is installed, and removing what isn't there, succeed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import msgspec
 
 from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
-from medusa.mind.deploying_words import from_node, put_abroad, there_already
+from medusa.mind.deploying_room import Answers, no_room
+from medusa.mind.deploying_words import (
+    BEGINS,
+    CONTENDED,
+    CONTENDED_AGAIN_US,
+    CONTENDED_US,
+    Attempt,
+    Question,
+    from_node,
+    put_abroad,
+    silent,
+    taken,
+    there_already,
+    undeployed,
+    undone,
+)
 from medusa.mind.placement import Plan
 from medusa.mind.saving import Saver
 from medusa.mind.spec import Fragment
+from medusa.mind.unfinished import Unfinished
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published import reads_of
 from medusa.wire.messages import Install, Remove, Reply
 from medusa.wire.messages_remote import Instantiate
 from medusa.wire.outbox import Outbox
 
-__all__ = ["CONTENDED", "Coordinator"]
-
-CONTENDED = "E_CONTENDED"
-"""A node has the query from another coordinator, which may be about to undo it: the code of its refusal.
-
-Two coordinators that deploy queries of one name at once may each get some nodes. Only the one whose name
-comes first hears this and asks again; the other hears ``E_DEPLOYED`` and undoes what it began.
-"""
-
-CONTENDED_US = 2_000_000
-"""So long it asks again, before it believes that the other's deployment stands."""
-
-CONTENDED_AGAIN_US = 200_000
-
-BEGINS = Install | Instantiate
-"""How a node is told to run a fragment."""
+__all__ = ["Coordinator"]
 
 ASK_AGAIN_US = 1_000_000
 """An unanswered question is asked again after this."""
@@ -62,34 +61,6 @@ ANSWERED_MAX = 1000
 """Removals whose client may ask again, since the answer was lost on its way."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Question:
-    """A message to a node that needs an answer.
-
-    Attributes:
-        fragment: to install at this node.
-    """
-
-    query: str
-    node: str
-    message: Install | Instantiate | Remove
-    payload: bytes | None
-    after: int
-    asked_at_us: int
-    fragment: Fragment | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Attempt:
-    """A deployment or removal whose outcome a client waits for."""
-
-    client: str
-    request: int
-    deadline_us: int
-    contended_until_us: int = 0
-    installs: dict[int, _Question] = field(default_factory=dict)
-
-
 class Coordinator:
     """Deployments taken from clients of this node.
 
@@ -105,6 +76,7 @@ class Coordinator:
         outranks: the other one that goes before us, if it began at the same time; empty: none.
         readers: other queries of ours that read a sink of a query, as far as is known here.
         abroad: the participant of another one's node; empty: it is of our own.
+        unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
     """
 
     def __init__(
@@ -117,7 +89,7 @@ class Coordinator:
         saver: Saver,
         install: Callable[[int, Fragment, str], Reply | None],
         way: Callable[[int, Fragment], tuple[Install | Instantiate, bytes | None]],
-        remove: Callable[[int, str], Reply],
+        remove: Callable[[Remove], Reply],
     ) -> None:
         self._catalog = catalog
         self._outbox = outbox
@@ -127,6 +99,7 @@ class Coordinator:
         self.outranks: Callable[[str], str] = lambda query: ""
         self.readers: Callable[[str], list[str]] = lambda query: []
         self.abroad: Callable[[str], str] = lambda node: ""
+        self.unfinished: Unfinished | None = None
         self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
         """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
         until when we wait for news, or until the old one is removed; what."""
@@ -135,10 +108,11 @@ class Coordinator:
         self._install = install
         self._way = way
         self._remove = remove
-        self._attempts: dict[str, _Attempt] = {}
-        self._questions: dict[int, _Question] = {}
+        self._attempts: dict[str, Attempt] = {}
+        self._questions: dict[int, Question] = {}
         self._answered: dict[tuple[str, int], int] = {}
         """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
+        self._answers = Answers(lambda: saver.durable)
         self._request = incarnation * REQUESTS_PER_LIFE
         self._forgetful: set[str] = set()
 
@@ -147,10 +121,32 @@ class Coordinator:
         self.elsewhere, self.outranks = elsewhere, outranks
 
     def resume(self, now_us: int) -> None:
-        """After a start: undo what was not finished, finish what was being removed."""
+        """After a start: finish what was being removed; of what was being deployed, hear what there is."""
         for deployment in list(self._catalog.deployments.values()):
-            if deployment.state != RUNNING:
+            if deployment.state == DEPLOYING and deployment.query in self._attempts:
+                continue  # Of this life: others were taken up again beside it.
+            if deployment.state == DEPLOYING and self.unfinished is not None:
+                self.unfinished.begin(now_us, deployment.query)
+            elif deployment.state != RUNNING:
                 self._begin_removal(now_us, deployment)
+
+    def _judge(self, now_us: int) -> None:
+        """Deployments that an earlier life left half done, or whose end the catalog on disk doesn't know."""
+        for deployment, whole in self.unfinished.judged(now_us) if self.unfinished is not None else ():
+            if whole is None:
+                text = "query stays deploying: nodes of other participants don't tell what they have"
+                self._outbox.report("warning", text, query=deployment.query)
+                continue
+            attempt, code = self._attempts.pop(deployment.query, None), ""
+            if not whole or self.outranks(deployment.query):
+                self._begin_removal(now_us, deployment)
+                code = "E_DEPLOYED"
+            else:
+                deployment.state, deployment.began = RUNNING, 0
+                self._outbox.report("warning", "query runs: every node has its part", query=deployment.query)
+            token = self._saver.save()
+            if attempt is not None:
+                self._answer(attempt.client, undone(attempt.request, code, deployment.query), after=token)
 
     # --- what clients ask -----------------------------------------------------------------------
 
@@ -174,20 +170,14 @@ class Coordinator:
             same = (known.client, known.request) == (client, request)
             if same and known.state == RUNNING:
                 self.runs(client, request)
+            elif same and self.unfinished is not None and self.unfinished.waits(plan.query):
+                self._attempts.setdefault(
+                    plan.query, Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+                )
             elif not (same and known.state == DEPLOYING):
                 # The same question while it is undone: this node died in between, or its answer was lost.
                 what = "being removed" if known.state == REMOVING else "deployed already"
-                self._answer(
-                    client,
-                    Reply(
-                        request=request,
-                        code="E_DEPLOYED",
-                        text=f"query {plan.query!r} is {what}",
-                        hint="undeploy it first, or give the query another name"
-                        if known.state != REMOVING
-                        else "try again in a moment",
-                    ),
-                )
+                self._answer(client, taken(request, plan.query, what))
             return
         owner = self._catalog.owners.get(plan.query, self._catalog.node)
         if owner != self._catalog.node:
@@ -199,6 +189,10 @@ class Coordinator:
         elif other:
             self._waiting.setdefault((client, request), (now_us + NEWS_US, plan, defined))
             self._look_at_us = now_us + LOOK_US
+        elif defined <= 1 and (
+            busy := no_room(client, request, self._attempts.values(), self._answers.waiting())
+        ):  # Of a later version the one before is gone by now.
+            self._answer(client, busy)
         else:
             self._spread(now_us, client, request, plan, defined)
 
@@ -245,6 +239,7 @@ class Coordinator:
             request=request,
             streams=streams,
             defined=defined,
+            began=self._request + 1,
             definition=graph_to_msgpack(plan.fragments[0].graph) if defined else b"",
             reads=tuple(
                 source.of or "" for fragment in plan.fragments for source in reads_of(fragment.graph).values()
@@ -252,7 +247,7 @@ class Coordinator:
             abroad=put_abroad(plan.fragments, self.abroad),
         )
         token = self._saver.save()
-        attempt = _Attempt(
+        attempt = Attempt(
             client=client,
             request=request,
             deadline_us=now_us + self._timeout_us,
@@ -262,7 +257,7 @@ class Coordinator:
         for fragment in plan.fragments:
             self._request += 1
             message, payload = self._way(self._request, fragment)
-            question = _Question(
+            question = Question(
                 query=plan.query,
                 node=fragment.node,
                 message=message,
@@ -276,7 +271,7 @@ class Coordinator:
                 self._ask(question)
         self._install_own(now_us, attempt)
 
-    def _install_own(self, now_us: int, attempt: _Attempt) -> None:
+    def _install_own(self, now_us: int, attempt: Attempt) -> None:
         """Our own part comes last, when the streams it reads are there."""
         me = self._catalog.node
         if any(question.node != me for question in attempt.installs.values()):
@@ -285,7 +280,7 @@ class Coordinator:
             if number in self._questions:
                 self._install_here(now_us, number, question)
 
-    def _install_here(self, now_us: int, number: int, question: _Question) -> None:
+    def _install_here(self, now_us: int, number: int, question: Question) -> None:
         assert question.fragment is not None
         reply = self._install(number, question.fragment, self._catalog.node)
         if reply is not None:  # Else it comes by itself.
@@ -299,24 +294,18 @@ class Coordinator:
             hint = f"undeploy {readers[0]} first"
             self._answer(client, Reply(request=request, code="E_READ", text=text, hint=hint))
             return
-        attempt = self._attempts.setdefault(
-            query, _Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
-        )
-        if deployment.state == DEPLOYING:
-            self._answer(
-                client,
-                Reply(
-                    request=request,
-                    code="E_DEPLOYED",
-                    text=f"query {query!r} is being deployed",
-                    hint="try again in a moment",
-                ),
-            )
+        judged = self.unfinished is not None and self.unfinished.drop(query)
+        if deployment.state == DEPLOYING and not judged:
+            text, hint = f"query {query!r} is being deployed", "try again in a moment"
+            self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
             return
-        attempt.client, attempt.request = client, request
-        attempt.deadline_us = now_us + self._timeout_us
-        if deployment.state == RUNNING:
+        before = self._attempts.get(query)
+        self._attempts[query] = Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        if deployment.state == RUNNING or judged or deployment.began:
+            deployment.began = 0  # All of it is to go: parts that moved came by no request.
             self._begin_removal(now_us, deployment)
+        if judged and before is not None:
+            self._answer(before.client, undeployed(before.request, query), after=self._saver.save())
 
     def answered(self, client: str, request: int) -> bool:
         """Whether this very removal was asked for before and is done; then it is answered as it was."""
@@ -360,7 +349,7 @@ class Coordinator:
                     now_us, deployment, attempt, there_already(attempt.request, deployment.query, other)
                 )
             elif not attempt.installs:
-                deployment.state = RUNNING
+                deployment.state, deployment.began = RUNNING, 0
                 del self._attempts[deployment.query]
                 self._answer(attempt.client, Reply(request=attempt.request), after=self._saver.save())
             elif node != self._catalog.node:
@@ -388,7 +377,7 @@ class Coordinator:
 
     def _install_again(self, now_us: int, query: str, node: str, fragment: str, payload: bytes) -> None:
         self._request += 1
-        question = _Question(
+        question = Question(
             query=query,
             node=node,
             message=Install(request=self._request, query=query, fragment=fragment),
@@ -399,12 +388,13 @@ class Coordinator:
         self._questions[self._request] = question
         self._ask(question)
 
-    def _undo(self, now_us: int, deployment: Deployment, attempt: _Attempt, why: Reply) -> None:
-        """All or nothing: what was installed goes; the client hears why."""
+    def _undo(self, now_us: int, deployment: Deployment, attempt: Attempt, why: Reply) -> None:
+        """All or nothing: what this attempt installed goes, nothing older; the client hears why."""
         code = "E_DEPLOYED" if why.code == CONTENDED else why.code
-        self._answer(attempt.client, Reply(request=attempt.request, code=code, text=why.text, hint=why.hint))
+        reply = Reply(request=attempt.request, code=code, text=why.text, hint=why.hint)
         del self._attempts[deployment.query]
         self._begin_removal(now_us, deployment)
+        self._answer(attempt.client, reply, after=self._saver.save())  # Or a later life would go on with it.
 
     def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
         query = deployment.query
@@ -414,19 +404,20 @@ class Coordinator:
         token = self._saver.save()
         for node in deployment.nodes:
             self._request += 1
-            message = Remove(request=self._request, query=query)
-            question = _Question(
+            message = Remove(request=self._request, query=query, since=deployment.began)
+            question = Question(
                 query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
             )
             self._questions[self._request] = question
             if node != self._catalog.node:
                 self._ask(question)
-        for number, question in list(self._questions.items()):
+        for question in list(self._questions.values()):
             if question.query == query and question.node == self._catalog.node:
-                self.reply(now_us, question.node, self._remove(number, query))
+                assert isinstance(question.message, Remove)
+                self.reply(now_us, question.node, self._remove(question.message))
 
     def _removed(self, deployment: Deployment) -> None:
-        self._catalog.deployments.pop(deployment.query)
+        self._catalog.undeployed(deployment.query)
         token = self._saver.save()
         attempt = self._attempts.pop(deployment.query, None)
         if attempt is not None:
@@ -443,28 +434,23 @@ class Coordinator:
     def tick(self, now_us: int) -> None:
         """Ask again; give up what took too long."""
         self._look(now_us)
+        self._judge(now_us)
         for query, attempt in list(self._attempts.items()):
             if now_us < attempt.deadline_us:
                 continue
             deployment = self._catalog.deployments[query]
             me = self._catalog.node
-            silent = [q.node for q in self._questions.values() if q.query == query and q.node != me]
-            nodes = ", ".join(repr(node) for node in dict.fromkeys(silent))
-            why = Reply(
-                request=attempt.request,
-                code="E_TIMEOUT",
-                text=f"no answer from {nodes} in {self._timeout_us / 1e6:g} s",
-                hint="check that the node runs and that both list each other in [peers]",
-            )
-            if deployment.state == DEPLOYING:
+            nodes = [q.node for q in self._questions.values() if q.query == query and q.node != me]
+            nodes = nodes or [node for node in deployment.nodes if node != me]
+            if waits := self.unfinished is not None and self.unfinished.waits(query):
+                nodes = self.unfinished.away(deployment)
+            why = silent(attempt.request, query, deployment.state, nodes, self._timeout_us, waits)
+            if deployment.state == DEPLOYING and not waits:
                 self._undo(now_us, deployment, attempt, why)
             else:
-                # The removal goes on; only the client stops waiting.
+                # The removal goes on, and what is half done waits; only the client does so no more.
                 del self._attempts[query]
-                back = "it is" if len(set(silent)) == 1 else "they are"
-                text = f"{why.text}: query {query!r} is removing, and gone by itself once {back} back"
-                hint = "medusa queries lists it until then"
-                self._answer(attempt.client, msgspec.structs.replace(why, text=text, hint=hint))
+                self._answer(attempt.client, why)
         for number, question in list(self._questions.items()):
             if now_us - question.asked_at_us < ASK_AGAIN_US:
                 continue
@@ -476,18 +462,21 @@ class Coordinator:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
+        judge_at_us = None if self.unfinished is None else self.unfinished.wake_at_us()
         if not (self._attempts or self._questions or self._waiting):
-            return None
+            return judge_at_us
         times = [attempt.deadline_us for attempt in self._attempts.values()]
         times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
         times += [self._look_at_us] if self._waiting else []
+        times += [judge_at_us] if judge_at_us is not None else []
         return min(times, default=None)
 
-    def _ask(self, question: _Question) -> None:
+    def _ask(self, question: Question) -> None:
         self._saver.send(question.node, question.message, question.payload, after=question.after)
 
     def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:
         if after is None:
             self._outbox.send(client, reply)
         else:
+            self._answers.wait(client, reply.request, after)
             self._saver.send(client, reply, after=after)

@@ -22,7 +22,7 @@ import msgspec
 
 from medusa.errors import LinkError
 from medusa.mind.admission import say_no
-from medusa.mind.catalog import DEPLOYING, RUNNING, Catalog, Left
+from medusa.mind.catalog import RUNNING, Catalog, Left
 from medusa.mind.closing import tell_clients
 from medusa.mind.guests import Guests
 from medusa.mind.hosting import Hosted
@@ -403,10 +403,10 @@ class Diverting:
         deployment = self._catalog.deployments.get(message.query)
         if deployment is None:
             self._check_disk()  # Else it may only have forgotten it.
-        if deployment is None or deployment.state not in (DEPLOYING, RUNNING):
+        if (removed := self._catalog.is_removed(message.query)) or deployment is None:
             text = f"query {message.query[:100]!r} isn't deployed from node {self._settings.name!r}"
-            raise LinkError(text, hint="forget its parts", code="E_REMOVED")
-        if deployment.state == DEPLOYING:
+            raise LinkError(text, code="E_REMOVED" if removed else "E_QUERY")
+        if deployment.state != RUNNING:
             text = f"query {message.query!r} is being deployed"
             raise LinkError(text, hint="try again in a moment", code="E_BUSY")
         if peer not in deployment.nodes:

@@ -87,7 +87,7 @@ class Driven(ABC):
             self._wake(now_us)
         elif (hosted := self._running(fragment)) is not None:
             hosted.fail(why)
-            self.commands.sliding.failed(fragment, why)
+            self.commands.sliding.failed(fragment, why, code)
             self.commands.sliding.splits.tick(now_us)
             self._wake(now_us)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.holding import NOTHING, Held
+from medusa.mind.anew import RETRY_US, attach_again
 from medusa.mind.checkpointing import Saved, Writing, taken
 from medusa.mind.clocked import Clocked, decides
 from medusa.mind.closing import RESTING, close_links
@@ -44,9 +45,6 @@ __all__ = ["Hosted"]
 RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
 
-RETRY_US = 500_000
-"""A stream that its node doesn't have (yet) is asked for again after this."""
-
 
 class Hosted:
     """One installed fragment.
@@ -68,10 +66,9 @@ class Hosted:
     """
 
     known_lost = 0
-    lost_unknown = False
     uncounted: tuple[str, ...] = ()
     tap: Tap | None = None
-    frozen = settling = False
+    lost_unknown = frozen = settling = False
 
     def __init__(
         self,
@@ -472,10 +469,9 @@ class Hosted:
 
     def tick(self, now_us: int) -> None:
         """Do what is due: checkpoints, acks, retries."""
-        for key, at_us in list(self._retry.items()):
-            if now_us >= at_us:
-                del self._retry[key]
-                self.inputs[key].receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
+        rests = not (self._writing or self.frozen or self.tap or self._feeding.repeating)
+        if attach_again(now_us, self._retry, self.inputs, rests=rests, checkpoints=self.checkpoints):
+            self.changed(now_us, True)
         for input in self.inputs.values():
             input.receiver.tick(now_us)
         for output in self.outputs.values():
@@ -491,8 +487,8 @@ class Hosted:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = [self._checkpoint_at_us if self._dirty else None, *self._retry.values()]
-        times += [self._feeding.wake_at_us(), self.decided.wake_at_us()]
+        times = [self._checkpoint_at_us if self._dirty else None, self.decided.wake_at_us()]
+        times += [self._feeding.wake_at_us(), *self._retry.values()]
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
         times += [output.wake_at_us() for output in self.outputs.values()]
         return min((time for time in times if time is not None), default=None)

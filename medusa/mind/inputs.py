@@ -8,9 +8,9 @@ from medusa.mind.record import InputRecord
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.wire import limits
-from medusa.wire.codec import TrainCodec
+from medusa.wire.codec import TrainCodec, late_below
 from medusa.wire.link import LinkEvent, LinkSettings
-from medusa.wire.messages import Refuse
+from medusa.wire.messages import Attached, Refuse
 from medusa.wire.named import is_key
 from medusa.wire.outbox import Outbox
 from medusa.wire.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
@@ -72,7 +72,11 @@ class Input:
         codec: of its rows.
         silent_since_us: since when the peer is silent; None: it is there.
         gone: nobody waits for it any more.
+        anew_since: how many checkpoints were durable when it began the stream anew; None: it goes on.
+        overdue_rows: that came below a promise of an earlier attachment, and so count as late.
     """
+
+    anew_since: int | None = None
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class Input:
         self.fed_us = record.boundary_us if record else int(START_US)
         self.durable_us = self.fed_us
         self.fed_note = record.note if record else b""
-        self.rows = self.refused_rows = self.came_bytes = 0
+        self.rows = self.refused_rows = self.overdue_rows = self.came_bytes = 0
         self.silent_since_us: int | None = None
         self.gone = False
         timed = source.judged and source.timed
@@ -113,6 +117,7 @@ class Input:
             boundary_us=self.fed_us,
         )
         self.receiver.note = self.fed_note
+        self.receiver.life = record.life if record else 0
         if self.named:
             self.receiver.may_lose = 0 if record is None else LOST_MAX
 
@@ -144,6 +149,8 @@ class Input:
         except RemoteProtocolError as error:
             self.receiver.refuse(error)
             return []
+        if isinstance(message, Attached):
+            self.anew_since = None
         works: list[Work] = []
         for delivery in deliveries:
             self.came_bytes += delivery.cost
@@ -180,8 +187,15 @@ class Input:
             rows.payload,
             peer=self.peer,
             skip=rows.skip,
-            boundary_us=boundary_us if self.judged else None,
+            boundary_us=self.receiver.attached_us if self.judged else None,
         )
+        if self.judged and train.times is not None and self.receiver.attached_us < boundary_us:
+            train, overdue = late_below(train, boundary_us)
+            if overdue:  # The sender does again what it lost, and otherwise: there is no way back.
+                self.overdue_rows += overdue
+                about = {"stream": self.stream, "peer": self.peer}
+                what = "rows below an earlier promise count as late"
+                self._outbox.report("error", what, rows=overdue, **about)
         if self._time is not None and train.batch.column(self._time).null_count:
             raise RemoteProtocolError(
                 f"stream {self.stream!r}: a null in the time column {self._time!r}",
@@ -209,6 +223,21 @@ class Input:
         if up:
             self.receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
+    def begin_anew(self, checkpoints: int) -> None:
+        """The sender has lost the stream and began it anew: the position is 0, promises stand. All that came
+        was fed.
+
+        Args:
+            checkpoints: that are durable; the next one says so.
+        """
+        had = self.fed_seq
+        self.receiver.begin_anew()
+        self.anew_since, self.fed_seq, self.fed_note = checkpoints, 0, b""
+        text = "its sender had lost it: rows that hadn't come are lost, and nobody can say how many"
+        self._outbox.report(
+            "error", "stream begins anew", stream=self.stream, peer=self.peer, had_rows=had, why=text
+        )
+
     def taken(self, by: str) -> None:
         """Another client has the name from now on, or nobody; what came stays."""
         self.silent_since_us = None
@@ -231,4 +260,5 @@ class Input:
             boundary_us=self.fed_us,
             note=self.fed_note,
             holder=self.by if self.named else "",
+            life=self.receiver.life,
         )

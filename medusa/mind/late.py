@@ -35,6 +35,12 @@ class Late:
         _note(self._removed, (owner, query), request)
         return False
 
+    def end(self, owner: str, query: str) -> None:
+        """Somebody else ended it: what was said of it until now brings it back no more."""
+        last = self._installed.get((owner, query))
+        if last is not None:
+            _note(self._removed, (owner, query), last + 1)
+
 
 def _note(words: dict[tuple[str, str], int], about: tuple[str, str], request: int) -> None:
     last = max(words.pop(about, -1), request)

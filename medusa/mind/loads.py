@@ -41,6 +41,20 @@ SHARE_OF_CAUSES = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class EngineHeld:
+    """A fragment has had the engine's thread for longer than ``piece_time``, and has it still.
+
+    Attributes:
+        functions: names and versions of users' functions that it calls: one of them may not return.
+    """
+
+    query: str
+    fragment: str
+    functions: tuple[str, ...]
+    for_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What the process has used so far: the driver reads it, since that is IO.
 
@@ -49,12 +63,14 @@ class Usage:
         engine_us: of that, the engine's thread; None: it can't be told here.
         memory_bytes: resident now.
         cores: that it may use.
+        held: who holds the engine's thread for too long; None: nobody.
     """
 
     cpu_us: int
     engine_us: int | None
     memory_bytes: int
     cores: int
+    held: EngineHeld | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +159,17 @@ class Loads:
 
     def used(self, now_us: int, usage: Usage) -> None:
         """The process has used so much."""
+        self._say_held(usage.held, None if self.usage is None else self.usage.held)
         self.usage = usage
         engine_us = 0 if usage.engine_us is None else usage.engine_us
         self._process.note(now_us, (usage.cpu_us, engine_us))
+
+    def _say_held(self, held: EngineHeld | None, before: EngineHeld | None) -> None:
+        """Once for each time: all fragments here wait meanwhile."""
+        if held is None or (before is not None and before.for_us < held.for_us):
+            return
+        about = {"query": held.query, "fragment": held.fragment, "functions": ", ".join(held.functions)}
+        self._outbox.report("error", "a fragment holds the engine", **about, seconds=held.for_us // 1_000_000)
 
     def heard(self, now_us: int, peer: str, load: Load) -> None:
         """A node of our participant has said how it does."""

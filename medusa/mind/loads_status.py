@@ -21,6 +21,7 @@ def node_load(loads: Loads, now_us: int) -> dict[str, Any]:
         "cpu_share": loads.cpu_share,
         "cores": None if usage is None else usage.cores,
         "memory_bytes": None if usage is None else usage.memory_bytes,
+        "engine_held": None if usage is None or usage.held is None else asdict(usage.held),
         "overloaded": loads.overloaded,
         "overloaded_us": loads.overloaded_us(now_us),
         "causes": list(loads.causes()),

@@ -9,7 +9,7 @@ import msgspec
 
 from medusa.errors import LinkError
 from medusa.mind.calling import reachable
-from medusa.mind.catalog import DEPLOYING, REMOVING, RUNNING
+from medusa.mind.catalog import DEPLOYING, ENDED, REMOVING, RUNNING
 from medusa.mind.directory import Directory, Entry
 from medusa.mind.entry_bodies import (
     KINDS,
@@ -85,11 +85,23 @@ class Names:
         if (against := _against(kind, short, caller)) is not None:
             hint = f"{near}; else {against.hint}" if near else against.hint
             raise LinkError(against.text, hint=hint, code=against.code)
+        self._check_ended(short)
         raise LinkError(
             f"nothing at participant {self._participant!r} is called {name[:100]!r}",
             hint=near or "nothing is deployed here",
             code="E_STREAM",
         )
+
+    def _check_ended(self, name: str) -> None:
+        """Raises LinkError: it may be of a query that took more of a node than it may, and ended there."""
+        query = name.partition("/")[0].partition(".")[0]
+        for entry in self._directory.holders("query", query):
+            body = body_from(entry.body, QueryBody)
+            if body is not None and body.state == ENDED:
+                more = f"a part of query {query!r} took more of its node than it may, and has ended"
+                why = f"the status of node {entry.writer!r} says why"
+                hint = f"{why}; undeploy {query}, and deploy it with less to do"
+                raise LinkError(f"{name[:100]!r} isn't there: {more}", hint=hint, code="E_STREAM")
 
     def stands(self, name: str, kind: str = "") -> bool:
         """Whether anything of that kind, or of any, is called so."""

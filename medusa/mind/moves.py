@@ -46,7 +46,7 @@ REST_US_MAX = 3_200_000
 
 FINAL = (
     *("E_PEER", "E_STORE", "E_ROLE", "E_SPEC", "E_LIMIT", "E_MEMORY"),
-    *("E_REMOVED", "E_DEPLOYED", "E_MOVE", "E_NO_CONTRACT", "E_DECLINED"),
+    *("E_REMOVED", "E_QUERY", "E_DEPLOYED", "E_MOVE", "E_NO_CONTRACT", "E_DECLINED"),
 )
 """After these refusals another attempt would end in the same way."""
 
@@ -93,8 +93,8 @@ class Moves:
     def start(self, now_us: int) -> None:
         """After a start: what hadn't been handed over is undone, what had is settled."""
         for name, kept in list(self._kept.moves.items()):
-            if name in self._orders:
-                continue
+            if name in self._orders or name not in self._fragments:
+                continue  # One that lost its state is in doubt, and its move waits with it.
             order = Order(fragment=name, to=kept.to, until_us=now_us, attempt=kept.attempt, epoch=kept.epoch)
             self._orders[name] = order
             if kept.handing:

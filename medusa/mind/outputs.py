@@ -105,6 +105,7 @@ class Output:
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
         readers = tuple(readers)
+        self.sender.life = 0 if record is None else record.life
         if record is not None:
             # One that went elsewhere after the checkpoint isn't waited for.
             known = {key: at for key, at in record.receivers.items() if is_key(key) or key in readers}
@@ -136,6 +137,14 @@ class Output:
     @property
     def schema_names(self) -> list[str]:
         return list(self._codec.schema.names)
+
+    def begun(self, life: int) -> None:
+        """Its fragment was installed by this request, which so names the life of the stream.
+
+        One that a checkpoint names stays; what another query reads has none: it begins when that one asks.
+        """
+        if not (self.sender.life or self._recorded != self.sink):
+            self.sender.life = life
 
     def begin_at(self, seq: int) -> None:
         """The fragment begins anew, with nothing, and its first row has this number; before all else."""
@@ -367,6 +376,7 @@ class Output:
             notes=self.sender.notes(),
             segments=tuple(sorted(segments)),
             again=self.rows - self.given,
+            life=self.sender.life,
         )
         return made, payloads, places
 

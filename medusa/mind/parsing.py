@@ -35,7 +35,8 @@ CALLER_BYTES_MAX = 8 << 20
 """Of one key, or of one peer where there are no keys."""
 
 AFTER_MAX = 16
-"""Orders that wait until one graph has been read."""
+"""Orders that wait until one graph has been read; one more is refused, since done at once it would
+overtake the graph."""
 
 T = TypeVar("T")
 
@@ -124,10 +125,16 @@ class Parsing:
 
         Args:
             again: gives the order once more, at a time.
+
+        Raises:
+            QueryError: as many orders wait for that graph as may (``E_BUSY``). Nothing changed.
         """
         jobs = [job for job in self._jobs() if (job.peer, job.query) == (peer, query)]
-        if not jobs or len(jobs[-1].after) >= AFTER_MAX:
+        if not jobs:
             return False
+        if (count := len(jobs[-1].after)) >= AFTER_MAX:
+            text = f"{count} orders about query {query[:100]!r} wait until node {self._node!r} has read it"
+            raise QueryError(text, hint="wait for the answers to those", code="E_BUSY")
         jobs[-1].after.append(again)
         return True
 

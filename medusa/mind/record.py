@@ -27,6 +27,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How far one stream was fed: the next row wanted, the promise that stood, the sender's note.
 
     ``peer`` of a named publisher is its key (``wire.named``), ``holder`` the client that has the name.
+    ``life``: of the stream, as its sender said; 0: unknown.
     """
 
     source: str
@@ -35,6 +36,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     boundary_us: int
     note: bytes = b""
     holder: str = ""
+    life: int = 0
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -55,7 +57,7 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``segments`` are tokens of groups with output and nothing else: that stays on disk until it is wanted.
     ``again`` rows at the end of it came from a fragment whose place this one took, and come once more out of
-    the state that lies beside it.
+    the state that lies beside it. ``life``: which time the stream was begun; 0: unknown.
     """
 
     sink: str
@@ -66,6 +68,7 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, bytes] = {}
     segments: tuple[int, ...] = ()
     again: int = 0
+    life: int = 0
 
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):

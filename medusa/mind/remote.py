@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from medusa.errors import QueryError, RemoteProtocolError
 from medusa.mind.catalog import Catalog
 from medusa.mind.parsing import Parsing
@@ -244,14 +246,15 @@ class Remotes:
         expires_us = self._time(now_us) + message.lifetime_us if message.lifetime_us else 0
         if expires_us > EXPIRES_MAX_US:
             raise QueryError("it would expire in too many years", code="E_LIMIT")
+        number = self._number()
         mapped = MappedDefinition(
             node=message.node,
             query=fragment.query,
             fragment=fragment.name,
             template=template,
             expires_us=expires_us,
+            asked=number,
         )
-        number = self._number()
         keep = KeepRemote(request=number, name=message.name, expires_us=expires_us)
         if known is None:
             self._kept.revoking[message.name] = mapped  # If we die before it has answered.
@@ -309,7 +312,7 @@ class Remotes:
                 text, hint=f"undeploy {query}; stop=True is for who keeps a part", code="E_QUERY"
             )
         if held is not None or running:
-            self._kept.held.pop(message.name, None)
+            self._keeper.revoke(message.name)
             self.stopping.stop(running)
             self._saver.send(client, Reply(request=message.request), after=self._saver.save())
             return
@@ -323,7 +326,7 @@ class Remotes:
             return
         self._check_settled(message.name)
         self._kept.mapped.pop(message.name, None)  # From now on no deployment of ours uses it.
-        self._kept.revoking[message.name] = mapped
+        mapped = self._kept.revoking[message.name] = msgspec.structs.replace(mapped, asked=0)
         self._ask(now_us, client, message.request, self.revoking.word(message.name), None, mapped)
 
     def _ask(
@@ -364,7 +367,7 @@ class Remotes:
         if isinstance(asked.message, KeepRemote):
             self.revoking.end(asked.name)
             if not reply.code:
-                self._kept.mapped[asked.name] = asked.mapped
+                self._kept.mapped[asked.name] = msgspec.structs.replace(asked.mapped, asked=0)
         elif not reply.code:
             self.revoking.end(asked.name)
         self._saver.send(asked.client, told, after=self._saver.save())

@@ -148,7 +148,11 @@ class Keeper:
         check_offer(self._settings, self._offers(), participant, fragment)
         known = self._kept.held.get(full)
         new = HeldDefinition(
-            participant=participant, node=peer, fragment=fragment, expires_us=message.expires_us
+            participant=participant,
+            node=peer,
+            fragment=fragment,
+            expires_us=message.expires_us,
+            asked=message.request if known is None else known.asked,
         )
         if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
             text = f"{full!r} is kept already, for node {known.node!r}"
@@ -165,12 +169,18 @@ class Keeper:
         self._kept.held[full] = new
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
+    def revoke(self, full: str) -> None:
+        """Forget one by our own decision; a repeated word of the node that had us keep it changes nothing."""
+        held = self._kept.held.pop(full, None)
+        if held is not None:
+            self._late.end(held.node, full)
+
     def drop(self, peer: str, participant: str, message: DropRemote) -> None:
         """A node has a definition revoked that it had us keep."""
         full = f"{participant}/{message.name}"
         if not self._late.remove(peer, full, message.request):
             held = self._kept.held.get(full)
-            if held is not None and held.node == peer:
+            if held is not None and held.node == peer and message.since in (0, held.asked):
                 del self._kept.held[full]
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 

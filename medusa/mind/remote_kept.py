@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from hashlib import blake2b
 from typing import cast
 
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.mind.lazily import lazily
 from medusa.mind.settings import Settings
 from medusa.mind.settings_offers import ALWAYS, OfferRules
 from medusa.mind.spec import Feed, Fragment, fragment_to
@@ -38,27 +38,34 @@ class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     Attributes:
         expires_us: by the clock, since the Unix epoch; 0: it counts until it is revoked.
+        asked: the first ``KeepRemote`` that brought it; 0: an earlier version didn't keep it.
     """
 
     participant: str
     node: str
     fragment: Fragment
     expires_us: int = 0
+    asked: int = 0
 
-    @cached_property
+    @lazily
     def packed(self) -> msgspec.Raw:
         """As msgpack; made once, as that of a ``Fragment``."""
         return msgspec.Raw(msgspec.msgpack.encode(self))
 
 
 class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What another node keeps for us: ``template`` tells whether a fragment is it."""
+    """What another node keeps for us: ``template`` tells whether a fragment is it.
+
+    Attributes:
+        asked: the ``KeepRemote`` that wasn't confirmed yet; 0: it was.
+    """
 
     node: str
     query: str
     fragment: str
     template: bytes
     expires_us: int = 0
+    asked: int = 0
 
 
 class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):

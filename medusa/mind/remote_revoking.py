@@ -42,7 +42,7 @@ class Revoking:
         """What its keeper is told; the same however often."""
         if name not in self._numbers:
             self._numbers[name] = self._number()
-        return DropRemote(request=self._numbers[name], name=name)
+        return DropRemote(request=self._numbers[name], name=name, since=self._kept.revoking[name].asked)
 
     def answered(self, node: str, reply: Reply) -> bool:
         """Whether a keeper said that it has forgotten one; who refuses is told again."""

@@ -21,7 +21,7 @@ from medusa.errors import LinkError
 from medusa.mind.admission import say_no
 from medusa.mind.catalog import ENDED, REMOVING, RUNNING, Catalog, Deployment, Left
 from medusa.mind.checkpointing import Saved
-from medusa.mind.deploying import Coordinator
+from medusa.mind.deploying import REQUESTS_PER_LIFE, Coordinator
 from medusa.mind.directory import Entry
 from medusa.mind.diverting import Diverting
 from medusa.mind.entry_bodies import KINDS, FragmentBody, QueryBody, SourceBody, StreamBody, body_from
@@ -69,6 +69,7 @@ class Resolving:
         catalog: Catalog,
         fragments: MutableMapping[str, Hosted],
         *,
+        incarnation: int,
         outbox: Outbox,
         saver: Saver,
         host: Callable[..., Hosted],
@@ -78,6 +79,8 @@ class Resolving:
         diverting: Diverting,
     ) -> None:
         self._me = settings.name
+        self._new_life = incarnation * REQUESTS_PER_LIFE
+        """Of streams whose fragment begins anew: the number of no request, which name the other lives."""
         self._has_peers = any(naming.is_ours(peer) for peer in settings.peers)
         wait = "wait for the peers that are away, " if self._has_peers else ""
         self._remedy = (
@@ -212,7 +215,7 @@ class Resolving:
         if not client and isinstance(message, Install):
             self._installed(now_us, peer, message, payload)
         elif not client and isinstance(message, Remove):
-            self._removed(peer, message.query)
+            self._removed(peer, message)
         if not self._waits(message, client):
             return False
         text = f"node {self._me!r} has lost its newest catalog, and doesn't know yet whether that is here"
@@ -239,7 +242,7 @@ class Resolving:
                 return doubt.query_of(message.query) or (bool(doubt.newest) and not known)
             case Placed():
                 return bool(doubt.newest) and message.query not in catalog.deployments
-            case Lookup() if client:
+            case Lookup() if client and message.name:
                 return doubt.hides(message.name) and not self._naming.names.stands(message.name, message.kind)
             case Forget() if client:
                 return not self._has(message.stream, source=message.publisher) and doubt.hides(message.stream)
@@ -265,10 +268,15 @@ class Resolving:
         if fragment_to(each.spec.as_deployed) == payload:  # A spec has one form.
             self._adopt(now_us, message.fragment, f"node {peer!r}, which deployed it, installs it again")
 
-    def _removed(self, peer: str, query: str) -> None:
-        """A coordinator has removed a query: nothing of it is in doubt any more."""
+    def _removed(self, peer: str, message: Remove) -> None:
+        """A coordinator has removed a query: nothing of it is in doubt any more.
+
+        One that undoes a deployment may not know what was here before: only what has no state goes then.
+        """
         for name, each in list(self._catalog.in_doubt.fragments.items()):
-            if (each.spec.query, each.coordinator) == (query, peer):
+            if message.since and each.state != "none":
+                continue
+            if (each.spec.query, each.coordinator) == (message.query, peer):
                 self._forget(name, f"node {peer!r}, which deployed it, has removed it")
 
     # --- judgement --------------------------------------------------------------------------------------
@@ -352,10 +360,13 @@ class Resolving:
                 kept = (each for each in spec.readers[sink] if each not in (word.like, word.reader))
                 readers = {**spec.readers, sink: (*kept, word.reader)}
                 spec = msgspec.structs.replace(spec, readers=readers)
-            self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
-        hosted = self._fragments[name] = self._host(spec, saved)
+        # What it lost it may have sent: its readers must not take the first new rows for those.
+        life = self._new_life if saved is None and each.state == "lost" else 0
         self._catalog.left.pop(name, None)
-        self._catalog.add(spec, each.coordinator)
+        self._catalog.add(spec, each.coordinator, life)
+        hosted = self._fragments[name] = self._host(spec, saved)
+        if saved is None:
+            self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
         if each.epoch > FIRST_EPOCH:
             self._catalog.ownership.epochs[name] = each.epoch
         for sink, stream in spec.streams.items():
@@ -373,7 +384,8 @@ class Resolving:
                     self._diverting.receive(now_us, word.like, word)
         if each.coordinator == self._me:
             self._redeploy(now_us, spec.query)
-        if (moving := old.ownership.moves.get(name)) is not None:
+        moving = old.ownership.moves.get(name, self._catalog.ownership.moves.get(name))
+        if moving is not None:
             self._catalog.ownership.moves[name] = moving
             self._moves.start(now_us)
         self._saver.save()
@@ -391,6 +403,7 @@ class Resolving:
     def _forget(self, name: str, why: str) -> None:
         """It isn't here: its files go once the disk says so."""
         del self._catalog.in_doubt.fragments[name]
+        self._catalog.ownership.moves.pop(name, None)
         self._closing.append((self._saver.save(), name))
         self._outbox.report("warning", "fragment in doubt is not here", fragment=name, why=why)
 

@@ -73,11 +73,12 @@ class Limits:
     A fragment or publisher whose credit would go beyond it is refused.
     """
 
-    query_memory_bytes: int = 256 * MIB
-    """What the fragments of one query may hold here: state, rows that wait, and what an element makes
-    before it is kept or sent. In [1 MiB, 1 TiB].
+    query_memory_bytes: int = 128 * MIB
+    """What the fragments of one query may hold here: their graphs as they run, state, rows that wait, and
+    what an element makes before it is kept or sent. In [1 MiB, 1 TiB].
 
-    A query that holds more ends (``E_MEMORY``). Half of it bounds the output of a fragment that is kept.
+    A fragment that would go beyond it isn't taken; a query that does ends (``E_MEMORY``). Half of it bounds
+    the output of a fragment that is kept.
     Too small: queries end that would have got through. Too large: one takes the memory of the others.
     """
 

@@ -315,9 +315,9 @@ class Sliding:
         """What follows another node's fragment of this name, or is to take the place of one of ours."""
         return self.arrivals.shadow(fragment) or self.splits.shadow(fragment)
 
-    def failed(self, fragment: str, why: str) -> None:
-        """The engine can't run what follows."""
-        self.arrivals.failed(fragment, why)
+    def failed(self, fragment: str, why: str, code: str = "") -> None:
+        """The engine can't run what follows; ``code``: there is no room for it here."""
+        self.arrivals.failed(fragment, why, code)
 
     def ran(self, now_us: int, fragment: str) -> None:
         """What follows fed its oldest element."""

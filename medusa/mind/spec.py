@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from hashlib import blake2b
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from medusa.errors import QueryError
+from medusa.mind.lazily import lazily
 from medusa.mind.spec_limits import check_limits
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
@@ -112,7 +112,7 @@ class Fragment(
         """Without what it has learned of versions since."""
         return msgspec.structs.replace(self, stream_version=1, read_versions={})
 
-    @cached_property
+    @lazily
     def _checked(self) -> CheckedGraph:
         return check_fragment(self)
 
@@ -135,7 +135,7 @@ class Fragment(
         vars(self).pop("_checked")
         return checked
 
-    @cached_property
+    @lazily
     def packed(self) -> bytes:
         """As msgpack; made once, since the catalog is written whole each time."""
         return msgspec.msgpack.encode(self)

@@ -152,6 +152,7 @@ def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[s
         "inputs": inputs,
         "outputs": outputs,
         "publishers": [_publisher_status(each) for each in hosted.inputs.values() if each.named],
+        "gone_publishers": _gone(hosted, now_us),
     }
 
 
@@ -196,6 +197,13 @@ def totals(fragments: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _gone(hosted: Hosted, now_us: int) -> dict[str, int | None]:
+    """Publishers that went: their positions are kept, since what they resend is told by them alone."""
+    publishers = [each for each in hosted.inputs.values() if not each.judged]
+    ages = [now_us - each.silent_since_us for each in publishers if each.silent_since_us is not None]
+    return {"count": len(ages), "last_us": min(ages, default=None)}
+
+
 def _input_status(input: Input) -> dict[str, Any]:
     receiver = input.receiver
     refusal = receiver.refusal
@@ -210,6 +218,7 @@ def _input_status(input: Input) -> dict[str, Any]:
         "durable_row": receiver.durable_seq,
         "lost_rows": receiver.lost_rows,
         "refused_rows": input.refused_rows,
+        "overdue_rows": input.overdue_rows,
         "queue_bytes": receiver.held_bytes,
         "boundary_us": _point(input.fed_us),
         "durable_boundary_us": input.durable_us,

@@ -16,6 +16,7 @@ from medusa.wire.messages import Ack, Attach, Detach, Message, Offer, Progress, 
 from medusa.wire.named import TAKEN, key_of
 from medusa.wire.outbox import Cut, Outbox
 from medusa.wire.receiver import PATIENCE_US
+from medusa.wire.session import EARLIER
 
 __all__ = ["Streams"]
 
@@ -149,6 +150,10 @@ class Streams:
 
     def refused(self, now_us: int, peer: str, message: Refuse) -> None:
         """The other end of a stream, or of the whole link, refuses."""
+        if message.code == EARLIER:
+            about = {"peer": peer, "why": message.text, "hint": message.hint}
+            self._outbox.report("warning", "ignored by a peer as an earlier life", **about)
+            return
         if not message.stream:
             self._outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
             self._outbox.append(Cut(peer=peer))

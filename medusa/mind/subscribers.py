@@ -28,6 +28,9 @@ __all__ = ["NAMED_PER_OWNER", "NAMED_PER_STREAM", "Subscribers"]
 NAMED_PER_STREAM = 100
 """Named subscriptions of one stream: with each ack each of them is looked at."""
 
+OWNER_PER_STREAM = 50
+"""Of those, the ones of one client key: no key takes the places of all others."""
+
 NAMED_PER_OWNER = 1000
 """Named subscriptions of one client key at one node; without keys, of all clients together."""
 
@@ -122,25 +125,26 @@ class Subscribers:
             refusal = Refuse(code="E_NAME", text=text, hint=hint, stream=message.stream, epoch=message.epoch)
             self._outbox.send(peer, refusal)
         else:
-            self._check_room(sink, others)
+            self._check_room(sink, owner_and_name(key)[0], others)
             begin = sender.begin_at(peer, message)
             if begin is not None:
                 sender.expect(key, begin)
                 self._waiting.append(_Waiting(key, sink, peer, message))
                 self._changed(now_us, True)
 
-    def _check_room(self, sink: str, others: int) -> None:
-        here = sum(is_key(key) for key in self._outputs[sink].sender.receivers)
-        if here < NAMED_PER_STREAM and others < NAMED_PER_OWNER:
-            return
+    def _check_room(self, sink: str, owner: str, others: int) -> None:
         stream = self._outputs[sink].stream
-        raise LinkError(
-            f"stream {stream!r} has {NAMED_PER_STREAM} named subscriptions already"
-            if here >= NAMED_PER_STREAM
-            else f"this client has {NAMED_PER_OWNER:,} named subscriptions here already",
-            hint=f"end those that nobody needs: unsubscribe({stream!r}, durable=NAME)",
-            code="E_LIMIT",
-        )
+        owners = [owner_and_name(key)[0] for key in self._outputs[sink].sender.receivers if is_key(key)]
+        if len(owners) >= NAMED_PER_STREAM:
+            full = f"stream {stream!r} has {NAMED_PER_STREAM} named subscriptions already"
+        elif owner and owners.count(owner) >= OWNER_PER_STREAM:
+            full = f"stream {stream!r} has {OWNER_PER_STREAM} named subscriptions of this client already"
+        elif others >= NAMED_PER_OWNER:
+            full = f"this client has {NAMED_PER_OWNER:,} named subscriptions here already"
+        else:
+            return
+        hint = f"end those that nobody needs: unsubscribe({stream!r}, durable=NAME)"
+        raise LinkError(full, hint=hint, code="E_LIMIT")
 
     def forget(self, now_us: int, sink: str, peer: str, owner: str, message: Forget) -> None:
         """End a named subscription; the answer goes out once that is durable.

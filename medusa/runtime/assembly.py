@@ -156,7 +156,7 @@ def assembled(
             parser=parser,
             say=reports.report,
             reload=reload,
-            usage=lambda: process_usage(host.engine_us()),
+            usage=lambda: process_usage(host.engine_us(), host.held()),
         )
         if settings.metrics is not None:
             server = MetricsServer(*settings.metrics)

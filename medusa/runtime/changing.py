@@ -47,7 +47,6 @@ class ChangingRun(WatchedRun):
         super().__init__(*given, **options)
         self._attaches = attaches
         self._attachments = 0  # so far
-        self._followers: list[AttachedRun] = []  # that have callbacks
 
     def change(self, query: Query, *, reset: Sequence[str] = ()) -> Change:
         """Go on with another query, in place of this one; docs/changing.md.
@@ -252,14 +251,14 @@ class ChangingRun(WatchedRun):
 
     def _let_follow(self, each: AttachedRun) -> None:
         """One that has callbacks is told when the run has come to rest."""
-        if each not in self._followers:
-            self._followers.append(each)
+        if each.follow not in self._at_rest:
+            self._at_rest.append(each.follow)
 
     def _forget(self, each: AttachedRun) -> None:
         """One that reads no more."""
         self._attached.discard(each)
-        if each in self._followers:
-            self._followers.remove(each)
+        if each.follow in self._at_rest:
+            self._at_rest.remove(each.follow)
 
     def record(
         self,
@@ -296,12 +295,6 @@ class ChangingRun(WatchedRun):
             refuse_unregistered(graph, "a recording")
             files = record(point, graph, start_us, end_us, bytes_max=self._memory_bytes)
         write_recording(path, files)
-
-    def _settled(self) -> None:
-        super()._settled()
-        if self._followers:
-            for each in tuple(self._followers):
-                each.follow()
 
     def _end(self, *, save: bool) -> None:
         try:

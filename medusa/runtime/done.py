@@ -23,6 +23,7 @@ __all__ = [
     "Ran",
     "Remade",
     "Stats",
+    "Warned",
     "Weighed",
 ]
 
@@ -141,6 +142,13 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """What whoever runs the node should know."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """What a ``Parse`` gave, or why it gave nothing."""
 
@@ -149,4 +157,4 @@ class Parsed:
     error: QueryError | None
 
 
-Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Weighed
+Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Warned | Weighed

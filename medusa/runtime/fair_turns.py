@@ -8,6 +8,9 @@ from __future__ import annotations
 
 __all__ = ["FairTurns"]
 
+RESTED_MAX = 1_000
+"""Shares that aren't ready and had more than the least; those with the least of it are forgotten first."""
+
 
 class _Ring:
     """Shares that stand side by side: those that are ready, and what each has had."""
@@ -39,8 +42,12 @@ class _Ring:
 
     def leave(self, name: str) -> None:
         had_us = self._ready.pop(name, 0)
-        if had_us > self._least_us:
-            self._rested[name] = had_us
+        if had_us <= self._least_us:
+            return
+        self._rested[name] = had_us
+        if len(self._rested) > RESTED_MAX:
+            most = sorted(self._rested, key=self._rested.__getitem__)[RESTED_MAX // 2 :]
+            self._rested = {each: self._rested[each] for each in most if self._rested[each] > self._least_us}
 
     def forget(self, name: str) -> None:
         self._ready.pop(name, None)
@@ -102,5 +109,7 @@ class FairTurns:
         if owner in self._queries and (owner, query) not in self._shares.values():
             self._fragments.pop((owner, query), None)
             self._queries[owner].forget(query)
+            if all(each != owner for each, _ in self._shares.values()):
+                del self._queries[owner]  # what the owner had is remembered: who comes back owes it
         elif (owner, query) in self._fragments:
             self._fragments[owner, query].forget(fragment)

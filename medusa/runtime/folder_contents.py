@@ -230,9 +230,11 @@ def newest_checkpoint(
 ) -> FoundCheckpoint | None:
     """The newest that is whole; of each newer one ``warn`` hears why it isn't. None: none is whole."""
     tokens = {token: name for name in names if (token := group_token(spec.name, name)) is not None}
-    for token in sorted(tokens, reverse=True):
+    left = sorted(tokens)
+    while left:
         try:
-            return whole_checkpoint(store, spec, tokens[token], clock)
+            return whole_checkpoint(store, spec, tokens[left.pop()], clock)
         except (StateError, QueryError) as error:
-            warn(f"fragment {spec.name}: {error}; trying the one before")
+            then = "trying the one before" if left else "there is none before it"
+            warn(f"fragment {spec.name}: {error}; {then}")
     return None

@@ -50,6 +50,7 @@ class ForkedRun(SheddingRun):
         """Be closed; locks may be held by threads that aren't there."""
         self._closed = self._forked = True
         self._turns, self._state = SharedTurns(self._interrupts), threading.RLock()
+        self._briefly = None
 
 
 _RUNS: weakref.WeakSet[ForkedRun] = weakref.WeakSet()

@@ -16,8 +16,10 @@ from medusa.elements import Element, Silent
 from medusa.engine.fragment import Fragment
 from medusa.mind.settings import Settings
 from medusa.mind.spec import Fragment as Spec
+from medusa.runtime.budgets import UNBOUNDED
 from medusa.runtime.done import Failed, Ran
 from medusa.runtime.host import FragmentHost
+from medusa.runtime.hosted import Hosted
 from medusa.wire.outbox import Persist, Regroup, RunFragment, Weigh
 
 __all__ = ["Away", "Elsewhere", "GatheringHost", "running_elsewhere"]
@@ -92,7 +94,7 @@ class GatheringHost(FragmentHost):
     """
 
     def __init__(self, elsewhere: Elsewhere, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+        super().__init__(*arguments, **{**more, "bounds": UNBOUNDED})  # what they hold isn't held here
         self._elsewhere = elsewhere
         self._away: dict[str, Away] = {}
         """The engine's thread owns it."""
@@ -122,6 +124,9 @@ class GatheringHost(FragmentHost):
         if self._engine.idle:
             for name in list(self._away):
                 self._trigger(name)
+
+    def _used_bytes(self, running: Hosted) -> int:
+        return 0
 
     def _installed(self, name: str, fragment: Fragment) -> Fragment:
         if name in self._away:
@@ -165,7 +170,7 @@ class GatheringHost(FragmentHost):
         super()._weigh(effect)
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
-        self._not_remade(effect, "it runs on Spark, by shards of its own: move it to another node first")
+        self._regroups.refuse(effect, "it runs on Spark, by shards of its own: move it to another node first")
 
     def _copy_aside(self, effect: Regroup, lives: Mapping[str, int]) -> None:
         self._regroup(effect, lives)

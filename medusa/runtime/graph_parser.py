@@ -1,8 +1,4 @@
-"""Reads graphs that others send, in a thread beside the loop.
-
-Threads share the interpreter: while a graph is read the loop waits up to ``sys.getswitchinterval()`` (5 ms)
-each time it wants to go on. Heartbeats and rows go on meanwhile.
-"""
+"""Reads graphs that others send, in a thread beside the loop. Heartbeats and rows go on meanwhile."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from functools import cached_property, partial
 
 from medusa.errors import QueryError
 from medusa.runtime.done import Parsed
+from medusa.runtime.short_turns import ShortTurns
 from medusa.runtime.worker import Worker
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.wire.outbox import Parse
@@ -29,7 +26,8 @@ class GraphParser:
 
     def __init__(self, *, wake: Callable[[], None], worker: Callable[[str], Worker] | None = None) -> None:
         self._wake = wake
-        self._make_worker: Callable[[str], Worker] = worker or WorkerThread
+        self._broken: BaseException | None = None
+        self._make_worker: Callable[[str], Worker] = worker or partial(WorkerThread, failed=self._break)
         self._done: deque[Parsed] = deque()
 
     def parse(self, effect: Parse) -> None:
@@ -37,7 +35,13 @@ class GraphParser:
         self._worker.give(partial(self._parse, effect))
 
     def finished(self) -> list[Parsed]:
-        """What has been read since the last call."""
+        """What has been read since the last call.
+
+        Raises:
+            RuntimeError: the thread has failed, and reads nothing more: end the process.
+        """
+        if self._broken is not None:
+            raise RuntimeError(f"the thread that reads graphs has failed: {self._broken}") from self._broken
         return [self._done.popleft() for _ in range(len(self._done))]
 
     def stop(self, timeout_s: float | None = None) -> bool:
@@ -47,7 +51,11 @@ class GraphParser:
     @cached_property
     def _worker(self) -> Worker:
         """Most nodes need it seldom."""
-        return self._make_worker("medusa-parser")
+        return ShortTurns(self._make_worker("medusa-parser"))
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = error
+        self._wake()
 
     def _parse(self, effect: Parse) -> None:
         found: object = None

@@ -251,6 +251,15 @@ def place_of(path: str | os.PathLike[str] | None, graph: Graph) -> HistoryFolder
 def warn_unreadable(connections: Connections) -> None:
     """Say which rows of the histories of a restored run can't be read, as far as that is known already."""
     for name, box in connections.items():
+        if box.gone is not None and box.history is not None and not box.history.port.memory:
+            first, end = box.gone
+            folder = os.path.dirname(box.history.port.where(first))
+            warn_user(
+                f"{folder}: holds nothing of connection_point {name!r}, and when the checkpoint was written"
+                f" rows {first} to {end - 1} were kept there: they are lost, or were trimmed since. The"
+                " history begins empty at the checkpoint",
+                CheckpointWarning,
+            )
         for where, first, end in () if box.history is None else unreadable(box.history):
             warn_user(
                 f"{where} is damaged or missing: rows {first} to {end - 1} of connection_point {name!r} can't"

@@ -1,8 +1,8 @@
 """Runs fragments and writes checkpoints beside the loop, so that heartbeats go on meanwhile.
 
-One thread runs the engine, one writes to disk, and one does what would hold these up. Each takes its work in
-the order in which it was given; what came of it is fetched with ``finished``. A fragment so has one owner at
-a time, and its state in a checkpoint is that between two elements.
+One thread runs the engine, one writes to disk, and one does what would hold these up. Each works in the
+order in which it was asked; ``finished`` fetches what came of it. So a fragment has one owner at a time, and
+a checkpoint has its state between two elements.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from functools import cached_property, partial
 
 from medusa.elements import Silent
 from medusa.engine.fragment import Fragment
+from medusa.engine.graph_size import opening_bytes
 from medusa.engine.holding import NOTHING, Holding
 from medusa.engine.later import Copying
 from medusa.engine.regrouping import Regrouped
-from medusa.engine.splitting import weighing
-from medusa.errors import DataError, MedusaError, StateError
+from medusa.errors import DataError, StateError
+from medusa.mind.loads import EngineHeld
 from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.budgets import UNBOUNDED, Bounds, Budgets
-from medusa.runtime.done import Done, Failed, Persisted, Ran, Remade, Stats, Weighed
+from medusa.runtime.done import Done, Failed, Persisted, Ran, Remade, Stats, Warned
 from medusa.runtime.fair_turns import FairTurns
 from medusa.runtime.garbage import collect_after
 from medusa.runtime.host_disk import HostDisk
 from medusa.runtime.hosted import Hosted
 from medusa.runtime.openings import Made, Openings
-from medusa.runtime.remaking import remade, remade_of
+from medusa.runtime.regroups import Regroups, why_of
+from medusa.runtime.short_turns import ShortTurns
 from medusa.runtime.slice_watch import SliceWatch
+from medusa.runtime.turn_watch import TurnWatch
 from medusa.runtime.worker import Worker
 from medusa.runtime.worker_thread import WorkerThread
 from medusa.units import duration_text
@@ -78,13 +81,23 @@ class FragmentHost:
         self._lives: dict[str, int] = {}
         self._done: deque[tuple[str, int, Done]] = deque()
         self._woken = False
-        self._make_worker: Callable[[str], Worker] = worker or WorkerThread
+        self._broken: BaseException | None = None
+        self._make_worker: Callable[[str], Worker] = worker or partial(WorkerThread, failed=self._break)
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
         self._running: dict[str, Hosted] = {"": Hosted(None, 0, self._give)}
         self._openings = Openings(clock, self._opened, self._give, lambda job: self._beside.give(job))
         self._budgets = Budgets(bounds)
+        self._regroups = Regroups(
+            self._running,
+            clock,
+            tell=self._tell_node,
+            give=self._give,
+            beside=lambda job: self._beside.give(job),
+            begin=self._begin,
+        )
         self._turns = FairTurns()
+        self._watch = TurnWatch(clock, bounds.piece_us)
         self._turn_given = False
         """The engine's thread will take the next turn once it has done what it was given before."""
         self._untold: set[str] = set()
@@ -93,8 +106,7 @@ class FragmentHost:
     # --- the loop's side ------------------------------------------------------------------------
 
     def stands(self, catalog: int, marked: Iterable[str]) -> None:
-        """What was found on disk, before all else: the number of the catalog (0: none), and which owners
-        (``group_names.owner_of``) have the mark of their first checkpoint."""
+        """Before all else: the catalog's number on disk (0: none), and owners with a first checkpoint."""
         self._kept.stands(catalog, marked)
 
     def resume(
@@ -110,6 +122,8 @@ class FragmentHost:
         self._kept.resume(name, life, logs)
         if fragment is not None:
             self._done.append((name, life, Stats.of(name, fragment)))
+            # What it holds counts before it is fed: others come beside it. The engine has nothing to do yet.
+            self._budgets.found(name, fragment.graph.name, self._used_bytes(self._running[name]))
 
     def open(self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         """Make it from nothing, or from the state that it had at another node."""
@@ -149,8 +163,8 @@ class FragmentHost:
         self._disk.give(lambda: self._kept.copy(effect, life))
 
     def owned(self, effect: Owned) -> None:
-        """Count what this query takes for its owner; the engine's thread reads it when it counts next."""
-        self._budgets.owned(effect.query, effect.owner)
+        """Count what this query takes for its owner."""
+        self._give(partial(self._owned, effect))
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
@@ -162,7 +176,12 @@ class FragmentHost:
         return self._lives[name]
 
     def finished(self) -> list[Done]:
-        """What has come to an end since the last call, in order per fragment."""
+        """What has come to an end since the last call, in order per fragment.
+
+        Raises:
+            RuntimeError: a job of a thread raised, so nothing can be relied on any more: end the process.
+        """
+        self._refuse_broken()
         out: list[Done] = []
         self._woken = False  # Before it is looked: what comes after that wakes again.
         while self._done:
@@ -175,6 +194,10 @@ class FragmentHost:
         """CPU time that the engine has taken so far; None: unknown."""
         return self._engine.cpu_us()
 
+    def held(self) -> EngineHeld | None:
+        """Which fragment has had the engine's thread for too long, and has it still; None: none."""
+        return self._watch.held()
+
     def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
         """Finish what was given, then end the threads.
 
@@ -184,16 +207,29 @@ class FragmentHost:
 
         Returns:
             whether both have ended.
+
+        Raises:
+            RuntimeError: as ``finished``; they have ended then.
         """
         ended = self._engine.stop(timeout_s, last=self._settle)
         if "_beside" in vars(self):
             ended = self._beside.stop(timeout_s) and ended
-        return self._disk.stop(timeout_s, last=last) and ended
+        ended = self._disk.stop(timeout_s, last=last) and ended
+        self._refuse_broken()
+        return ended
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = error
+        self._wake()
+
+    def _refuse_broken(self) -> None:
+        if self._broken is not None:
+            raise RuntimeError(f"a thread of this node has failed: {why_of(self._broken)}") from self._broken
 
     @cached_property
     def _beside(self) -> Worker:
         """For what takes long and nobody else should wait for; most nodes never need it."""
-        return self._make_worker("medusa-beside")
+        return ShortTurns(self._make_worker("medusa-beside"))
 
     def _give(self, job: Callable[[], None]) -> None:
         self._engine.give(partial(self._work, job))
@@ -230,7 +266,12 @@ class FragmentHost:
             return
         running, began_us = self._running[name], self._engine.cpu_us() or 0
         if running.slices.busy:
-            running.slices.step()
+            try:
+                with self._watch.turn(name, running.fragment):
+                    running.slices.step()
+            except Exception as error:
+                running.slices.drop()
+                self._fail(running, name, error)
         self._turns.used(name, max((self._engine.cpu_us() or 0) - began_us, 1))
         if not running.slices.busy:
             self._turns.leave(name)
@@ -257,109 +298,71 @@ class FragmentHost:
     def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._kept.sweep(name))
-        if not self._openings.open(name, life, graph, files):
-            self._running[name] = Hosted(None, life, self._give)
+        query = graph.name
+        if why := self._budgets.admit(name, query, opening_bytes(graph, files or {})):
+            self._not_opened(name, life, query, why, "E_MEMORY")
+        elif not self._openings.open(name, life, graph, files, owner=self._budgets.owner(query)):
+            self._running[name] = Hosted(None, life, self._give, query=query)
 
-    def _opened(self, name: str, life: int, made: Made) -> None:
+    def _opened(self, name: str, life: int, graph: Graph, made: Made) -> None:
+        query = graph.name
         try:
             if isinstance(made, str):
                 raise StateError(made, code="state.failed")
-            fragment = self._installed(name, made)
-            holding = Holding(fragment) if self._counts else None
-            self._running[name] = Hosted(fragment, life, self._give, holding=holding)
+            hosted = Hosted(made, life, self._give, holding=Holding(made) if self._counts else None)
+            if why := self._budgets.admit(name, query, self._used_bytes(hosted)):
+                self._not_opened(name, life, query, why, "E_MEMORY")
+                return
+            hosted.fragment = fragment = self._installed(name, made)
+            self._running[name] = hosted
             self._tell(name, life, Stats.of(name, fragment))
         except Exception as error:
-            self._running[name] = Hosted(None, life, self._give, failed=True)
-            self._tell(name, life, Failed(name, _why(error)))
+            self._not_opened(name, life, query, why_of(error))
+
+    def _not_opened(self, name: str, life: int, query: str, why: str, code: str = "") -> None:
+        self._budgets.forget(name, query)
+        self._running[name] = Hosted(None, life, self._give, failed=True, query=query)
+        self._tell(name, life, Failed(name, why, code))
 
     def _installed(self, name: str, fragment: Fragment) -> Fragment:
         """What runs under that name."""
         return fragment
 
     def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
-        try:
-            found = remade(effect, {name: self._running[name].fragment for name in effect.gone}, self._clock)
-        except Exception as error:
-            self._not_remade(effect, _why(error))
-            return
-        self._begin(effect, lives, found, {})
-
-    def _not_remade(self, effect: Regroup, why: str) -> None:
-        self._tell("", self._running[""].life, Remade(effect.token, {}, [], why))
+        self._regroups.at_rest(effect, lives)
 
     def _copy_aside(self, effect: Regroup, lives: Mapping[str, int]) -> None:
-        """The state of the old ones is copied, as for a checkpoint; the new ones are made beside them."""
-        states: dict[str, tuple[Graph, Copying]] = {}
-        left = set(effect.gone)
-
-        def copied(name: str, why: str) -> None:
-            left.discard(name)
-            if why:
-                self._not_remade(effect, why)
-            elif not left:
-                self._beside.give(lambda: self._make_aside(effect, lives, states))
-
-        try:
-            for name in effect.gone:
-                running = self._running[name]
-                if running.failed or running.fragment is None:
-                    raise StateError(f"fragment {name!r} has failed", code="state.failed")
-                states[name] = running.fragment.graph, running.pieces.of(running.fragment)
-        except Exception as error:
-            self._not_remade(effect, _why(error))
-            return
-        for name, (_, copying) in states.items():
-            self._running[name].pieces.begin(copying, partial(copied, name))
-
-    def _make_aside(
-        self, effect: Regroup, lives: Mapping[str, int], states: Mapping[str, tuple[Graph, Copying]]
-    ) -> None:
-        """In the thread beside the engine's."""
-        try:
-            found, begun = remade_of(effect, states, self._clock)
-        except Exception as error:
-            self._not_remade(effect, _why(error))
-            return
-        self._give(lambda: self._begin(effect, lives, found, begun))
+        self._regroups.aside(effect, lives)
 
     def _begin(
         self, effect: Regroup, lives: Mapping[str, int], found: Regrouped, begun: Mapping[str, Copying]
     ) -> None:
-        """The new ones are the engine's, but those that were closed meanwhile."""
+        """The new ones are the engine's, but those that were closed meanwhile. If they don't fit none is."""
+        made: dict[str, Hosted] = {}
         for name, fragment in found.made.items():
             if self._lives.get(name) == lives[name]:
-                self._disk.give(partial(self._kept.sweep, name))
                 self._budgets.follows(name, effect.gone)
-                self._running[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
-                self._tell(name, lives[name], Stats.of(name, fragment))
-        answer = Remade(effect.token, found.reached_us, found.outputs, rows=found.rows)
-        self._tell("", self._running[""].life, answer)
+                made[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
+                if why := self._budgets.admit(name, made[name].query, self._used_bytes(made[name])):
+                    for each, hosted in made.items():
+                        self._budgets.forget(each, hosted.query)
+                    self._regroups.refuse(effect, why)
+                    return
+        for name, hosted in made.items():
+            self._disk.give(partial(self._kept.sweep, name))
+            self._running[name] = hosted
+            self._tell(name, lives[name], Stats.of(name, found.made[name]))
+        self._tell_node(Remade(effect.token, found.reached_us, found.outputs, rows=found.rows))
+
+    def _owned(self, effect: Owned) -> None:
+        for text in self._budgets.owned(effect.query, effect.owner):
+            self._tell_node(Warned(text))
+
+    def _tell_node(self, done: Done) -> None:
+        self._tell("", self._running[""].life, done)
 
     def _weigh(self, effect: Weigh) -> None:
-        """The state is copied as for a checkpoint, and looked at beside: a million keys take a while."""
-        life = self._running[""].life
-
-        def copied(why: str) -> None:
-            self._beside.give(lambda: self._weighed(effect, life, graph, copying, why))
-
-        try:
-            running = self._running.get(effect.fragment)
-            if running is None or running.failed or running.fragment is None:
-                raise StateError("the fragment has failed", code="state.failed")
-            graph, copying = running.fragment.graph, running.pieces.of(running.fragment)
-        except Exception as error:
-            self._tell("", life, Weighed(effect.token, (), _why(error)))
-            return
-        running.pieces.begin(copying, copied)
-
-    def _weighed(self, effect: Weigh, life: int, graph: Graph, copying: Copying, why: str) -> None:
-        try:
-            if why:
-                raise StateError(why, code="state.failed")
-            copy = Fragment.restore(graph, copying.files(), clock=self._clock)
-            self._tell("", life, Weighed(effect.token, weighing(copy, effect.box, effect.parts)()))
-        except Exception as error:
-            self._tell("", life, Weighed(effect.token, (), _why(error)))
+        self._regroups.weigh(effect)
 
     def _run(self, effect: RunFragment) -> None:
         name = effect.fragment
@@ -385,9 +388,7 @@ class FragmentHost:
         def rests() -> bool:
             """It has had its time, holds too much, or nobody wants it any more."""
             ended = watch.ended()
-            return (
-                self._weighed_over(running, fragment, name) or ended or self._lives.get(name) != running.life
-            )
+            return self._weighed_over(running, name) or ended or self._lives.get(name) != running.life
 
         try:
             try:
@@ -401,7 +402,7 @@ class FragmentHost:
                 )
                 self._end(name, "E_BUSY", why)
             if done:
-                self._weighed_over(running, fragment, name)
+                self._weighed_over(running, name)
             if running.failed or not done:
                 return running.failed
             outputs = [(sink, element) for sink in fragment.sinks for element in fragment.drain(sink)]
@@ -420,17 +421,21 @@ class FragmentHost:
         running.failed = True
         self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
 
-    def _weighed_over(self, running: Hosted, fragment: Fragment, name: str) -> bool:
+    def _weighed_over(self, running: Hosted, name: str) -> bool:
         """Whether it has ended: it, or all that its owner has here, holds more than it may."""
         now_us = self._clock.monotonic_us()
         if not running.failed and now_us >= running.weigh_at_us:
-            began_us, held = self._engine.cpu_us() or 0, fragment.used_bytes()
+            began_us, held = self._engine.cpu_us() or 0, self._used_bytes(running)
             took_us = (self._engine.cpu_us() or 0) - began_us
             running.weigh_at_us = now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us)
             if (over := self._budgets.held(name, running.query, held)) is not None:
                 for each in over.fragments:
                     self._end(each, "E_MEMORY", over.why)
         return running.failed
+
+    def _used_bytes(self, running: Hosted) -> int:
+        """What a fragment holds."""
+        return 0 if running.fragment is None else running.graph_bytes + running.fragment.used_bytes()
 
     def _end(self, name: str, code: str, why: str) -> None:
         """Its query took more than it may: this fragment gives back what it holds, and does nothing more."""
@@ -493,7 +498,3 @@ class FragmentHost:
             del self._running[name]
         self._turns.forget(name)
         self._disk.give(lambda: self._kept.forget(name, life))
-
-
-def _why(error: Exception) -> str:
-    return str(error) if isinstance(error, MedusaError) else f"{type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from medusa.engine.fragment import Fragment
+from medusa.engine.graph_size import compiled_bytes
 from medusa.engine.holding import Holding
 from medusa.engine.later import Copying
 from medusa.runtime.pieces import Pieces
@@ -22,7 +23,8 @@ class Hosted:
         give: does a job in the engine's thread after all that it was given before.
         copied: its state as it begins, until it is fed: the first checkpoint needn't copy it.
         weigh_at_us: when it is asked again how much it holds.
-        query: that it is a part of.
+        query: that it is a part of; told by the fragment, where there is one.
+        graph_bytes: what it took to make it, before any row.
         needed: token of a durable group -> tokens of the groups it refers to; the last two.
     """
 
@@ -37,8 +39,11 @@ class Hosted:
     needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
     pieces: Pieces = field(init=False)
     slices: Slices = field(init=False)
-    query: str = field(init=False, default="")
+    query: str = ""
+    graph_bytes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.query = "" if self.fragment is None else self.fragment.graph.name
+        if self.fragment is not None:
+            graph = self.fragment.graph
+            self.query, self.graph_bytes = graph.name, compiled_bytes(graph)
         self.pieces, self.slices = Pieces(self.give), Slices()

@@ -2,6 +2,7 @@
 
 decisions-000000042.log      records; who writes them is the concern of others
 decisions-000000042.synced   how much of it was synced (``medusa.engine.synced``), 64 bytes
+begun-000000042.decisions    how much its first sync held, 32 bytes: the other two don't go unnoticed together
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from medusa.runtime.files import FILE_MODE, read_whole, told, write_all
 
 __all__ = ["FolderJournal"]
 
-_NAME = re.compile(r"decisions-(\d{9,18})\.(?:log|synced)")
+_NAME = re.compile(r"(?:decisions-(\d{9,18})\.(?:log|synced)|begun-(\d{9,18})\.decisions)")
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,6 +37,8 @@ class FolderJournal:
         """Of each log that was written here: all of it, synced or not."""
         self._slots: dict[int, int] = {}
         """Of each mark: the slot that is written next."""
+        self._witnessed: set[int] = set()
+        """Those of which it is noted that they were begun."""
         with told(self._path, "can't be opened"):
             self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -56,32 +59,52 @@ class FolderJournal:
         self._open = self._mark = None
 
     def numbers(self) -> list[int]:
-        """Those there are, ascending; also one whose mark alone is there.
+        """Those there are, ascending; also one of which only a mark or the note of its beginning is there.
 
         Raises:
             StateError: the folder can't be read; so of all methods.
         """
         with told(self._path, "can't be read"):
             found = [_NAME.fullmatch(name) for name in os.listdir(self._folder)]
-        return sorted({int(each[1]) for each in found if each is not None})
+        return sorted({int(each[1] or each[2]) for each in found if each is not None})
 
     def read(self, number: int) -> Buffer:
-        """The whole of one; nothing, where its mark alone is there."""
+        """The whole of one; nothing, where ``numbers`` lists it and there is no such file."""
         with told(self.where(number), "can't be read"):
             try:
                 return read_whole(_file(number), self._folder)
             except FileNotFoundError:
-                os.lstat(_mark(number), dir_fd=self._folder)
+                if self._size(_mark(number)) is None and self._size(_begun(number)) is None:
+                    raise
                 return b""
 
     def synced(self, number: int) -> Synced | None:
-        """How much of one was synced, at least; None: no mark tells."""
-        with told(f"{self._path}/{_mark(number)}", "can't be read"):
+        """How much of one was synced, at least; None: nothing tells.
+
+        The note of its beginning counts where there is no mark and less in the log than that holds.
+        """
+        marked = self._slot_in(_mark(number), number)
+        if marked is not None:
+            return marked
+        begun = self._slot_in(_begun(number), number)
+        with told(self.where(number), "can't be read"):
+            size = self._size(_file(number)) or 0
+        return begun if begun is not None and size < begun.length else None
+
+    def _slot_in(self, name: str, number: int) -> Synced | None:
+        with told(f"{self._path}/{name}", "can't be read"):
             try:
-                data = read_whole(_mark(number), self._folder)
+                data = read_whole(name, self._folder)
             except FileNotFoundError:
                 return None
         return read_slots(data, number)[0]
+
+    def _size(self, name: str) -> int | None:
+        """Bytes of a file; None: it isn't there."""
+        try:
+            return os.lstat(name, dir_fd=self._folder).st_size
+        except FileNotFoundError:
+            return None
 
     def append(self, number: int, data: Buffer) -> None:
         """Add to the end of one; the first call makes it. Durable only after ``sync``."""
@@ -125,6 +148,21 @@ class FolderJournal:
         with told(self.where(number), "can't be synced"):
             os.fdatasync(self._file(number))
             self._write_mark(number, self._end(number))
+            self._note_begun(number)
+
+    def _note_begun(self, number: int) -> None:
+        """After the first sync, and not synced: what it says after ``kill -9`` is exact, as with a mark."""
+        synced = self._end(number)
+        if number in self._witnessed or not synced.length:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
+        with contextlib.suppress(FileExistsError):
+            file = os.open(_begun(number), flags, FILE_MODE, dir_fd=self._folder)
+            try:
+                write_all(file, memoryview(pack_slot(number, synced)))
+            finally:
+                os.close(file)
+        self._witnessed.add(number)
 
     def _write_mark(self, number: int, synced: Synced) -> None:
         if self._mark is None or self._mark[0] != number:
@@ -149,6 +187,9 @@ class FolderJournal:
             self._ends.pop(number, None)
             for _ in range(2):  # no slot may say more than there is
                 self._write_mark(number, self._end(number))
+            self._unlink(_begun(number))
+            self._witnessed.discard(number)
+            self._note_begun(number)
 
     def set_aside(self, number: int) -> str:
         """Keep a copy of one under another name; where that is."""
@@ -173,11 +214,15 @@ class FolderJournal:
             self._shut()
         self._ends.pop(number, None)
         self._slots.pop(number, None)
+        self._witnessed.discard(number)
         with told(self.where(number), "can't be removed"):
-            # The mark first: one without its log says that the log was lost.
-            for name in (_mark(number), _file(number)):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=self._folder)
+            # The log last: what stands without it says that the log was lost.
+            for name in (_begun(number), _mark(number), _file(number)):
+                self._unlink(name)
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._folder)
 
     def where(self, number: int) -> str:
         """One as a person would look for it."""
@@ -190,3 +235,7 @@ def _file(number: int) -> str:
 
 def _mark(number: int) -> str:
     return f"decisions-{number:09d}.synced"
+
+
+def _begun(number: int) -> str:
+    return f"begun-{number:09d}.decisions"

@@ -29,6 +29,7 @@ from medusa.runtime.done import (
     Ran,
     Remade,
     Stats,
+    Warned,
     Weighed,
 )
 from medusa.runtime.graph_parser import GraphParser
@@ -318,8 +319,11 @@ class NodeLoop:
         if session is not None and session.is_earlier(hello):
             # A slow connection of an earlier life doesn't replace the one that stands: what came by it would
             # count as said in this life, and this life would go unheard.
+            told = session.told_earlier
             if not lane:
                 self._brain.receive(self._clock.monotonic_us(), name, hello, key=key)
+            if session.told_earlier is not told and session.told_earlier is not None:
+                self._transport.send(link, encode_frame(session.told_earlier))
             self._forget(link, shun=True)
             return ""
         if link == self._links.get(name) or link in self._lanes:
@@ -395,6 +399,8 @@ class NodeLoop:
                 self._brain.copied(now_us, done.fragment, done.token, done.files, done.why)
             case Remade():
                 self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.rows, done.why)
+            case Warned():
+                self._say(Report(level="warning", what=done.text))
             case Weighed():
                 self._brain.weighed(now_us, done.token, done.cuts, done.why)
             case Parsed():

@@ -6,14 +6,15 @@ queries don't wait for that; what was given for the fragment itself does.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 from medusa.engine.fragment import Fragment
 from medusa.errors import MedusaError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Graph
+from medusa.runtime.fair_turns import FairTurns
 
 __all__ = ["Made", "Openings"]
 
@@ -32,18 +33,38 @@ def _is_large(graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
     return len(graph.boxes) > BOXES_MAX or state_bytes > STATE_BYTES_MAX
 
 
-@dataclass(slots=True)
 class _Opening:
-    life: int
-    make: Callable[[], Made]
-    jobs: list[Callable[[], None]] = field(default_factory=list)
+    """One that is made beside, or by who ends the host: by the first of them alone."""
+
+    def __init__(self, name: str, life: int, graph: Graph, make: Callable[[], Made]) -> None:
+        self.name = name
+        self.life = life
+        self.graph = graph
+        self.jobs: list[Callable[[], None]] = []
+        self.took_us = 0
+        self._make = make
+        self._claim = threading.Lock()
+        self._ready = threading.Event()
+        self._made: Made = ""
+
+    def made(self) -> Made:
+        """Make it; where another thread does, wait for that."""
+        if self._claim.acquire(blocking=False):
+            try:
+                self._made = self._make()
+            finally:
+                self._ready.set()
+        self._ready.wait()
+        return self._made
 
 
 class Openings:
     """Of one host; only the engine's thread calls it.
 
+    One is made at a time, and then one of the owner for whom least time was spent on it.
+
     Args:
-        opened: told a fragment's name, its life, and the fragment, or why there is none.
+        opened: told a fragment's name, its life, its graph, and the fragment, or why there is none.
         give: does a job in the engine's thread after all that it was given before.
         beside: does a job in a thread beside that.
     """
@@ -51,7 +72,7 @@ class Openings:
     def __init__(
         self,
         clock: Clock,
-        opened: Callable[[str, int, Made], None],
+        opened: Callable[[str, int, Graph, Made], None],
         give: Callable[[Callable[[], None]], None],
         beside: Callable[[Callable[[], None]], None],
     ) -> None:
@@ -60,21 +81,20 @@ class Openings:
         self._give = give
         self._beside = beside
         self._under_way: dict[str, _Opening] = {}
+        self._turns = FairTurns()
+        self._making: _Opening | None = None
 
-    def open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
+    def open(
+        self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None, *, owner: str = ""
+    ) -> bool:
         """Make it now, or beside; whether it is made."""
         make = partial(_make, graph, files, self._clock)
         if not _is_large(graph, files):
-            self._opened(name, life, make())
+            self._opened(name, life, graph, make())
             return True
-        opening = self._under_way[name] = _Opening(life, make)
-
-        def make_beside() -> None:
-            if self._under_way.get(name) is opening:  # else it was closed while it waited for its turn
-                made = make()
-                self._give(lambda: self._made(name, life, made))
-
-        self._beside(make_beside)
+        self._under_way[name] = _Opening(name, life, graph, make)
+        self._turns.enter(name, owner=owner, query=graph.name)
+        self._make_next()
         return False
 
     def defers(self, name: str, job: Callable[[], None]) -> bool:
@@ -87,20 +107,41 @@ class Openings:
     def give_up(self, name: str) -> None:
         """It was closed: what waits is done now, without it."""
         if (opening := self._under_way.pop(name, None)) is not None:
+            self._turns.forget(name)
             for job in opening.jobs:
                 job()
 
     def finish(self) -> None:
         """Make now what isn't made yet."""
-        for name, each in list(self._under_way.items()):
-            self._made(name, each.life, each.make())
+        for opening in list(self._under_way.values()):
+            self._end(opening, opening.made())
 
-    def _made(self, name: str, life: int, made: Made) -> None:
-        opening = self._under_way.get(name)
-        if opening is None or opening.life != life:
-            return  # nobody wants it any more
-        del self._under_way[name]
-        self._opened(name, life, made)
+    def _make_next(self) -> None:
+        if self._making is not None or (name := self._turns.next()) is None:
+            return
+        opening = self._making = self._under_way[name]
+
+        def make_beside() -> None:
+            if self._under_way.get(opening.name) is opening:  # else it was closed while it waited
+                began_us = self._clock.monotonic_us()
+                opening.made()
+                opening.took_us = self._clock.monotonic_us() - began_us
+            self._give(lambda: self._made(opening))
+
+        self._beside(make_beside)
+
+    def _made(self, opening: _Opening) -> None:
+        if self._under_way.get(opening.name) is opening:  # else nobody wants it any more
+            self._turns.used(opening.name, max(opening.took_us, 1))
+            self._end(opening, opening.made())
+        if self._making is opening:
+            self._making = None
+            self._make_next()
+
+    def _end(self, opening: _Opening, made: Made) -> None:
+        del self._under_way[opening.name]
+        self._turns.forget(opening.name)
+        self._opened(opening.name, opening.life, opening.graph, made)
         for job in opening.jobs:
             job()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import LinkError
@@ -56,7 +56,8 @@ class Overview(ABC):
 
         Returns:
             one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
-            ``box``, ``kind`` (empty: its node doesn't answer); ``waits_for`` (text for people) and
+            ``box``, ``kind`` (empty: its node doesn't answer, or the fragment has ended or is in doubt: then
+            it is one dict without a ``box``); ``waits_for`` (text for people) and
             ``held_by`` (the input with the lowest boundary, empty where none holds it); ``since_us`` (for how
             long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
             ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is
@@ -98,8 +99,9 @@ def explanation(
     there = [(status, fragment) for status in statuses for fragment in status["fragments"]]
     names = {fragment["fragment"] for _, fragment in there}
     nodes = [status["node"] for status in statuses]
+    gone = [each for status in statuses for each in _gone(status)]
     lost = [each for each in placed if each["name"] not in names and each["node"] not in nodes]
-    known = sorted({each["query"] for each in (*(fragment for _, fragment in there), *lost)})
+    known = sorted({each["query"] for each in (*(fragment for _, fragment in there), *lost, *gone)})
     if query is not None and query not in known:
         raise LinkError(
             f"no fragment of a query {query!r:.100} at {', '.join(nodes)}",
@@ -114,24 +116,40 @@ def explanation(
     for each in lost:
         why = next(filter(None, (away_of(status, each["node"]) for status in statuses)), "")
         found += [_lost(each, box, why) for box in each["boxes"]]
+    found += gone
     chosen = (each for each in found if query is None or each["query"] == query)
     return sorted(chosen, key=lambda each: (each["query"], each["fragment"]))
+
+
+def _gone(status: Status) -> Iterator[dict[str, Any]]:
+    """Fragments that don't run, and why: they have ended here, or elsewhere for a query that this node
+    coordinates, or are in doubt here. They have no boxes."""
+    node = status["node"]
+    told = {(name, node): each for name, each in status.get("remote", {}).get("ended", {}).items()}
+    for query, each in status.get("queries", {}).items():
+        ended = {(name, of["node"]): {**of, "query": query} for name, of in each["ended"].items()}
+        told = ended | told
+    for (name, at), each in told.items():
+        yield _without_boxes(
+            each["query"], name, at, f"nothing: it has ended: {each['why']} ({each['code']})"
+        )
+    for name, each in status.get("in_doubt", {}).get("fragments", {}).items():
+        yield _without_boxes(each["query"], name, node, f"an end of the doubt about it: {each['why']}")
+
+
+def _without_boxes(query: str, fragment: str, node: str, why: str) -> dict[str, Any]:
+    known = {"query": query, "fragment": fragment, "node": node, "box": "", "kind": "", "waits_for": why}
+    return {**known, "held_by": "", "since_us": None, "boundary_us": None, "lag_us": None}
 
 
 def _lost(fragment: Status, box: str, why: str) -> dict[str, Any]:
     """A box whose node is away."""
     silent = "its node, which doesn't answer"
     return {
-        "query": fragment["query"],
-        "fragment": fragment["name"],
-        "node": fragment["node"],
+        **_without_boxes(
+            fragment["query"], fragment["name"], fragment["node"], f"{silent}, {why}" if why else silent
+        ),
         "box": box,
-        "kind": "",
-        "waits_for": f"{silent}, {why}" if why else silent,
-        "held_by": "",
-        "since_us": None,
-        "boundary_us": None,
-        "lag_us": None,
     }
 
 

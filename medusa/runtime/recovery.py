@@ -246,9 +246,11 @@ class Folder:
             old, newest=newest, data=bytes(self.catalogs.data), fragments=in_doubt, unreadable=unreadable
         )
         waiting = ", ".join(in_doubt) or "every name that is unknown here"
+        token = self.catalogs.token
+        older = f"number {token} is the newest whole one: what changed in between isn't known"
         self._warn(
-            f"catalog number {newest} is lost, number {self.catalogs.token} is the newest whole one: what "
-            "changed in between isn't known. Nothing is deleted. Until peers know more, or an operator "
+            f"catalog number {newest} is lost, {older if token else 'and none before it is whole'}. "
+            "Nothing is deleted. Until peers know more, or an operator "
             f"puts back a copy of the folder or decides with medusa repair, this waits: {waiting}"
         )
 

@@ -53,10 +53,9 @@ class SheddingRun(ChangingRun):
                 code="data.shed",
             )
 
-    def _settled(self) -> None:
-        # Before a checkpoint, which takes them for told. As output they hang on what was decided.
+    def _tell_shed(self) -> None:
+        """Before a checkpoint, which takes them for told. As output they hang on what was decided."""
         if self._sheds is not None and self._sheds.drops.untold:
             if self._fragment.behind:
                 self._sync()
             self._sheds.drops.tell()
-        super()._settled()

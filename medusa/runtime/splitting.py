@@ -159,7 +159,15 @@ class SplittingMethods(ABC):
         Raises:
             LinkError: the catalog has no node of that name (``E_PEER``).
         """
-        known = {each["name"] for each in self._following.listed("node")} if nodes else set()
+        if not nodes:
+            return
+
+        def listed() -> set[str]:
+            return {each["name"] for each in self._following.listed("node")}
+
+        if self._soon(lambda: True if listed().issuperset(nodes) else None):  # one may have just started
+            return
+        known = listed()
         for node in nodes:
             if node not in known:
                 hint = did_you_mean(node, known) or f"known: {', '.join(sorted(known))}"

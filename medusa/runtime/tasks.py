@@ -8,16 +8,22 @@ from collections.abc import Coroutine
 from concurrent.futures import Future, wait
 from typing import Any
 
-from medusa.ports import Task
+from medusa.ports import Interrupts, Task
+from medusa.runtime.interrupts import INTERRUPTS
 from medusa.runtime.turns import LOOK_AGAIN_S
 
 __all__ = ["LoopTasks"]
 
 
 class LoopTasks:
-    """The port ``Tasks``: the loop and its thread begin with the first coroutine and end with ``close``."""
+    """The port ``Tasks``: the loop and its thread begin with the first coroutine and end with ``close``.
 
-    def __init__(self) -> None:
+    Args:
+        interrupts: deferred by whoever waits.
+    """
+
+    def __init__(self, interrupts: Interrupts = INTERRUPTS) -> None:
+        self._interrupts = interrupts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -32,6 +38,10 @@ class LoopTasks:
                 raise
             self._loop, self._thread = loop, thread
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def hurried(self) -> bool:
+        return self._interrupts.came
 
     def rest(self, task: Task) -> None:
         assert isinstance(task, Future), "others nobody started here"

@@ -8,24 +8,26 @@ import sys
 import threading
 import time
 
-from medusa.mind.loads import Usage
+from medusa.mind.loads import EngineHeld, Usage
 
 __all__ = ["process_usage", "thread_cpu_us"]
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def process_usage(engine_us: int | None = None) -> Usage:
+def process_usage(engine_us: int | None = None, held: EngineHeld | None = None) -> Usage:
     """Of all threads so far; some 10 us.
 
     Args:
         engine_us: CPU time of the engine's thread; None: it can't be told here.
+        held: who holds that thread for too long; None: nobody.
     """
     return Usage(
         cpu_us=time.process_time_ns() // 1000,
         engine_us=engine_us,
         memory_bytes=_memory_bytes(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        held=held,
     )
 
 

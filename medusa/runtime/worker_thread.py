@@ -1,4 +1,7 @@
-"""The thread of a worker: does what it is given, in order."""
+"""The thread of a worker: does what it is given, in order.
+
+A job that raises ends it: what was given after that could build on what wasn't done.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,14 @@ __all__ = ["WorkerThread"]
 
 
 class WorkerThread:
-    """The worker of a process."""
+    """The worker of a process.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        failed: told in that thread why a job raised; the thread does nothing more.
+    """
+
+    def __init__(self, name: str, *, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -38,4 +46,8 @@ class WorkerThread:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            try:
+                job()
+            except BaseException as error:
+                self._failed(error)
+                return

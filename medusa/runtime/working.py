@@ -103,6 +103,10 @@ class WorkingRun(LiveRun):
                     self._warn(entry.source)
         self._settled()
 
+    def _settled(self) -> None:
+        self._tell_shed()
+        super()._settled()
+
     def _done(self, entry: Entry, error: BaseException | None) -> None:
         belt = self._belt
         with belt.changed:

@@ -37,6 +37,7 @@ from medusa.runtime.link_events import Arrival, Event, LinkDown, LinkUp
 from medusa.runtime.receive_meter import Overrun, ReceiveMeter
 from medusa.runtime.receiving import Parts
 from medusa.runtime.refusals import ENDED, Refusals
+from medusa.runtime.round_size import RoundSize
 from medusa.runtime.sending import Frames, Waiting, hand
 from medusa.runtime.sockets import bind, open_context, open_socket
 from medusa.runtime.zap import Door
@@ -44,9 +45,6 @@ from medusa.runtime.zap import Door
 __all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
 
 PARTS_MAX = 3
-
-ROUND_MAX = 64
-"""Messages taken from one socket before the others have their turn."""
 
 BACKLOG_MAX = 4096
 """Streams, and messages of no stream, that wait for a full connection; beyond it the link is cut. What
@@ -112,6 +110,7 @@ class Transport:
         self._refusals = Refusals()
         self._meter = ReceiveMeter(self.wake, keyed=key is not None)
         self._parts = Parts()
+        self._round = RoundSize()
         self._brought: dict[str, Connection | None] = {}
         """Link of a caller -> the connection that brought its first message."""
         self._door: Door | None = None
@@ -348,7 +347,8 @@ class Transport:
             self._wake_out.send(b"\0")
 
     def wait(self, timeout_ms: int) -> list[Event]:
-        """What happened, in order per link; empty after ``timeout_ms`` or ``wake``."""
+        """What happened, in order per link; empty after ``timeout_ms``. Handle it before the next call."""
+        self._round.handled(time.monotonic())
         if self._flush():
             timeout_ms = min(timeout_ms, RETRY_MS)
         timeout_ms = min(timeout_ms, self._call_again())
@@ -371,6 +371,7 @@ class Transport:
                 self._monitor(called, out)
         drained = self._router is None or self._router not in ready or self._read(self._router, out, None)
         self._meter.turned(since_s, drained=drained)
+        self._round.gave(time.monotonic(), len(out))
         return out
 
     def _measure(self) -> None:
@@ -441,7 +442,7 @@ class Transport:
         most = PARTS_MAX + (called is None)  # A caller's routing id comes before.
         if not self._parts.dropped(source):
             return False
-        for _ in range(ROUND_MAX):
+        for _ in range(self._round.most):
             parts = self._parts.take(source, most)
             if parts is None:
                 return True

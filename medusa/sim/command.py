@@ -31,7 +31,8 @@ __all__ = ["sim"]
 @click.option("--trace", is_flag=True, help="print the whole trace of the seed, not its end")
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="look for a smaller failure")
 @click.option("--list", "listed", is_flag=True, help="say what the scenarios are")
-@click.option("--coverage", is_flag=True, help="of --seeds over all scenarios: how many met each event")
+@click.option("--coverage", is_flag=True, help="of --seeds over all scenarios: the events that none met")
+@click.option("--every-event", is_flag=True, help="with --coverage: how many met each event, and how often")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document a seed, for scripts")
 def sim(
     scenario: str | None,
@@ -44,6 +45,7 @@ def sim(
     shrink: bool,
     listed: bool,
     coverage: bool,
+    every_event: bool,
     as_json: bool,
 ) -> None:
     """Run federations in virtual time, with faults drawn from a seed, and check every step.
@@ -61,8 +63,10 @@ def sim(
         return
     _check(scenario, seed, seeds, only, rows, trace, SCENARIOS)
     if coverage:
-        _cover(scenario, seed, seeds or 1000, start, as_json)
+        _cover(scenario, seed, seeds or 1000, start, every_event, as_json)
         return
+    if every_event:
+        raise click.UsageError("--every-event says more of --coverage: give that too")
     chosen = _numbers(only)
     failed = 0
     for name in [scenario] if scenario else SCENARIOS:
@@ -87,8 +91,10 @@ def sim(
     sys.exit(1 if failed else 0)
 
 
-def _cover(scenario: str | None, seed: int | None, seeds: int, start: int, as_json: bool) -> None:
-    from medusa.sim.coverage_run import cover, report, table
+def _cover(
+    scenario: str | None, seed: int | None, seeds: int, start: int, every_event: bool, as_json: bool
+) -> None:
+    from medusa.sim.coverage_run import cover, report, summary, table
 
     if seed is not None:
         raise click.UsageError("--coverage is of many seeds: give --seeds, and --start, not --seed")
@@ -102,7 +108,7 @@ def _cover(scenario: str | None, seed: int | None, seeds: int, start: int, as_js
     if as_json:
         click.echo(json.dumps({**report(found), "violations": failed}))
     else:
-        click.echo("\n".join([*table(found), *failed]))
+        click.echo("\n".join([*(table if every_event else summary)(found), *failed]))
     sys.exit(1 if failed else 0)
 
 

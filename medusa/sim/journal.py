@@ -19,17 +19,21 @@ class _File:
 
     Attributes:
         synced: bytes that a crash can't take.
-        mark: what the mark says; None: nothing was ever synced.
+        mark: what the mark says; None: nothing was ever synced, or it is gone.
+        begun: what the first sync held.
     """
 
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0
     mark: Synced | None = None
+    begun: Synced | None = None
 
     def sync(self) -> None:
         self.synced = len(self.data)
         before = self.mark or Synced(0, 0)
         self.mark = extended(before, bytes(self.data[before.length :]))
+        if self.begun is None and self.data:
+            self.begun = self.mark
 
 
 class DiskJournal:
@@ -73,6 +77,7 @@ class DiskJournal:
         file = self._files[number]
         if how == "gone":
             file.data = bytearray()  # and its mark says that there was one
+            file.mark = None if pick % 5 < 2 else file.mark  # or that is gone with it
         elif how == "older":  # It ends where it did some time ago.
             file.data = file.data[: pick // 3 % (len(file.data) + 1)]
         else:
@@ -101,12 +106,15 @@ class DiskJournal:
         self._file(number).sync()
 
     def synced(self, number: int) -> Synced | None:
-        return self._file(number).mark
+        file = self._file(number)
+        if file.mark is None and file.begun is not None and len(file.data) < file.begun.length:
+            return file.begun
+        return file.mark
 
     def cut(self, number: int, length: int) -> None:
         file = self._file(number)
         del file.data[length:]
-        file.mark = None
+        file.mark = file.begun = None
         file.sync()
 
     def set_aside(self, number: int) -> str:

@@ -45,12 +45,10 @@ class Losses:
 
     Args:
         nodes: all of them.
-        coordinator: the one that deploys the query.
     """
 
-    def __init__(self, nodes: Mapping[str, Node], coordinator: str) -> None:
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
-        self._coordinator = coordinator
         self._deployed = False
         self._parts: dict[Part, Fragment] = {}
         self._emptied: set[Part] = set()
@@ -69,9 +67,8 @@ class Losses:
         if self._disks.get(node.name, 0) != lost:
             self._disks[node.name] = lost
             self._emptied |= {part for part in self._parts if part[0] == node.name}
-        if node.goes_back:  # Its coordinator may believe that a deployment wasn't finished, and undo it.
-            all_of_them = node.name == self._coordinator
-            self._emptied |= {part for part in self._parts if all_of_them or part[0] == node.name}
+        if node.goes_back:  # If it coordinates the query its peers tell what they have of it.
+            self._emptied |= {part for part in self._parts if part[0] == node.name}
         if node.loop is not None:
             catalog = node.brain.catalog
             for name, spec in catalog.fragments.items():

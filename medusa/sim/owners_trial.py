@@ -51,6 +51,9 @@ UNDECIDED = ("E_TIMEOUT", "E_BUSY", "E_DISK")
 """Of a deployment: it may be tried again."""
 AGAIN_US = 200_000
 DIES = 0.3
+REPEATED = 0.3
+REPEATED_US = (300_000, 700_000, 1_500_000)
+AWAY_FOR_US = (300_000, 2_000_000, 8_000_000)
 LOOK_US = 20_000
 SEEK_US = 300_000
 PATIENCE_US = 6_000_000
@@ -98,6 +101,7 @@ class OwnersTrial(QueryTrial):
         self._ring = ring
         super().__init__(world, q, tables, decided, want=want, nodes=list(NODES), keyring=ring)
         self._orders, self._leaves = world.dice("orders"), world.dice("abandoned")
+        self._gaps = world.dice("away")
 
     # --- programs, and their names --------------------------------------------------------------------
 
@@ -223,6 +227,8 @@ class OwnersTrial(QueryTrial):
             self._is_refused,
             removes,
         ]
+        if self._gaps.random() < REPEATED:  # What has a definition kept comes once more, when it is revoked.
+            self.network.delay("keep-remote", self._gaps.choice(REPEATED_US), again=True)
         if self._leaves.random() < DIES:
             self._abandon(f"gone-{left}")
         self._in_turn(steps, clear)
@@ -286,6 +292,12 @@ class OwnersTrial(QueryTrial):
             fine=lambda reply: reply.code in NOT_THERE,
         )
 
+    def _keeper_leaves(self) -> None:
+        """Now and then the keeper is away while alice revokes, also for longer than she is patient."""
+        if self._gaps.random() < DIES and self.nodes[KEEPER].alive:
+            self.nodes[KEEPER].crash(flushed=True)
+            self.world.after(self._gaps.choice(AWAY_FOR_US), lambda: self.restart(KEEPER))
+
     def _may_die(self) -> None:
         """Now and then the keeper dies when it has just answered."""
         if self._orders.random() > DIES:
@@ -310,6 +322,8 @@ class OwnersTrial(QueryTrial):
             then()
 
         self._may_die()
+        if not by_bob:
+            self._keeper_leaves()
         client = self.clients.get("bob keeps") or self.client("bob keeps", KEEPER)
         full = f"alice/{name}" if by_bob else name
         self._until(

@@ -130,7 +130,7 @@ class QueryTrial(Federation):
         self._look_at_us = self._wrong_since_us = 0
         self._lives: dict[str, int] = {}
         self._holders = Holders()
-        self._losses = Losses(self.nodes, list(options.at)[-1])
+        self._losses = Losses(self.nodes)
         self._sources: dict[str, Schema] = {
             box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)
         }

@@ -7,7 +7,8 @@ from typing import Any
 
 from medusa.elements import END_US
 from medusa.sim.fault_draws import AWAY_US
-from medusa.sim.faults import LINKS, WEATHER, Fault
+from medusa.sim.faults import KINDS as KINDS_OF_FAULTS
+from medusa.sim.faults import LINKS, WEATHER, Fault, Scene, begin
 from medusa.sim.federations import ROWS, options
 from medusa.sim.keys import keys_of_rows
 from medusa.sim.move_trial import KINDS, answered
@@ -24,21 +25,33 @@ __all__ = ["SEAMS", "SeamTrial"]
 QUESTIONS = ("unexpect", "unexpect", "expect", "follow", "placed")
 """Of moves: what one attempt asks, and a later one asks again."""
 
+MOMENTS = ("splits", "splits", "arrives", "moves away", "repeats")
+"""Of a node: it splits or merges a box, a fragment is on its way to it or from it, it repeats a log."""
+
+CAUGHT = (
+    *("pause", "slow machine", "write fails", "disk full", "clock jump", "stuck connection"),
+    *("crash after sending", "fails and crashes", "one write fails", "damaged copy"),
+)
+"""What goes wrong then."""
+
 
 class SeamTrial(SplitTrial):
-    """One of three things happens to a query that is split, moved and merged as in ``splits``.
+    """One of four things happens to a query that is split, moved and merged as in ``splits``.
 
     A node dies a while after a box was split there, when its parts have written checkpoints and may still
     be behind what was sent before. Parts are merged while the end of the stream is on its way between them.
-    Or who takes part in a move dies, and questions of that attempt come again in the next one.
+    Or who takes part in a move dies, and questions of that attempt come again in the next one. Or something
+    goes wrong with a machine just when it splits a box, has a fragment on its way, or repeats its log.
     """
 
     def _begin(self) -> None:
         super()._begin()
         dice = self.world.dice("seams")
-        self._seam = dice.choice(("behind", "end", "asked again"))
+        self._seam = dice.choice(("behind", "end", "asked again", "caught"))
         self._picks = dice
         span_us = self.options.publish_us
+        if self._seam == "caught":
+            self._catch(span_us)
         if self._seam == "asked again":
             self._plan(dice.randrange(1, span_us), self._ask_again)
             return
@@ -60,6 +73,35 @@ class SeamTrial(SplitTrial):
 
     _seam = ""
     _ends = False
+    _waits: tuple[tuple[str, str], ...] = ()
+    """Moments that are waited for, and what goes wrong then."""
+
+    def _catch(self, span_us: int) -> None:
+        dice = self._picks
+        self._waits = tuple((dice.choice(MOMENTS), dice.choice(CAUGHT)) for _ in range(4))
+        for _ in range(4):
+            by, pick = dice.choice(list(self.nodes)), dice.randrange(1 << 20)
+            self._plan(dice.randrange(1, span_us), partial(self._move, self.boxes[0], by, pick))
+        for name in dice.sample(list(self.nodes), 2):  # Who lives again repeats its log.
+            self.world.after(dice.randrange(100_000, span_us), partial(self._dies, name))
+
+    def _dies(self, name: str) -> None:
+        self.nodes[name].crash()
+        self.world.after(AWAY_US, lambda: self.restart(name))
+
+    def _look(self, node: Node) -> None:
+        """Whether a node has come to a moment that is waited for."""
+        for wait in self._waits:
+            moment, kind = wait
+            if not _is_at(node, moment):
+                continue
+            self._waits = tuple(each for each in self._waits if each is not wait)
+            scene = Scene(machines=[node.name], links=self.links, span_us=1)
+            who, for_us, amount = KINDS_OF_FAULTS[kind].draw(self._picks, scene)
+            fault = Fault(number=0, kind=kind, at_us=self.world.now_us, for_us=for_us, who=who, amount=amount)
+            # Not in the middle of its turn.
+            self.world.after(1, partial(begin, self, fault))
+            return
 
     def _ask_again(self) -> None:
         """Its target or owner dies amid a move; what was asked in that attempt comes again in the next."""
@@ -86,6 +128,8 @@ class SeamTrial(SplitTrial):
 
     def _watch(self, node: Node) -> None:
         super()._watch(node)
+        if self._waits and node.loop is not None:
+            self._look(node)
         if self._seam == "end" and not self._ends and node.loop is not None and self._sees_end(node):
             self._ends = True
             for box in dict.fromkeys(self.boxes):
@@ -109,6 +153,15 @@ class SeamTrial(SplitTrial):
             self._ask(router.node, lambda n: Merge(request=n, fragment=name, box=box), f"{box} whole again")
 
 
+def _is_at(node: Node, moment: str) -> bool:
+    if moment == "repeats":
+        return any(hosted.repeating for hosted in node.brain.fragments.values())
+    sliding = node.brain.commands.sliding
+    if moment == "splits":
+        return bool(sliding.splits.status())
+    return bool(sliding.status()["coming" if moment == "arrives" else "going"])
+
+
 def seams(world: World, rows: int | None, parts: Any) -> QueryTrial:
     dice = world.dice("options")
     kind = "meets" if world.seed % 3 == 0 else "keeps"
@@ -121,7 +174,7 @@ def seams(world: World, rows: int | None, parts: Any) -> QueryTrial:
 
 SEAMS: dict[str, Scenario] = {
     "seams": Scenario(
-        about="rare moments of splits, merges and moves: parts behind, the end, stale questions",
+        about="rare moments of splits, merges and moves: parts behind, the end, stale questions, faults",
         build=seams,
         kinds=[*WEATHER, *LINKS, "crash"],
         count=2,

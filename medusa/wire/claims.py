@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from medusa.errors import RemoteProtocolError
-from medusa.wire.messages import NOW, OLDEST, RESUME, Attach
+from medusa.wire.messages import NOW, OLDEST, RESUME, Attach, Refuse
 
-__all__ = ["check_attach"]
+__all__ = ["ANEW", "check_attach", "other_life"]
+
+ANEW = "E_ANEW"
+"""The receiver's position is of an earlier life of the stream: other rows had those numbers."""
+
+
+def other_life(message: Attach, life: int) -> Refuse | None:
+    """What a receiver hears whose rows came from another life of the stream; None: they didn't."""
+    if message.name or 0 in (message.life, life) or message.life == life:
+        return None
+    text = (
+        f"the stream began anew with row 0: its node had lost what it was, and rows before {message.next_seq}"
+    )
+    return Refuse(
+        code=ANEW,
+        text=f"{text} came from the one before",
+        hint="subscribe again, from the oldest row",
+        stream=message.stream,
+        epoch=message.epoch,
+    )
 
 
 def check_attach(message: Attach, peer: str) -> None:

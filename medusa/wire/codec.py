@@ -41,7 +41,7 @@ from medusa.wire.messages import (
 from medusa.wire.messages_move import Fed, Piece, Receive, Standing
 from medusa.wire.messages_remote import DefineRemote, KeepRemote
 
-__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "split"]
+__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 
 _MUST = (Data, Define, DefineRemote, Deploy, Entries, Install, KeepRemote, Piece, Receive, Standing)
 _WITH_PAYLOAD = (*_MUST, Digest, Fed, Reply)
@@ -321,6 +321,19 @@ def _check_times(times: pa.Array, late: pa.Array | None, boundary_us: int | None
         raise RemoteProtocolError(
             f"a row of time {lowest} below the boundary {boundary_us}", peer=peer, code="E_BOUNDARY"
         )
+
+
+def late_below(train: Train, boundary_us: int) -> tuple[Train, int]:
+    """The train with its rows below a boundary counted as late, and how many of them weren't late before."""
+    import pyarrow.compute as pc  # As above.
+
+    assert train.times is not None, "a stream without time has no boundaries"
+    below = pc.less(train.times.cast(pa.int64()), boundary_us)
+    new = below if train.late is None else pc.and_not(below, train.late)
+    if not (rows := pc.sum(new).as_py() or 0):
+        return train, 0
+    late = below if train.late is None else pc.or_(below, train.late)
+    return msgspec.structs.replace(train, late=late), rows
 
 
 def _facts(metadata: Buffer) -> tuple[bool, int]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-PROTOCOL_VERSION = 1
-"""Spoken in ``Hello``; two nodes of different versions refuse each other."""
+PROTOCOL_VERSION = 2
+"""Spoken in ``Hello``; two nodes of different versions refuse each other. Messages are decoded strictly, so
+each change of their fields takes a new one.
+
+2: ``StoppedRemote`` says why a part ended, and when; streams have a life (``Attach``, ``Attached``);
+``Remove`` and ``DropRemote`` say what they undo."""
 
 HEADER_BYTES_MAX = 64 << 10
 """Of the msgpack header of a frame: holds the schema of a stream (``Attached``) at its widest."""

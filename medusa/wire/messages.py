@@ -178,6 +178,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
         note: the last that came with rows or promises of this stream.
         fragment_epoch: of the fragment that reads, where it is surely its node's; 1 once it was handed
             over to another node, 0: it isn't one of a node's.
+        life: of the stream from which the rows before ``next_seq`` came, as ``Attached`` said; 0: unknown.
     """
 
     stream: Name
@@ -191,6 +192,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
     known: bool = False
     note: Note = b""
     fragment_epoch: Count = 0
+    life: Count = 0
 
 
 class Ack(MessageBase, frozen=True, tag="ack"):
@@ -253,6 +255,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
             acknowledged nor kept.
         note: to ``RESUME``: what was left with us.
         stream_version: replicas of a stream share its name and differ in this.
+        life: which time the stream was begun with row 0: its sender may have lost what it had; 0: unknown.
     """
 
     stream: Name
@@ -264,6 +267,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     lost: Count = 0
     note: Note = b""
     stream_version: Count = 1
+    life: Count = 0
 
 
 class Data(MessageBase, frozen=True, tag="data"):
@@ -338,10 +342,16 @@ class Install(MessageBase, frozen=True, tag="install"):
 
 
 class Remove(MessageBase, frozen=True, tag="remove"):
-    """Stop a query and forget its state."""
+    """Stop a query and forget its state.
+
+    Attributes:
+        since: from a node that undoes a deployment: the first request of it. Only what its requests, from
+            this one to below ``request``, have installed goes; what was there before stays. 0: all of it.
+    """
 
     request: Count
     query: Name
+    since: Count = 0
 
 
 class Forget(MessageBase, frozen=True, tag="forget"):

@@ -108,7 +108,8 @@ class Placed(MessageBase, frozen=True, tag="placed"):
     Attributes:
         streams: those that are there from now on; empty: none yet.
 
-    Refused: ``E_REMOVED`` (no such query: forget its parts), ``E_BUSY`` (not deployed yet),
+    Refused: ``E_REMOVED`` (it was removed: forget its parts), ``E_QUERY`` (not known, or forgotten),
+    ``E_BUSY`` (not deployed yet),
     ``E_READER`` (who says it has no part of it), ``E_PEER`` (that node can't be reached from here),
     ``E_STORE`` (no disk, so nobody knows whether the query is there).
     """

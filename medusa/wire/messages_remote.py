@@ -67,10 +67,16 @@ class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
 
 
 class DropRemote(MessageBase, frozen=True, tag="drop-remote"):
-    """From the node that had it kept: nobody shall run this any more."""
+    """From the node that had it kept: nobody shall run this any more.
+
+    Attributes:
+        since: it was never confirmed: only what the ``KeepRemote`` of this number brought goes; 0: whatever
+            is kept under the name.
+    """
 
     request: Count
     name: Name
+    since: Count = 0
 
 
 class Instantiate(MessageBase, frozen=True, tag="instantiate"):

@@ -16,6 +16,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
+from medusa.wire.claims import ANEW
 from medusa.wire.link import ORDINARY, PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
 from medusa.wire.outbox import Outbox
@@ -95,6 +96,7 @@ class Receiver:
             ``begin_at``.
         told: what it answered: the first row that isn't durable, and our note.
         stream_version: as the sender said when we attached last; 0: we never did.
+        life: of the stream, as the sender said; 0: unknown.
         may_lose: rows that the sender may say are lost when it attaches next; None: any number. Who forgets
             only what we have durably has lost nothing, once it has attached in this life of ours.
         known: of a named receiver: its name is known to the sender, which shall not begin it anew.
@@ -142,7 +144,7 @@ class Receiver:
         self.asking = self.known = False
         self.may_lose: int | None = None
         self.told: tuple[int, bytes] | None = None
-        self.stream_version = 0
+        self.stream_version = self.life = 0
         self.fragment_epoch: Callable[[], int] = lambda: 0
         self._missing_since_us: int | None = None
         self._missing_told = False
@@ -191,11 +193,17 @@ class Receiver:
                 known=self.known,
                 note=self.note,
                 fragment_epoch=self.fragment_epoch(),
+                life=0 if self.own_note else self.life,
             ),
         )
 
     def _granted(self) -> int:
         return max(self._received_bytes + self.settings.window_bytes - self.held_bytes, 0)
+
+    @property
+    def attached_us(self) -> int:
+        """The highest promise since we attached; a sender that fell back makes lower ones than before."""
+        return self._epoch_boundary_us
 
     def redirect(self, peer: str) -> None:
         """The stream comes from another peer from now on; ``peer_event`` says when that is there."""
@@ -246,7 +254,7 @@ class Receiver:
             raise self._broken("E_SEQ", f"{text}, and may have lost {self.may_lose:,} at most")
         self._check_schema(message)
         self.schema, self.timed = message.schema, message.timed
-        self.stream_version = message.stream_version
+        self.stream_version, self.life = message.stream_version, message.life
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
         self._was_attached = True
@@ -391,10 +399,11 @@ class Receiver:
     def _level(self, now_us: int, message: Refuse) -> str:
         """How loud to say that we were refused: a stream that moved, or may come, is no error at first."""
         if self.plain or message.code != "E_STREAM":
-            return "info" if message.code in ORDINARY else "error"
+            said = message.code == ANEW and not self.plain  # It begins anew, and says so then.
+            return "info" if message.code in ORDINARY or said else "error"
         if self._missing_since_us is None:
             self._missing_since_us = now_us
-            return "info"
+            return "warning" if self._was_attached or self.next_seq else "info"  # There it was, or will be.
         if self._missing_told or now_us - self._missing_since_us < PATIENCE_US:
             return "debug"
         self._missing_told = True
@@ -453,6 +462,15 @@ class Receiver:
         self.next_seq = self.durable_seq = seq
         if self.state in _LISTENING:
             self._again(now_us, LinkEvent.FORGOTTEN)
+
+    def begin_anew(self) -> None:
+        """The sender began a new life of the stream: we want its rows from 0 on. Promises stand.
+
+        All that came was consumed, and nothing is attached.
+        """
+        assert self.state not in _LISTENING, "rows of the stream as it was may come"
+        self.next_seq = self.durable_seq = self.life = 0
+        self.note = b""
 
     def detach(self, now_us: int) -> None:
         """Want nothing more; the sender keeps nothing for us."""

@@ -14,7 +14,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire import limits
-from medusa.wire.claims import check_attach
+from medusa.wire.claims import check_attach, other_life
 from medusa.wire.link import ORDINARY, PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
 from medusa.wire.log import Entry, OutputLog
 from medusa.wire.messages import OLDEST, RESUME, Ack, Attach, Attached, Detach, Progress, Refuse
@@ -44,11 +44,13 @@ class Sender:
             on with ``settle`` once it is.
         muted: nothing goes out: somebody else may be sending these rows.
         stream_version: said with each attachment; who was told another one has to attach anew.
+        life: of the stream; who has rows of another one is refused. 0: unknown.
     """
 
     missing: Callable[[int, int], None] | None = None
     muted = False
     stream_version = 1
+    life = 0
 
     def __init__(
         self,
@@ -268,6 +270,9 @@ class Sender:
                 text = f"an attachment of epoch {known} came before"
                 self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
             return
+        if (refusal := other_life(message, self.life)) is not None:
+            self._outbox.send(peer, refusal)
+            return
         asked = self._asked(peer, message, view)
         wanted = self.log.behind_lost(max(asked, self.log.start_seq))
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
@@ -291,8 +296,7 @@ class Sender:
         known_durable = view.durable if key != peer or message.next_seq == RESUME else 0
         # What was acknowledged under a name, or is held by a node without a disk, stays so.
         view.durable = wanted if message.plain else max(min(message.durable, wanted), known_durable)
-        view.frames, view.acked_frames = 1, 0
-        view.sent_bytes = 0
+        view.frames, view.acked_frames, view.sent_bytes = 1, 0, 0
         view.granted = min(message.granted, limits.CREDIT_BYTES_MAX)
         view.asked_at_us = now_us
         view.stream_version = self.stream_version
@@ -309,6 +313,7 @@ class Sender:
                 lost=wanted - asked if message.next_seq < 0 else 0,
                 note=view.note if message.next_seq == RESUME else b"",
                 stream_version=self.stream_version,
+                life=self.life,
             ),
         )
         self.settle(now_us)
@@ -373,7 +378,7 @@ class Sender:
     def tick(self, now_us: int) -> None:
         """Ask what is outstanding; cut off plain subscribers that take nothing."""
         for view in list(self.receivers.values()):
-            if not self._outstanding(view):
+            if not view.outstanding(self.log.end):
                 continue
             if view.plain and now_us - view.moved_at_us >= self.settings.idle_us:
                 self._cut_off(view)
@@ -386,7 +391,7 @@ class Sender:
         """When ``tick`` has work; None: not before something else happens."""
         times = [] if self._more_at_us is None else [self._more_at_us]
         for view in self.receivers.values():
-            if not self._outstanding(view):
+            if not view.outstanding(self.log.end):
                 continue
             if view.plain:
                 times.append(view.moved_at_us + self.settings.idle_us)
@@ -394,14 +399,9 @@ class Sender:
                 times.append(view.asked_at_us + self.settings.progress_us)
         return min(times, default=None)
 
-    def _outstanding(self, view: ReceiverView) -> bool:
-        if view.plain and view.state is not SenderState.FLOWING:
-            return True
-        return view.acked_frames < view.frames or view.durable < view.sent_seq or view.cursor < self.log.end
-
     def _stuck(self, view: ReceiverView) -> bool:
         """It is cut off some time after it last moved; to come, go or ask for the same again is no move."""
-        return view.plain and self._outstanding(view)
+        return view.plain and view.outstanding(self.log.end)
 
     def _cut_off(self, view: ReceiverView) -> None:
         assert LinkEvent.CUT_OFF in SENDER[view.state]

@@ -14,10 +14,14 @@ from enum import Enum
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
 from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Heartbeat, Hello, Message
+from medusa.wire.messages import Heartbeat, Hello, Message, Refuse
 from medusa.wire.outbox import Outbox
 
-__all__ = ["PROMPT", "SESSION", "PeerState", "Session", "SessionSettings"]
+__all__ = ["EARLIER", "PROMPT", "SESSION", "PeerState", "Session", "SessionSettings"]
+
+
+EARLIER = "E_EARLIER"
+"""We have heard of a later life of the node that says ``Hello``: what it says doesn't count."""
 
 
 class PeerState(Enum):
@@ -63,6 +67,9 @@ class Session:
         me: name, incarnation and kind that we say ``Hello`` with.
         peer: the name it must have.
         calls: we call it, and again while it is silent; otherwise it calls us.
+
+    Attributes:
+        told_earlier: what the peer hears since it seems to be an earlier life of itself; None: it doesn't.
     """
 
     def __init__(
@@ -78,7 +85,7 @@ class Session:
         self._me = me
         self._outbox = outbox
         self._calls = calls
-        self._older_told = False
+        self.told_earlier: Refuse | None = None
         self._heard_at_us = 0
         self._spoke_at_us: int | None = None
 
@@ -136,10 +143,20 @@ class Session:
 
     def _older(self, message: Hello) -> None:
         """While the later life is there, a word of an earlier one was under way. When it isn't, it
-        may be the peer itself, counting its lives anew; said once."""
-        if self.state is PeerState.UP or self._older_told:
+        may be the peer itself, counting its lives anew; said once, to it too.
+
+        One that calls us hears it from the driver: only that knows the connection by which it does.
+        """
+        if self.state is PeerState.UP or self.told_earlier is not None:
             return
-        self._older_told = True
+        self.told_earlier = told = Refuse(
+            code=EARLIER,
+            text=f"node {self._me.node!r} ignores this as an earlier life of {self.peer!r}: it says life "
+            f"{message.incarnation}, and was in life {self.incarnation} before",
+            hint=f"set the clock of {self.peer} right, and start it again; or start {self._me.node} again",
+        )
+        if self._calls:
+            self._outbox.send(self.peer, told)
         self._outbox.report(
             "warning",
             "peer of an earlier life ignored",

@@ -48,6 +48,12 @@ class ReceiverView:
     note: bytes = b""
     stream_version: int = 1
 
+    def outstanding(self, end: int) -> bool:
+        """Whether it has still to take something of a log that ends with this entry."""
+        if self.plain and self.state is not SenderState.FLOWING:
+            return True
+        return self.acked_frames < self.frames or self.durable < self.sent_seq or self.cursor < end
+
 
 def frame_of(stream: str, view: ReceiverView, entry: Entry) -> Data | Boundary:
     """The next frame for this receiver."""

@@ -378,6 +378,40 @@ def test_standard_input_is_followed_and_ends_with_it() -> None:
         assert child.wait(30) == 0
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_being_written_is_written_whole(
+    number: signal.Signals, unbuffered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a pipe takes at once, so that the signal comes in the middle."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    path, rows = tmp_path / "t.jsonl", 20_000
+    path.write_text("".join(f'{{"at": {at}}}\n' for at in range(rows)))
+    with process("SELECT at FROM t", "-i", path, "--follow", "-o", "-:jsonl") as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        first = child.stdout.readline()
+        child.send_signal(number)
+        lines = [first, *child.stdout.read().splitlines()]
+        assert [json.loads(line)["at"] for line in lines] == list(range(rows))
+        assert child.wait(30) == 0
+        assert b"Traceback" not in child.stderr.read()
+
+
+def test_bounded_inputs_that_are_interrupted_leave_nothing_half_done(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with process("SELECT at FROM t", "-i", "t=-:jsonl", "-o", out) as child:
+        assert child.stdin is not None
+        assert child.stderr is not None
+        # More than a pipe holds: it has been read from when this returns.
+        child.stdin.write(b"".join(b'{"at": %d}\n' % at for at in range(20_000)))
+        child.stdin.flush()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 130
+        assert child.stderr.read() == b"interrupted\n"
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_growing_file_is_followed_until_interrupted(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"

@@ -18,6 +18,7 @@ from medusa.connectors.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.link_states import link_state
 from medusa.runtime.tables import SCHEMAS, tables_of
+from medusa.sim.federation import Federation
 from tests.mind.test_explaining import Three
 from tests.system.nodes import until
 
@@ -99,6 +100,35 @@ def test_what_is_wrong_stands_with_its_node() -> None:
     assert "refused: E_ROLE 3" in text
     assert "\x1b" not in text
     assert "?[2J" in text
+
+
+def test_publishers_that_are_gone_are_told_apart() -> None:
+    federation = Federation(1, ["n"])
+    federation.start()
+    q = md.Query("q")
+    q.sink("out", q.source("rows", {"v": "int64"}, time=None))
+    client, other = (federation.client(name, "n") for name in ("pump", "there"))
+    federation.run(for_us=1_000_000)
+    assert federation.answer(client, client.deploy(q, {"n": ["rows", "out"]}))[0].code == ""
+    for each in (client, other):
+        each.publish("q.rows", pa.record_batch({"v": [1, 2]}), q.graph.boxes[0].schema)
+    node = federation.nodes["n"]
+
+    def gone() -> dict[str, int | None]:
+        [fragment] = node.brain.status(node.clock.monotonic_us())["fragments"]
+        return fragment["gone_publishers"]
+
+    inputs = node.brain.fragments["q/rows"].inputs
+    assert federation.run(lambda: len(inputs) == 2)
+    federation.run(for_us=1_000_000)
+    assert gone() == {"count": 0, "last_us": None}
+    assert "gone" not in printed([node.brain.status(node.clock.monotonic_us())])
+    client.dead = True
+    assert federation.run(lambda: gone()["count"] == 1)
+    federation.run(for_us=5_000_000)
+    assert 4_000_000 < (gone()["last_us"] or 0) < 6_000_000
+    text = printed([node.brain.status(node.clock.monotonic_us())])
+    assert "gone publishers, whose positions are kept: 1, the last for" in text
 
 
 def test_a_client_that_may_only_read_sees_what_it_may() -> None:

@@ -300,7 +300,7 @@ class Calls:
     """The port ``Tasks``: a call ends when it is asked for the n-th time."""
 
     def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+        self._rng, self.hurried = rng, False
         self._works: list[Coroutine[Any, Any, Any]] = []
 
     def start(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -222,6 +222,22 @@ def test_a_stream_of_a_column_is_no_table() -> None:
     assert refused.value.code == "data.table"
 
 
+@pytest.mark.parametrize("how", ["stream", "reader", "table"])
+def test_a_table_is_no_column(how: str) -> None:
+    """What to do is said, and the run goes on."""
+    good: dict[str, Any] = columns(pa.array(["a", "b", "c"]), decimals(1, 2, 3))
+    table = pa.table({"word": good["k"]})
+    odd = {"stream": Streamed(table), "reader": table.to_reader(), "table": table}[how]
+    with started() as run:
+        with pytest.raises(md.DataError, match="column 'k': expected utf8, came struct") as refused:
+            run.push("s", {**good, "k": odd})
+        assert refused.value.code == "data.type"
+        assert "push a table by itself, or one of its columns ('word')" in refused.value.hint
+        assert run.positions() == {"s": 0}
+        run.push("s", {**good, "k": Streamed(pa.chunked_array([table["word"].chunk(0)]))})
+        assert run.take("up")["up"].to_pylist() == ["A", "B", "C"]
+
+
 def test_columns_that_stream_are_looked_at_too() -> None:
     def harm(column: ArrowArray) -> None:
         column.offset = -7

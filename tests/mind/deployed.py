@@ -19,6 +19,7 @@ from medusa.mind.settings import Limits, Settings
 from medusa.query.builder import Query
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Deploy, Hello, Remove, Reply
 from medusa.wire.outbox import CloseFragment, Log, OpenFragment, Parse, Persist, Send, WakeAt
 from medusa.wire.session import SessionSettings
@@ -241,7 +242,7 @@ class Town:
 
     def hello(self):
         machine = self.machines["m"]
-        hello = Hello(version=1, node="x", incarnation=1, client=True, answer=True)
+        hello = Hello(version=PROTOCOL_VERSION, node="x", incarnation=1, client=True, answer=True)
         self.steps.append(("message", "m", machine.lives, "x", [bytes(p) for p in encode_frame(hello)]))
 
     def deploy(self, request):

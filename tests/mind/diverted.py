@@ -16,6 +16,7 @@ from medusa.mind.record import LOG, RECORD, read_record
 from medusa.mind.settings import Limits, Settings
 from medusa.mind.spec import fragment_to
 from medusa.wire.codec import TrainCodec
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import (
     Attach,
     Attached,
@@ -84,7 +85,7 @@ class Node:
         self.settle()
         self.epochs: dict[str, int] = {}
         for peer in self.PEERS:
-            self.brain.receive(0, peer, Hello(version=1, node=peer, incarnation=1))
+            self.brain.receive(0, peer, Hello(version=PROTOCOL_VERSION, node=peer, incarnation=1))
         self.settle()
         if spec is not None and catalog is None:
             install = Install(request=1, query="q", fragment=spec.name)

@@ -9,6 +9,7 @@ from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.settings import Limits, Settings
 from medusa.mind.settings_security import ClientRules, PeerKey, Security
 from medusa.query.codec import graph_to_msgpack
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Declare, Deploy, Digest, Hello, Refuse, Reply
 from medusa.wire.messages_directory import seen_to
 from medusa.wire.outbox import Cut, Log, Parse, Persist, Send, Trust
@@ -119,7 +120,9 @@ class Keyed:
         """A node or client comes, with its key; the name by which it goes."""
         client = name not in NODES
         called = client_name(curve(name), suffix) if client else name
-        hello = Hello(version=1, node=called, incarnation=incarnation, client=client, answer=True)
+        hello = Hello(
+            version=PROTOCOL_VERSION, node=called, incarnation=incarnation, client=client, answer=True
+        )
         self.brain.admit(hello, key=curve(name))
         self.say(name, hello, called=called)
         return called

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from medusa.mind.outputs import Leaving, Output
 from medusa.mind.record import LOG, RECORD, FragmentRecord, read_record
+from medusa.runtime.clock import SystemClock
 from medusa.runtime.done import Fetched, Persisted
 from medusa.runtime.group_names import group_name, group_token
 from medusa.runtime.host import FragmentHost
@@ -65,7 +66,7 @@ class Story:
     def start(self):
         """From what the disk has."""
         self.outbox, self.workers = Outbox(), {}
-        self.host = FragmentHost(self.disk, None, wake=lambda: None, worker=self.worker)
+        self.host = FragmentHost(self.disk, SystemClock(), wake=lambda: None, worker=self.worker)
         record, logs, needed = None, {}, {}
         names = [name for name in self.disk.names() if group_token(NAME, name) is not None]
         for name in names[-1:]:

@@ -16,6 +16,7 @@ from medusa.mind.settings_dht import DhtRules
 from medusa.mind.settings_security import PeerKey
 from medusa.query.boxes import Field
 from medusa.wire.dht_entry import Entry, Whereabouts, age_of, opened_entry, sign_entry
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Hello, Lookup, Remove, Reply
 from medusa.wire.messages_dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.outbox import Send
@@ -100,7 +101,7 @@ def _is(message, kind):
 
 
 def keyed_hello():
-    return Hello(version=1, node="core", incarnation=1)
+    return Hello(version=PROTOCOL_VERSION, node="core", incarnation=1)
 
 
 # --- who ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from medusa.mind.settings import Limits
 from medusa.sim.client import Client
 from medusa.sim.federation import Federation
 from medusa.sim.network import Faults
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Attach, Hello
 from medusa.wire.outbox import Send
 
@@ -323,7 +324,9 @@ def test_who_may_say_what():
     client = federation.client("c", "n")
     for name, kind in (("n", True), ("stranger", False), ("../etc", True)):
         with pytest.raises(RemoteProtocolError):
-            federation.nodes["n"].brain.admit(Hello(version=1, node=name, incarnation=1, client=kind))
+            federation.nodes["n"].brain.admit(
+                Hello(version=PROTOCOL_VERSION, node=name, incarnation=1, client=kind)
+            )
     assert "E_QUERY: no query 'nothing'" in refused(federation, client, client.undeploy("nothing"))
     text = refused(federation, client, client.deploy(query(), {"m": ["flows"]}))
     assert "no node 'm'" in text

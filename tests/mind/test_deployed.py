@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from medusa.mind.catalog import Left
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages import Install, Remove
-from tests.mind.deployed import NODES, TIMEOUT_US, Town
+from tests.mind.deployed import NODES, TARGETS, TIMEOUT_US, Town
 
 HOW = ["dies", "dies for long", "hangs", "disk full"]
 
@@ -151,3 +152,101 @@ def test_another_coordinator_removes_nothing_of_ours():
     town.machines["t2"].take("t1", [bytes(part) for part in removal])
     town.settle()
     assert town.runs()
+
+
+def town_without_folder():
+    """The query ran everywhere, and the disk of its coordinator is lost; what the targets have of it."""
+    town, _ = begun("undeploy")
+    town.asked = None
+    town.settle(lambda: 2 in town.replies)
+    town.deploy(3)
+    town.settle(lambda: 3 in town.replies)
+    town.settle()
+    assert town.runs()
+    had = {name: dict(town.machines[name].brain.fragments) for name in TARGETS}
+    town.machines["m"].die()
+    town.machines["m"].disk = None
+    town.machines["m"].lives += 1  # Lives are told apart by the clock where no disk knows the last one.
+    return town, had
+
+
+def test_a_deployment_that_fails_removes_nothing_that_was_there_before():
+    """The coordinator lost its folder, and the query is deployed again while one target is away."""
+    town, had = town_without_folder()
+    town.machines["t4"].hangs = True
+    town.restart("m")
+    town.settle()
+    town.deploy(4)
+    town.settle(lambda: 4 in town.replies, until_us=town.now_us + 2 * TIMEOUT_US)
+    assert town.replies[4] == "E_TIMEOUT"
+    town.heal()
+    assert town.machines["m"].remembered() == ([], {}, {}), "what it had installed itself is gone"
+    for name in TARGETS:
+        assert town.machines[name].brain.fragments == had[name]
+        assert town.machines[name].remembered()[0] == list(had[name])
+        assert town.machines[name].engine == set(had[name])
+    town.deploy(5)
+    town.settle(lambda: 5 in town.replies, until_us=town.now_us + 2 * TIMEOUT_US)
+    town.settle()
+    assert town.replies[5] == ""
+    assert town.runs()
+    assert {name: dict(town.machines[name].brain.fragments) for name in TARGETS} == had
+    town.undeploy(6)
+    town.settle(lambda: 6 in town.replies, until_us=town.now_us + 2 * TIMEOUT_US)
+    town.settle()
+    assert town.replies[6] == ""
+    assert not town.runs(), "a removal takes them all, however old"
+
+
+def test_an_attempt_is_undone_by_the_next_life_as_by_this_one():
+    town, had = town_without_folder()
+    town.machines["t4"].hangs = True
+    town.restart("m")
+    town.settle()
+    town.deploy(4)
+    town.settle(until_us=town.now_us + TIMEOUT_US // 4)
+    assert 4 not in town.replies
+    town.machines["m"].die()
+    town.heal()
+    for name in TARGETS:
+        assert town.machines[name].brain.fragments == had[name]
+    assert not town.machines["m"].brain.fragments
+    assert not town.machines["m"].brain.catalog.deployments
+
+
+def test_a_target_that_was_new_to_the_query_keeps_nothing_of_an_attempt_that_failed():
+    """Two targets have lost their disks as well: what the attempt installs there goes, the rest stays."""
+    town, had = town_without_folder()
+    for name in ("t2", "t5"):
+        town.machines[name].die()
+        town.machines[name].disk = None
+        town.restart(name)
+    town.machines["t4"].hangs = True
+    town.restart("m")
+    town.settle()
+    town.deploy(4)
+    town.settle(lambda: town.machines["t2"].brain.fragments, until_us=town.now_us + TIMEOUT_US // 2)
+    assert town.machines["t2"].brain.fragments
+    town.settle(lambda: 4 in town.replies, until_us=town.now_us + 2 * TIMEOUT_US)
+    town.heal()
+    here = {name: dict(town.machines[name].brain.fragments) for name in TARGETS}
+    assert here == {**had, "t2": {}, "t5": {}}
+
+
+def test_an_undo_does_not_forget_where_a_fragment_has_gone():
+    """Else the next attempt would put a second one in its old place."""
+    town, had = town_without_folder()
+    brain = town.machines["t3"].brain
+    [name] = had["t3"]
+    names = (*brain.fragments[name].spec.streams.values(),)
+    brain.catalog.remove("q")
+    left = brain.catalog.left[name] = Left(query="q", node="t2", epoch=3, names=names)
+    brain.fragments.clear()
+    town.restart("m")
+    town.settle()
+    for request in (4, 5):
+        town.deploy(request)
+        town.settle(lambda request=request: request in town.replies, until_us=town.now_us + 2 * TIMEOUT_US)
+        assert town.replies[request] == "E_MOVED"
+        town.settle(until_us=town.now_us + TIMEOUT_US // 2)
+    assert brain.catalog.left == {name: left}

@@ -11,6 +11,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.mind.placement import cut
 from medusa.query.boxes import Field
 from medusa.sim.federation import Federation
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import (
     Ack,
     Attach,
@@ -43,7 +44,7 @@ def reads(node: Node, peer: str, *, epoch: int, next_seq: int = 0) -> None:
 def publishes(node: Node, count: int) -> None:
     """A client brings so many rows."""
     if "client-1" not in node.brain.sessions:
-        hello = Hello(version=1, node="client-1", incarnation=1, client=True)
+        hello = Hello(version=PROTOCOL_VERSION, node="client-1", incarnation=1, client=True)
         node.brain.receive(node.now_us, "client-1", hello)
         node.settle()
         source = next(box for box in node.hosted.spec.graph.boxes if not box.inputs)
@@ -283,7 +284,9 @@ def test_a_reader_may_come_to_the_node_that_it_reads_from():
 
 def coordinator() -> Node:
     node = Node(None)
-    node.brain.receive(0, "client-1", Hello(version=1, node="client-1", incarnation=1, client=True))
+    node.brain.receive(
+        0, "client-1", Hello(version=PROTOCOL_VERSION, node="client-1", incarnation=1, client=True)
+    )
     node.settle()
     plan = cut(query().graph, {"up": ["flows", "f"], "old": ["g", "h"], "down": ["out"]})
     node.brain.commands.coordinator.deploy(0, "client-1", 1, plan)
@@ -329,7 +332,28 @@ def test_a_query_that_goes_or_comes_takes_no_new_node():
     assert node.says("old", msgspec.structs.replace(PLACED, request=8, node="stranger")) == "E_PEER"
     node.say("client-1", Remove(request=2, query="q"))
     assert node.says("old", msgspec.structs.replace(PLACED, request=9)) == "E_REMOVED"
-    assert node.says("old", msgspec.structs.replace(PLACED, request=10, query="p")) == "E_REMOVED"
+    assert node.says("old", msgspec.structs.replace(PLACED, request=10, query="p")) == "E_QUERY"
+    for to, each in list(node.sent):
+        if isinstance(each, Remove):
+            assert node.says(to, Reply(request=each.request)) is None
+    assert node.brain.catalog.deployments == {}
+    assert node.on_disk().removed == ("q",)
+    assert node.says("old", msgspec.structs.replace(PLACED, request=11)) == "E_REMOVED"
+
+
+def test_a_query_whose_deployment_is_undone_was_not_removed():
+    """Before that its parts may have been there: their coordinator has lost its folder."""
+    node = coordinator()
+    [(to, install), *_] = [(to, each) for to, each in node.sent if isinstance(each, Install)]
+    node.says(to, Reply(request=install.request, code="E_SPEC", text="no"))
+    assert node.brain.catalog.deployments["q"].state == "removing"
+    assert node.says("old", msgspec.structs.replace(PLACED, request=9)) == "E_BUSY"
+    removals = [(to, each) for to, each in node.sent if isinstance(each, Remove)]
+    assert {each.since for _, each in removals} == {node.brain.catalog.deployments["q"].began}
+    for to, each in removals:
+        assert node.says(to, Reply(request=each.request)) is None
+    assert node.brain.catalog.deployments == {}
+    assert node.says("old", msgspec.structs.replace(PLACED, request=10)) == "E_QUERY"
 
 
 def test_a_fragment_that_was_taken_after_its_query_was_removed_goes_too():

@@ -171,6 +171,24 @@ def test_since_when_a_boundary_stands():
     assert unmoved.since_us("f", "b") is None
 
 
+def test_what_has_ended_or_is_in_doubt_is_explained_too():
+    ended = {"node": "far", "code": "E_MEMORY", "why": "query 'big' holds too much", "at_us": None}
+    status = {
+        "node": "n",
+        "rows_in": 0,
+        "fragments": [],
+        "queries": {"big": {"state": "ended", "ended": {"big/a": ended}}},
+        "remote": {"ended": {"long/b": {"query": "long", "code": "E_BUSY", "why": "it took too long"}}},
+        "in_doubt": {"fragments": {"cars/in": {"query": "cars", "why": "no state of it is here"}}},
+    }
+    [big], [long], [cars] = (explanation([status], query) for query in ("big", "long", "cars"))
+    assert (big["fragment"], big["node"], big["box"]) == ("big/a", "far", "")
+    assert big["waits_for"] == "nothing: it has ended: query 'big' holds too much (E_MEMORY)"
+    assert (long["node"], "it took too long (E_BUSY)" in long["waits_for"]) == ("n", True)
+    assert cars["waits_for"] == "an end of the doubt about it: no state of it is here"
+    assert len(explanation([status], None)) == 3
+
+
 def test_who_asks_for_a_query_that_is_not_there_hears_the_near_one():
     status = {
         "node": "n",

@@ -11,6 +11,7 @@ from msgspec import inspect
 from medusa.errors import RemoteProtocolError
 from medusa.mind import message_rights
 from medusa.mind.message_rights import RIGHTS
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Attach, Forget, Heartbeat, Hello, Message, Refuse, Reply
 from medusa.wire.statement import client_name
 from tests.mind.keyed import NODES, curve
@@ -88,7 +89,12 @@ class Watched:
         """p, r or e; and that what didn't pass changed nothing."""
         if isinstance(message, Hello):
             called = name if name in NODES else client_name(curve(name), "1")
-            about = {"version": 1, "node": called, "incarnation": 7, "client": name not in NODES}
+            about = {
+                "version": PROTOCOL_VERSION,
+                "node": called,
+                "incarnation": 7,
+                "client": name not in NODES,
+            }
             message = msgspec.structs.replace(message, **about)
         self.passed.clear()
         before = self.node.state()

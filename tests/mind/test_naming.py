@@ -12,6 +12,7 @@ from medusa.mind.calling import AWAY_US, Calling, reachable
 from medusa.mind.catalog import REMOVING, RUNNING, Catalog
 from medusa.mind.entry_bodies import FragmentBody, StreamBody, body_to
 from medusa.query.codec import graph_to_msgpack
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Attach, Define, Digest, Entries, Hello, Lookup, Remove, Reply
 from medusa.wire.messages_directory import Entry, Run, runs_to
 from medusa.wire.outbox import CallAt, Outbox, Send
@@ -309,7 +310,7 @@ OLD, NEW = "tcp://10.0.0.1:5", "tcp://10.0.0.1:6"
 
 
 def hello(address=NEW, answer=True):
-    return Hello(version=1, node="b", incarnation=2, answer=answer, address=address)
+    return Hello(version=PROTOCOL_VERSION, node="b", incarnation=2, answer=answer, address=address)
 
 
 def calls(outbox):

@@ -193,6 +193,22 @@ def test_an_order_about_a_query_waits_for_its_graph():
     assert (asking.came, given) == ([("a", 1)], [7])
 
 
+def test_so_many_orders_wait_for_one_graph_and_the_next_is_refused():
+    """Done at once, it would be about the query of that name before."""
+    asking, given = Asking(), []
+    asking.ask("a", 1, query="q")
+    for _ in range(parsing.AFTER_MAX):
+        assert asking.parsing.holds("a", "q", given.append)
+    with pytest.raises(QueryError, match="orders about query 'q' wait until node 'n'") as caught:
+        asking.parsing.holds("a", "q", given.append)
+    assert caught.value.code == "E_BUSY"
+    asking.ask("a", 2, query="q")
+    assert asking.parsing.holds("a", "q", given.append), "another graph"
+    asking.work()
+    assert len(given) == parsing.AFTER_MAX + 1
+    assert not asking.parsing.holds("a", "q", given.append)
+
+
 # --- whole nodes ------------------------------------------------------------------------------------
 
 NO_GRAPH = b"\xff" * 20_000
@@ -272,6 +288,27 @@ def test_an_undeployment_that_overtakes_the_reading_of_its_query_waits_for_it():
     assert town.replies == {1: "", 2: "E_DEPLOYED"}, "as if it had come right behind: it is being deployed"
     town.settle()
     assert town.runs()
+
+
+def test_more_undeployments_than_wait_for_a_graph_are_refused_and_remove_nothing():
+    """The query of that name that runs isn't the one that they are about."""
+    node = Keyed()
+    node.hello("maker")
+    assert node.deploy("maker", own_query("q")) == ""
+    node.brain.commands.parsing.loop_bytes_max = 0
+    node.effects.clear()
+    again = Deploy(request=2, at=(("n", ("flows",)),))
+    node.say("maker", again, graph_to_msgpack(own_query("q").graph), parser=False)
+    orders = range(10, 10 + parsing.AFTER_MAX + 3)
+    for number in orders:
+        node.say("maker", Remove(request=number, query="q"), parser=False)
+    replies = {
+        e.message.request: e.message.code
+        for e in node.effects
+        if isinstance(e, Send) and isinstance(e.message, Reply)
+    }
+    assert replies == dict.fromkeys(orders[parsing.AFTER_MAX :], "E_BUSY")
+    assert list(node.brain.fragments) == ["q/flows"]
 
 
 def test_a_removal_that_overtakes_the_reading_of_an_install_undoes_it():

@@ -10,6 +10,7 @@ from medusa.mind.decisions import unpack
 from medusa.mind.diverting import ASK_AGAIN_US
 from medusa.mind.placement import cut
 from medusa.mind.spec import fragment_to
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import (
     Ack,
     Attach,
@@ -199,7 +200,7 @@ def test_the_old_owner_tells_its_readers_until_they_know_also_after_a_restart():
     node = downstream()
     [sink] = node.hosted.outputs
     stream = node.hosted.spec.streams[sink]
-    client = Hello(version=1, node="client-1", incarnation=1, client=True)
+    client = Hello(version=PROTOCOL_VERSION, node="client-1", incarnation=1, client=True)
     node.brain.receive(0, "client-1", client)
     plain = Attach(stream=stream, epoch=3, next_seq=0, durable=0, granted=CREDIT, plain=True)
     assert node.says("client-1", plain) is None
@@ -247,7 +248,7 @@ def test_the_old_owner_tells_its_readers_until_they_know_also_after_a_restart():
 def test_a_client_that_missed_that_a_stream_went_hears_it_when_it_says_anything():
     [whole] = cut(query().graph, {"n": ["flows", "f", "g", "h", "out"]}).at("n")
     node = Node(whole)
-    client = Hello(version=1, node="client-1", incarnation=1, client=True)
+    client = Hello(version=PROTOCOL_VERSION, node="client-1", incarnation=1, client=True)
     node.brain.receive(0, "client-1", client)
     source, stream = whole.entries["flows"], whole.streams["out"]
     asks = Progress(stream=source, epoch=7, frames=3, pressed=False)

@@ -12,7 +12,7 @@ from medusa.mind import remote
 from medusa.mind.placement import cut
 from medusa.mind.settings import parse
 from medusa.mind.settings_offers import OfferRules
-from medusa.mind.settings_security import PeerKey
+from medusa.mind.settings_security import ClientRules, PeerKey
 from medusa.mind.spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
@@ -368,6 +368,31 @@ def test_words_that_come_again_late_change_nothing():
     assert node.state() == before
     assert node.answer("core", keep(3), fragment_to(part())) == ""
     assert node.answer("core", DropRemote(request=2, name="part")) == ""
+    assert list(node.brain.catalog.remote.held) == ["bob/part"]
+
+
+def test_a_definition_that_was_never_confirmed_takes_back_nothing_that_was_kept_before():
+    """The node that had it kept lost its folder, defined it anew, and didn't get the answer in time."""
+    node = offering()
+    assert node.answer("core", keep(1), fragment_to(part())) == ""
+    assert node.answer("core", keep(3), fragment_to(part())) == ""
+    assert node.answer("core", DropRemote(request=4, name="part", since=3)) == ""
+    assert list(node.brain.catalog.remote.held) == ["bob/part"]
+    assert node.answer("core", DropRemote(request=5, name="part", since=1)) == ""
+    assert not node.brain.catalog.remote.held
+
+
+def test_what_brought_a_definition_does_not_bring_it_back_when_it_comes_again():
+    """The keeper has revoked it meanwhile; a later word of the node that had it kept does."""
+    admin = ClientRules(key=curve("admin"), deploy=("*",))
+    node = offering(security=replace(SECURITY, clients={**SECURITY.clients, "admin": admin}))
+    node.hello("admin")
+    assert node.answer("core", keep(), fragment_to(part())) == ""
+    assert node.answer("admin", RevokeRemote(request=2, name="bob/part")) == ""
+    before = node.state()
+    assert node.answer("core", keep(), fragment_to(part())) == "E_STALE"
+    assert node.state() == before
+    assert node.answer("core", keep(3), fragment_to(part())) == ""
     assert list(node.brain.catalog.remote.held) == ["bob/part"]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from medusa.errors import LinkError
 from medusa.mind.catalog import Catalog
 from medusa.mind.spec import fragment_to
 from medusa.wire.messages import Attach, Heartbeat, Refuse, Remove, Reply
@@ -118,6 +121,23 @@ def test_who_coordinates_the_query_says_what_was_stopped_and_removes_the_rest():
     assert deployed(town, 6) == ""
     assert town.runs()
     assert coordinator.brain.status(0)["queries"]["q"]["stopped"] == {}
+
+
+def test_who_asks_where_something_is_of_a_query_that_has_ended_hears_so():
+    town = Town()
+    assert deployed(town, 1) == ""
+    town.machines["t3"].brain.commands.remotes.stopping.end("q/on_t3", "E_MEMORY", "it holds too much", 0)
+    town.settle(until_us=town.now_us + 300_000)
+    names = town.machines["m"].brain.commands.naming.names
+    assert json.loads(names.answer("q"))["state"] == "ended"
+    for gone in ("q.on_t3", "q/none", "local/q.on_t3"):
+        with pytest.raises(
+            LinkError, match="a part of query 'q' took more of its node than it may"
+        ) as caught:
+            names.answer(gone)
+        assert "the status of node 'm'" in caught.value.hint
+    with pytest.raises(LinkError, match=r"nothing at participant 'local' is called 'other\.x'"):
+        names.answer("other.x")
 
 
 @pytest.mark.parametrize("word", [("q", "other/on_t3"), ("none", "none/x")])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from medusa.mind.brain import Brain
-from medusa.mind.catalog import Catalog
+from medusa.mind.catalog import Becoming, Catalog
+from medusa.mind.placement import cut
 from medusa.mind.saving import KEPT_MAX, PAUSE_US, PAUSE_US_MAX, Saver
 from medusa.mind.settings import Settings
 from medusa.query.codec import graph_to_msgpack
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Deploy, Hello, Reply
 from medusa.wire.outbox import Outbox, Persist, Report, Send, WakeAt
 from tests.mind.test_brain import query
@@ -92,7 +94,7 @@ def test_more_than_can_be_kept_is_answered_with_an_error():
 def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
     brain = Brain(Settings(name="a", listen="ipc:///a", data="a", peers={}), incarnation=1)
     brain.start(0)
-    brain.receive(0, "c", Hello(version=1, node="c", incarnation=0, client=True))
+    brain.receive(0, "c", Hello(version=PROTOCOL_VERSION, node="c", incarnation=0, client=True))
     at = tuple(("a", (box.id,)) for box in query().graph.boxes[:1])
     brain.receive(0, "c", Deploy(request=7, at=at), graph_to_msgpack(query().graph))
     now_us = writes = errors = 0
@@ -115,9 +117,28 @@ def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
                     wake_us = max(at_us, now_us + 1)
         if not len(brain.outbox):
             now_us = wake_us
-            brain.receive(now_us, "c", Hello(version=1, node="c", incarnation=0, client=True))
+            brain.receive(now_us, "c", Hello(version=PROTOCOL_VERSION, node="c", incarnation=0, client=True))
             brain.tick(now_us)
     assert answers == [Reply(request=7)]
     assert now_us >= 20_000_000
     assert 5 < writes < 20
     assert errors
+
+
+def test_a_fragment_that_a_split_or_merge_makes_was_asked_for_by_nobody():
+    """Also where one of its name was: the record that it is there is written before it is."""
+
+    def written():
+        return Catalog.from_bytes(catalog.to_bytes(), node="a", where="here")
+
+    catalog, (made,) = Catalog("a"), cut(query().graph, {"a": ["flows"]}).fragments
+    catalog.add(made, "c", request=7)
+    assert written().installed == {made.name: 7}
+    catalog.fragments.pop(made.name)  # it was split
+    becoming = Becoming(gone=("q/router",), made=(made,), epoch=3)
+    catalog.becoming.append(becoming)
+    before = written()
+    catalog.becoming.remove(becoming)
+    catalog.add(made, "c")
+    assert before.installed == catalog.installed == {}
+    assert list(before.fragments) == list(catalog.fragments) == [made.name]

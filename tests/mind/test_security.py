@@ -19,6 +19,7 @@ from medusa.mind.placement import cut
 from medusa.mind.security import matches
 from medusa.mind.settings import Limits
 from medusa.mind.spec import fragment_to
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import (
     Ack,
     Attach,
@@ -95,10 +96,10 @@ def test_a_name_that_is_not_the_keys_is_refused_and_changes_nothing(name, key, c
     node = running()
     before = node.state()
     with pytest.raises(RemoteProtocolError) as caught:
-        node.brain.admit(Hello(version=1, node=name, incarnation=7, client=client), key=key)
+        node.brain.admit(Hello(version=PROTOCOL_VERSION, node=name, incarnation=7, client=client), key=key)
     assert caught.value.code == "E_IDENTITY"
     for message in (
-        Hello(version=1, node=name, incarnation=7, client=client),
+        Hello(version=PROTOCOL_VERSION, node=name, incarnation=7, client=client),
         ATTACH,
         OFFER,
         Remove(request=1, query="q"),
@@ -116,7 +117,7 @@ def test_a_hello_for_another_name_over_an_own_link_is_refused():
     """D 2: the name inside the message, where the link is right."""
     node = running()
     with pytest.raises(RemoteProtocolError) as caught:
-        node.say("near", Hello(version=1, node="core", incarnation=9))
+        node.say("near", Hello(version=PROTOCOL_VERSION, node="core", incarnation=9))
     assert caught.value.code == "E_IDENTITY"
 
 
@@ -176,7 +177,7 @@ def test_who_is_not_let_in_throws_nobody_out():
     node.brain.lost(1, silent)
     node.now_us = 2 * GONE_US
     node.brain.tick(node.now_us)
-    hello = Hello(version=1, node="near", incarnation=1, client=True)
+    hello = Hello(version=PROTOCOL_VERSION, node="near", incarnation=1, client=True)
     with pytest.raises(RemoteProtocolError) as caught:
         node.brain.admit(hello, key=curve("nobody"))
     assert caught.value.code == "E_IDENTITY"

@@ -120,7 +120,7 @@ def test_limits_misspelt(field: str) -> None:
     assert error.hint == f"did you mean {field!r}?"
 
 
-@pytest.mark.parametrize("text", ['query_memory = "2 GiB"', 'owner_memory = "255 MiB"'])
+@pytest.mark.parametrize("text", ['query_memory = "2 GiB"', 'owner_memory = "127 MiB"'])
 def test_one_query_may_not_hold_more_than_all_of_its_owner(text: str) -> None:
     error = slip(f"{KEYED}[limits]\n{text}\n")
     says(error, 8, f"limits.{text.split()[0]}")

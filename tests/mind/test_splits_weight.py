@@ -126,5 +126,5 @@ def test_what_ends_while_it_is_weighed_is_not_split(end):
         world.check()
     else:
         node.loop._host._running["q/box"].failed = True
-        refused(world, number, "query.split", "the fragment has failed")
+        refused(world, number, "query.split", "has failed")
         assert (world.fragments, splits.status()) == (before, [])

@@ -12,6 +12,7 @@ from medusa.mind.security import STATEMENTS_MAX
 from medusa.mind.settings import Settings
 from medusa.mind.settings_security import ClientRules, PeerKey
 from medusa.mind.wall import Wall
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import (
     Declare,
     Hello,
@@ -43,7 +44,9 @@ def test_a_revoked_key_counts_no_more_at_once_and_its_link_is_cut():
     assert [(cut.peer, cut.shun) for cut in node.cuts()] == [("core", True)]
     for call in (
         lambda: node.say("core", ATTACH),
-        lambda: node.brain.admit(Hello(version=1, node="core", incarnation=2), key=curve("core")),
+        lambda: node.brain.admit(
+            Hello(version=PROTOCOL_VERSION, node="core", incarnation=2), key=curve("core")
+        ),
     ):
         with pytest.raises(RemoteProtocolError) as caught:
             call()
@@ -91,7 +94,7 @@ def test_a_new_key_counts_once_its_certificate_is_on_disk_and_the_old_one_goes_o
     node.settle()
     assert {curve("core"), curve("core-2")} <= set(node.trusted())
     assert node.brain.guard.registry.keys_of("core") == (curve("core-2"), curve("core"))
-    hello = Hello(version=1, node="core", incarnation=2)
+    hello = Hello(version=PROTOCOL_VERSION, node="core", incarnation=2)
     node.brain.admit(hello, key=curve("core-2"))
     assert curve("core-2") in Keyed(catalog=node.on_disk()).trusted()
 
@@ -112,8 +115,8 @@ def test_a_certificate_expires_by_elapsed_time_and_its_link_is_cut():
     """D 29: once the time was told only what elapsed counts; 60 s of skew are allowed."""
     node = running()
     node.declare("core", certificate(expiry_us=WALL_US + 10_000_000))
-    node.brain.admit(Hello(version=1, node="core", incarnation=2), key=curve("core-2"))
-    node.say("core", Hello(version=1, node="core", incarnation=2), key=curve("core-2"))
+    node.brain.admit(Hello(version=PROTOCOL_VERSION, node="core", incarnation=2), key=curve("core-2"))
+    node.say("core", Hello(version=PROTOCOL_VERSION, node="core", incarnation=2), key=curve("core-2"))
     node.now_us = 69_000_000
     node.brain.tick(node.now_us)
     node.settle()

@@ -251,6 +251,20 @@ def test_names_are_bounded(monkeypatch, bound):
     assert isinstance(node.say("reader", Attach(**as_dict(ATTACH, epoch=10)))[0], Attached)
 
 
+def test_one_key_leaves_names_of_a_stream_to_the_others(monkeypatch):
+    monkeypatch.setattr(subscribers, "OWNER_PER_STREAM", 2)
+    node = running()
+    for number in range(2):
+        attach = Attach(**as_dict(ATTACH, name=f"r{number}", epoch=number + 1))
+        assert isinstance(node.say("reader", attach)[0], Attached)
+    before = node.state()
+    assert node.answer("reader", Attach(**as_dict(ATTACH, epoch=9))) == "E_LIMIT"
+    assert node.state() == before
+    assert isinstance(node.say("second", ATTACH)[0], Attached)
+    assert node.answer("reader", Forget(request=1, stream="q.out", name="r0")) == ""
+    assert isinstance(node.say("reader", Attach(**as_dict(ATTACH, epoch=10)))[0], Attached)
+
+
 def test_removing_the_query_ends_them():
     node = running()
     node.say("reader", ATTACH)

@@ -26,6 +26,7 @@ from medusa.runtime.clock import SystemClock
 from medusa.runtime.group_names import group_name, group_token
 from medusa.runtime.recovery import recover
 from medusa.sim.disk import Disk
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link import LinkSettings
 from medusa.wire.messages import Ack, Attach, Deploy, Hello, Install, Offer, Refuse, Remove, Reply
 from medusa.wire.outbox import Outbox
@@ -69,7 +70,9 @@ def test_a_hostile_name_names_nothing_here(name):
     before = node.state()
     for client in (True, False):
         with pytest.raises(RemoteProtocolError) as caught:
-            node.brain.admit(Hello(version=1, node=name, incarnation=1, client=client), key=curve("maker"))
+            node.brain.admit(
+                Hello(version=PROTOCOL_VERSION, node=name, incarnation=1, client=client), key=curve("maker")
+            )
         assert caught.value.code == "E_IDENTITY"
     with pytest.raises(QueryError):
         check_name(name, what="query")

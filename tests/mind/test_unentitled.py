@@ -10,6 +10,7 @@ import pytest
 
 from medusa.errors import RemoteProtocolError
 from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Declare, Heartbeat, Hello, Refuse
 from medusa.wire.statement import client_name
 from tests.mind.keyed import ALICE, EVE, NODES, certificate, curve, revocation
@@ -51,7 +52,9 @@ def test_who_is_not_entitled_changes_nothing(seed):
         if random.random() < 0.2:
             called = random.choice(["near", "core", "n", client_name(curve("writer"), "1")])
         if isinstance(message, Hello):
-            message = msgspec.structs.replace(message, node=called, version=1, incarnation=number + 2)
+            message = msgspec.structs.replace(
+                message, node=called, version=PROTOCOL_VERSION, incarnation=number + 2
+            )
         node.now_us += random.choice([0, 1_000, 50_000])
         try:
             if isinstance(message, Hello):

@@ -8,7 +8,7 @@ import pytest
 import medusa as md
 from medusa.sim.federation import Federation
 from medusa.wire.codec import encode_frame
-from medusa.wire.limits import SEQ_MAX
+from medusa.wire.limits import PROTOCOL_VERSION, SEQ_MAX
 from medusa.wire.messages import RESUME, Attach, Heartbeat, Hello, Message
 from tests.mind.test_volatile import SCHEMA, alone, columns, rows
 
@@ -38,7 +38,7 @@ def says(federation: Federation, name: str, message: Attach) -> None:
         for each in messages:
             federation.nodes["m"].deliver(name, [bytes(part) for part in encode_frame(each)])
 
-    speak(Hello(version=1, node=name, incarnation=1, client=True), message)
+    speak(Hello(version=PROTOCOL_VERSION, node=name, incarnation=1, client=True), message)
     for number in range(1, 15):
         federation.world.after(200_000 * number, lambda: speak(Heartbeat(incarnation=1)))
 

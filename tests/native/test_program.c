@@ -198,5 +198,78 @@ static int test_few_rows_left_take_little_room(void) {
     return 0;
 }
 
-TEST_MAIN(TEST(test_random_rows_equal_the_plain_rule), TEST(test_a_failed_row_gives_up),
-          TEST(test_every_allocation_can_fail), TEST(test_few_rows_left_take_little_room))
+enum { PROGRAMS = 100, BLOCKS = 8 };
+
+/* a = constant, which reads one word of it again and again; a + constant, which reads it row by row. */
+static md_program *with_constant(const int64_t *constant) {
+    static const md_step steps[] = {
+        {MD_P_COLUMN, 0, 0, 0, 0}, {MD_P_CONST, 1, 0, 0, 0}, {MD_P_EQ, 2, 0, 1, 0}, {MD_P_CONST, 3, 0, 0, 0},
+        {MD_P_ADD, 4, 0, 3, 0}};
+    static const md_output outputs[] = {{2, "b", "equal"}, {4, "l", "sum"}};
+    static const md_register kind = MD_R_I64;
+    md_program_config config = {.steps = steps, .n_steps = 5, .columns = TYPES, .n_columns = 5, .constants = constant,
+                                .constant_kinds = &kind, .n_constants = 1, .outputs = outputs, .n_outputs = 2};
+    md_program *p;
+    return md_program_new(&config, &p, NULL) == MD_OK ? p : NULL;
+}
+
+/* Programs that run one after the other share what their registers need, and read their own constants. */
+static int test_programs_share_their_registers(void) {
+    static rows r;
+    static md_program *programs[PROGRAMS];
+    make(&r, ROWS, false);
+    for (int64_t c = 0; c < PROGRAMS; c++) {
+        int64_t constant = c % 9 - 4;
+        programs[c] = with_constant(&constant);
+        CHECK(programs[c] != NULL && md_program_bytes(programs[c]) < 2000);
+    }
+    long idle = md_alloc_live;
+    for (int64_t c = 0; c < PROGRAMS; c++) {
+        struct ArrowSchema schema;
+        struct ArrowArray out;
+        int64_t kept[1], length = c % 2 == 0 ? ROWS : 50;
+        r.array.length = length;
+        CHECK(md_program_run(programs[c], &r.schema, &r.array, &schema, &out, kept, NULL) == MD_OK);
+        for (int64_t i = 0; i < length; i++) {
+            int64_t a = md_load_i64((const uint8_t *)r.buffers[0][1] + 8 * (ODD + i));
+            CHECK(md_bit(out.children[0]->buffers[1], i) == (a == c % 9 - 4));
+            CHECK(md_load_i64((const uint8_t *)out.children[1]->buffers[1] + 8 * i) == a + c % 9 - 4);
+        }
+        schema.release(&schema);
+        out.release(&out);
+        CHECK(md_alloc_live <= idle + BLOCKS);
+    }
+    for (int64_t c = 0; c < PROGRAMS; c++) md_program_free(programs[c]);
+    CHECK(md_alloc_live == 0);
+    return 0;
+}
+
+/* A program that ran over few rows, and runs over more in the same registers, has its constants for all of them. */
+static int test_a_longer_run_has_its_constants_too(void) {
+    static rows r;
+    make(&r, ROWS, false);
+    int64_t constant = 7;
+    md_program *p = with_constant(&constant);
+    CHECK(p != NULL);
+    static const int64_t lengths[] = {3, 70, 3, ROWS};
+    for (int run = 0; run < 4; run++) {
+        struct ArrowSchema schema;
+        struct ArrowArray out;
+        int64_t kept[1];
+        r.array.length = lengths[run];
+        CHECK(md_program_run(p, &r.schema, &r.array, &schema, &out, kept, NULL) == MD_OK);
+        for (int64_t i = 0; i < lengths[run]; i++) {
+            int64_t a = md_load_i64((const uint8_t *)r.buffers[0][1] + 8 * (ODD + i));
+            CHECK(md_load_i64((const uint8_t *)out.children[1]->buffers[1] + 8 * i) == a + 7);
+        }
+        schema.release(&schema);
+        out.release(&out);
+    }
+    md_program_free(p);
+    CHECK(md_alloc_live == 0);
+    return 0;
+}
+
+TEST_MAIN(TEST(test_programs_share_their_registers), TEST(test_a_longer_run_has_its_constants_too),
+          TEST(test_random_rows_equal_the_plain_rule),
+          TEST(test_a_failed_row_gives_up), TEST(test_every_allocation_can_fail), TEST(test_few_rows_left_take_little_room))

@@ -117,11 +117,11 @@ static int feed_sessions(long k, uint64_t *h, bool *failed) {
     for (int64_t boundary = 100; md_sessions_open(s) > 0; boundary += 100) {
         batch out;
         int64_t open = md_sessions_open(s);
-        rc = md_sessions_rows(s, true, boundary, &out.schema, &out.array, NULL);
+        rc = md_sessions_rows(s, true, boundary, INT64_MAX, &out.schema, &out.array, NULL);
         if (rc != MD_OK) {
             CHECK(rc == MD_NOMEM && md_sessions_open(s) == open);
             *failed = true;
-            CHECK(md_sessions_rows(s, true, boundary, &out.schema, &out.array, NULL) == MD_OK);
+            CHECK(md_sessions_rows(s, true, boundary, INT64_MAX, &out.schema, &out.array, NULL) == MD_OK);
         }
         *h = digest(*h, &out);
         batch_free(&out);
@@ -150,6 +150,37 @@ static int test_sessions_close_whatever_fails(void) {
     return 0;
 }
 
+/* In parts by their ends: together what all at once gives, and none is cut where sessions end together. */
+static int test_sessions_close_in_parts(void) {
+    enum { KEYS = 40 };
+    int32_t ids[KEYS];
+    int64_t times[KEYS], slots[KEYS];
+    for (int i = 0; i < KEYS; i++) {
+        ids[i] = i;
+        times[i] = i * 7 % KEYS / 4; /* four of them end at each moment */
+    }
+    md_column keys = numbers(ids, MD_I32, KEYS), clock = numbers(times, MD_I64, KEYS);
+    md_sessions *s = NULL;
+    CHECK(md_sessions_new(10, &s, NULL) == MD_OK);
+    CHECK(md_sessions_assign(s, &keys, &clock, KEYS, slots, NULL) == MD_OK);
+    int64_t closed = 0, end = -1;
+    for (int parts = 0; md_sessions_open(s) > 0; parts++) {
+        batch out;
+        CHECK(parts < KEYS / 8 && md_sessions_rows(s, true, 100, 5, &out.schema, &out.array, NULL) == MD_OK);
+        CHECK(out.array.length == 8);
+        const uint8_t *last = out.array.children[2]->buffers[1];
+        for (int64_t i = 0; i < out.array.length; i++) {
+            CHECK(md_load_i64(last + 8 * i) == closed / 4 && md_load_i64(last + 8 * i) >= end);
+            end = md_load_i64(last + 8 * i);
+            closed++;
+        }
+        batch_free(&out);
+    }
+    CHECK(closed == KEYS);
+    md_sessions_free(s);
+    return 0;
+}
+
 static int test_sessions_refuse_what_cannot_be(void) {
     md_sessions *s = NULL, *t = NULL;
     CHECK(md_sessions_new(0, &s, NULL) == MD_BADARG);
@@ -161,7 +192,7 @@ static int test_sessions_refuse_what_cannot_be(void) {
     CHECK(md_sessions_assign(s, &keys, &clock, 3, slots, NULL) == MD_BADARG && md_sessions_open(s) == 0);
     CHECK(md_sessions_assign(s, &keys, &clock, 2, slots, NULL) == MD_OK && slots[0] == 0 && slots[1] == 0);
     batch rows;
-    CHECK(md_sessions_rows(s, false, 0, &rows.schema, &rows.array, NULL) == MD_OK);
+    CHECK(md_sessions_rows(s, false, 0, 0, &rows.schema, &rows.array, NULL) == MD_OK);
     CHECK(md_sessions_load(t, &rows.schema, &rows.array, 0, 1, 2, NULL) == MD_BADDATA); /* no such key */
     CHECK(md_sessions_load(t, &rows.schema, &rows.array, 1, 0, 2, NULL) == MD_BADDATA); /* no such slot */
     CHECK(md_sessions_load(t, &rows.schema, &rows.array, 1, 1, 0, NULL) == MD_BADDATA); /* no such row */
@@ -267,5 +298,5 @@ static int test_expiry(void) {
 }
 
 TEST_MAIN(TEST(test_groups_leave_in_the_order_asked), TEST(test_running_tells_every_row),
-          TEST(test_sessions_close_whatever_fails), TEST(test_sessions_refuse_what_cannot_be),
+          TEST(test_sessions_close_whatever_fails), TEST(test_sessions_close_in_parts), TEST(test_sessions_refuse_what_cannot_be),
           TEST(test_spans_whatever_fails), TEST(test_bounds_of_floats_are_those_that_are_told), TEST(test_expiry))

@@ -58,9 +58,13 @@ class ByHand:
             done += 1
         return done
 
-    def beside(self) -> None:
+    def beside(self) -> int:
+        """Do all that waits beside; how many jobs there were."""
+        done = 0
         while jobs := self.jobs.get("medusa-beside"):
             jobs.popleft()()
+            done += 1
+        return done
 
     def disk(self) -> None:
         while jobs := self.jobs["medusa-disk"]:
@@ -119,6 +123,12 @@ class Desk:
         count = self.hands.engine(most)
         self.done += [e for e in self.host.finished() if isinstance(e, Ran | Failed | Persisted)]
         return count
+
+    def settle(self) -> None:
+        """Work until nothing is left, beside the engine's thread too."""
+        self.work()
+        while self.hands.beside():
+            self.work()
 
     def of(self, name: str) -> list[Any]:
         return [each for each in self.done if getattr(each, "fragment", "") == name]

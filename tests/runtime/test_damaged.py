@@ -2,10 +2,13 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from medusa.mind.repairing import Decisions
 from medusa.runtime.group_names import GroupName, owner_of
+from medusa.runtime.repair import repair
 from tests.runtime.damaged import Damaged
 
 SAMPLE = range(3)
@@ -55,6 +58,22 @@ def test_with_both_copies_lost_a_fragment_waits_until_its_coordinator_confirms_i
     [here] = [r for r in run.victim.reports if r.what == "fragment in doubt is here"]
     assert here.fields["why"] == "node 'e', which deployed it, says that it runs"
     assert ended.exact, ended
+
+
+def test_a_fragment_that_loses_its_state_while_it_moves_waits_and_its_node_starts(tmp_path):
+    run, ended = said_or_exact(tmp_path, 2145)
+    assert run.event == "move"
+    assert run.victim.alive
+    assert any("none of them is whole" in text for text in ended.said)
+    node = run.victim
+    assert "q/box" in node.brain.catalog.ownership.moves, "its move waits with it"
+    node.crash()
+    repair(replace(node.settings, data=str(tmp_path / "m")), Decisions(begin_anew=("q/box",)))
+    node.restart()
+    assert node.alive, node.unable
+    run.fed.run(lambda: not node.brain.catalog.ownership.moves, for_us=5_000_000)
+    assert node.brain.catalog.ownership.moves == {}
+    assert "q/box" in node.brain.fragments
 
 
 def test_a_mark_of_the_first_checkpoint_that_is_missing_is_written_with_the_next_one(tmp_path):

@@ -10,13 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.damaged_folders import Damage, Killed, damages, killed, outcome
+import medusa as md
+from tests.runtime.damaged_folders import Damage, Killed, content, damages, killed, opened, outcome
 
 pytestmark = pytest.mark.filterwarnings("ignore::medusa.errors.LateWarning")
 
 NEEDED = "state/decisions-000000005.log"
 """What was decided after the newest checkpoint. Those before are of earlier ones."""
-KINDS = ("checkpoint-", ".log", NEEDED, ".synced", ".arrows", ".index", ".index-copy", ".spill", "recording/")
+KINDS = (
+    "checkpoint-",
+    ".log",
+    NEEDED,
+    ".synced",
+    ".decisions",
+    ".arrows",
+    ".index",
+    ".index-copy",
+    ".spill",
+    "recording/",
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +68,19 @@ def test_a_sample_of_damaged_folders(story: Killed, tmp_path: Path) -> None:
     _check_kinds(made)
 
 
+def test_a_log_that_is_gone_with_its_mark_is_refused(story: Killed, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(story.folders, folder)
+    for name in (NEEDED, NEEDED.replace(".log", ".synced")):
+        (folder / name).unlink()
+    before = content(folder)
+    with pytest.raises(md.StateError, match=r"decisions-000000005.log: is missing or empty, and \d+ bytes"):
+        opened(folder)
+    assert content(folder) == before
+    with pytest.warns(md.CheckpointWarning, match=r"decisions-000000005.log.*the run goes on without them"):
+        opened(folder, decisions="readable").close()
+
+
 @pytest.mark.full
 @pytest.mark.issue(15)
 @pytest.mark.parametrize("part", range(4))
@@ -72,7 +97,9 @@ def test_many_damaged_folders(story: Killed, tmp_path: Path, part: int) -> None:
 
 def _check_kinds(made: Counter[tuple[str, str]]) -> None:
     """What can never be otherwise."""
-    assert {outcome for kind, outcome in made if kind == ".synced"} == {"exact"}, "the log itself is whole"
+    assert {outcome for kind, outcome in made if kind in (".synced", ".decisions")} == {"exact"}, (
+        "the log itself is whole"
+    )
     assert {outcome for kind, outcome in made if kind in (".index", ".index-copy")} == {"exact"}, (
         "one is whole"
     )

@@ -106,7 +106,7 @@ def test_rows_that_wait_too_long_are_refused(tmp_path: Path) -> None:
     copy = killed(run, tmp_path / "s", tmp_path / "copy")
     # The log stands on the checkpoint of the start.
     log = [f"decisions-000000002.{ending}" for ending in ("log", "synced")]
-    assert sorted(os.listdir(copy)) == ["checkpoint-000000001", *log, "lock"]
+    assert sorted(os.listdir(copy)) == ["begun-000000002.decisions", "checkpoint-000000001", *log, "lock"]
     run.push("b", rows(2))
     assert values(run) == [2]
     copy = killed(run, tmp_path / "s", tmp_path / "copy2")
@@ -255,7 +255,8 @@ def test_what_was_synced_and_is_not_whole_is_refused(tmp_path: Path) -> None:
 
 def test_a_log_of_an_earlier_version_has_no_mark(tmp_path: Path) -> None:
     copy = crashed(tmp_path)
-    (copy / "decisions-000000003.synced").unlink()
+    for name in ("decisions-000000003.synced", "begun-000000003.decisions"):
+        (copy / name).unlink()
     with md.restore(shutil.copytree(copy, tmp_path / "whole")) as run:
         run.push("b", rows(2, 3, 5))
         run.push("a", rows(4))

@@ -326,6 +326,7 @@ class TestDamage:
         names = sorted(os.listdir(tmp_path / "s"))
         # The log has the end of the source, for whoever goes back to the second once more.
         assert names == [
+            "begun-000000004.decisions",
             *(f"checkpoint-00000000{number}" for number in (2, 3, 4)),
             "decisions-000000004.log",
             "decisions-000000004.synced",

@@ -8,9 +8,10 @@ import weakref
 import pytest
 
 from medusa.elements import END_US, Boundary, Train
+from medusa.engine import graph_size
 from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
-from medusa.runtime import garbage
+from medusa.runtime import garbage, hosted
 from medusa.runtime import host as hosts
 from medusa.runtime.budgets import NEVER, Bounds, Budgets
 from medusa.runtime.done import Failed, Persisted
@@ -158,6 +159,8 @@ def test_a_host_that_stops_finishes_what_it_was_given(desk: Desk) -> None:
 def bounded(monkeypatch: pytest.MonkeyPatch, **bounds: int) -> Desk:
     monkeypatch.setattr(hosts, "WEIGH_EVERY_US", 0)
     monkeypatch.setattr(hosts, "WEIGH_SHARE", 0)
+    for module in (graph_size, hosted):  # what rows take is asked here
+        monkeypatch.setattr(module, "compiled_bytes", lambda graph: 0)
     return timed(Desk(**bounds), monkeypatch)
 
 

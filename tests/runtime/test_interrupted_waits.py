@@ -34,10 +34,28 @@ async def answered(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"v": batch.column("v")}
 
 
+working = threading.Semaphore(1)
+
+
+@md.register("test.interrupted.alone")
+async def alone(batch: pa.RecordBatch) -> dict[str, Any]:
+    """The same; fails where another call is under way."""
+    assert working.acquire(blocking=False)
+    try:
+        return await answered(batch)
+    finally:
+        working.release()
+
+
 def open_gates() -> None:
     while not gates.empty():
         loop, gate = gates.get()
         loop.call_soon_threadsafe(gate.set_result, None)
+
+
+def open_one() -> None:
+    loop, gate = gates.get(timeout=DEADLINE_S)
+    loop.call_soon_threadsafe(gate.set_result, None)
 
 
 class Late(BaseException):
@@ -61,10 +79,10 @@ def _deadline() -> Iterator[None]:
     assert not INTERRUPTS.held
 
 
-def started(**options: Any) -> Any:
+def started(function: Any = answered, calls: int | None = None, **options: Any) -> Any:
     q = md.Query("waits")
     rows = q.source("rows", {"ts": "int64", "v": "int64"}, time="ts", unit="us", slack="1 s")
-    q.sink("out", rows.apply(answered, {"v": "int64"}))
+    q.sink("out", rows.apply(function, {"v": "int64"}, in_flight=calls))
     return md.start(q, **options)
 
 
@@ -104,6 +122,46 @@ def test_finish(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
         open_gates()
         run.finish()
         assert run.take("out")["v"].to_pylist() == [0, 1, 2]
+
+
+def opened_one_by_one(run: Any, count: int) -> list[int]:
+    """What comes out while so many calls are answered, each once it was begun."""
+    out: list[int] = []
+    for _ in range(count):
+        while gates.empty():  # the next one begins when somebody asks for what the last one gave
+            out += run.take("out")["v"].to_pylist()
+        open_one()
+    return out
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_push_that_waits_for_room(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows have entered, and are called with when it is their turn; so are those of the next push."""
+    with started(alone, 1, threads=threads) as run:
+        run.push("rows", part(0))
+        for number in (1, 2):
+            pressed_while_waiting(lambda number=number: run.push("rows", part(3 * number)), monkeypatch)
+            assert run.positions() == {"rows": 3 * number + 3}
+        assert gates.qsize() == 1
+        out = opened_one_by_one(run, 3)
+        run.finish()
+        assert out + run.take("out")["v"].to_pylist() == list(range(9))
+
+
+def test_the_end_of_a_run_with_calls_that_wait_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last checkpoint waits for them too."""
+    folder = tmp_path / "state"
+    run = started(alone, 1, checkpoint=folder, checkpoint_every=None)
+    run.push("rows", part(0))
+    pressed_while_waiting(lambda: run.push("rows", part(3)), monkeypatch)
+    opener = threading.Thread(target=lambda: [open_one() for _ in range(2)])
+    opener.start()
+    run.close()
+    opener.join(DEADLINE_S)
+    with md.restore(folder) as again:
+        assert again.take("out")["v"].to_pylist() == list(range(6))
 
 
 def test_a_checkpoint_and_what_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,8 +157,44 @@ def test_a_log_that_is_gone_is_known_by_its_mark(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "unlink", watched)
     journal.remove(4)
-    assert gone == ["decisions-000000004.synced", "decisions-000000004.log"], "a killed remover loses nothing"
+    assert gone == ["begun-000000004.decisions", "decisions-000000004.synced", "decisions-000000004.log"], (
+        "a killed remover loses nothing"
+    )
     journal.close()
+
+
+def test_a_log_that_is_gone_with_its_mark_is_known_by_the_note_of_its_beginning(tmp_path: Path) -> None:
+    journal = FolderJournal(tmp_path)
+    journal.append(3, b"")
+    journal.sync(3)
+    assert not (tmp_path / "begun-000000003.decisions").exists(), "nothing was synced"
+    for number, data in ((3, b"one"), (3, b"two"), (4, b"four")):
+        journal.append(number, data)
+        journal.sync(number)
+    journal.close()
+    log, mark, begun = (
+        tmp_path / name
+        for name in ("decisions-000000003.log", "decisions-000000003.synced", "begun-000000003.decisions")
+    )
+    mark.unlink()
+    assert FolderJournal(tmp_path).synced(3) is None, "how much there was after the first sync nobody knows"
+    log.write_bytes(b"on")
+    assert FolderJournal(tmp_path).synced(3) == (3, crc32c(b"one"))
+    log.unlink()
+    again = FolderJournal(tmp_path)
+    assert again.numbers() == [3, 4]
+    assert bytes(again.read(3)) == b""
+    assert again.synced(3) == (3, crc32c(b"one"))
+    begun.write_bytes(b"")
+    assert again.synced(3) is None
+    assert bytes(again.read(3)) == b"", "a note that can't be read doesn't stop a start"
+    again.remove(3)
+    assert again.numbers() == [4]
+    again.cut(4, 2)
+    (tmp_path / "decisions-000000004.log").unlink()
+    (tmp_path / "decisions-000000004.synced").unlink()
+    assert FolderJournal(tmp_path).synced(4) == (2, crc32c(b"fo"))
+    again.close()
 
 
 def test_the_mark_of_a_log_is_synced_when_the_next_one_begins(

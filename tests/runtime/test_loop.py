@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from medusa.mind.brain import Brain
@@ -25,11 +26,15 @@ CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///
 class Links:
     """One link that we called, to b; callers say who they are."""
 
+    def __init__(self) -> None:
+        self.sent: dict[str, list[bytes]] = {}
+        """The last message by link."""
+
     def wait(self, timeout_ms: int) -> list[Any]:
         raise AssertionError("a turn never waits")
 
     def send(self, link: str, frames: Sequence[Buffer]) -> None:
-        pass
+        self.sent[link] = [bytes(each) for each in frames]
 
     def cut(self, link: str, *, shun: bool = True) -> None:
         pass
@@ -126,3 +131,22 @@ def test_a_connection_of_a_later_life_replaces_the_one_that_stood(loop: NodeLoop
     loop.turn([said("in-2", later), LinkDown("in-1")])
     assert state(loop) == "up"
     assert loop.refused == 0
+
+
+# What version 1 of the protocol wrote, byte by byte.
+EARLIER_NODE = b"\x9a\xa5hello\x01\xa1b\x04\xc3\xc2\xc2\x00\x00\xa0"
+EARLIER_CLIENT = b"\x9a\xa5hello\x01\xa1k\x04\xc3\xc3\xc2\x00\x00\xa0"
+
+
+@pytest.mark.parametrize("hello", [EARLIER_NODE, EARLIER_CLIENT], ids=["node", "client"])
+def test_an_earlier_version_hears_that_it_is_one_and_the_node_goes_on(loop: NodeLoop, hello: bytes) -> None:
+    loop.turn([Arrival("in-2", (memoryview(hello),))])
+    [header] = loop._transport.sent["in-2"]
+    tag, code, text, hint, *rest = msgspec.msgpack.decode(header)
+    assert (tag, code) == ("refuse", "E_VERSION")
+    assert text.startswith(f"speaks version 1, we speak {limits.PROTOCOL_VERSION}")
+    assert "same version" in hint
+    assert rest == ["", 0], "the fields that version 1 knew"
+    assert loop.refused == 1
+    loop.turn([said("b", HELLO)])
+    assert state(loop) == "up"

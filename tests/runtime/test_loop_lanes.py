@@ -15,6 +15,7 @@ from medusa.runtime.loop import NodeLoop
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import decode_header
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import (
     Ack,
     Attached,
@@ -111,7 +112,7 @@ def test_its_end_is_not_the_end_of_the_link(loop: NodeLoop, end: LinkDown) -> No
 def test_a_newer_one_of_the_same_number_takes_its_place(loop: NodeLoop, links: Recorded) -> None:
     loop.turn([said("in-3", LANE)])
     assert links.ended == [("in-2", True)]
-    loop.turn([said("in-4", Hello(version=1, node="b", incarnation=3, lane=2))])
+    loop.turn([said("in-4", Hello(version=PROTOCOL_VERSION, node="b", incarnation=3, lane=2))])
     assert links.ended == [("in-2", True)]
     loop.turn([said("in-5", HELLO)])
     assert links.ended == [("in-2", True), ("in-1", True)]
@@ -123,10 +124,10 @@ def test_a_newer_one_of_the_same_number_takes_its_place(loop: NodeLoop, links: R
     [
         ("in-2", HELLO),
         ("in-1", LANE),
-        ("in-2", Hello(version=1, node="b", incarnation=3, lane=2)),
-        ("in-9", Hello(version=1, node="x", incarnation=3, lane=1)),
-        ("in-9", Hello(version=1, node="c1", incarnation=3, lane=1, client=True)),
-        ("in-9", Hello(version=2, node="b", incarnation=3, lane=1)),
+        ("in-2", Hello(version=PROTOCOL_VERSION, node="b", incarnation=3, lane=2)),
+        ("in-9", Hello(version=PROTOCOL_VERSION, node="x", incarnation=3, lane=1)),
+        ("in-9", Hello(version=PROTOCOL_VERSION, node="c1", incarnation=3, lane=1, client=True)),
+        ("in-9", Hello(version=99, node="b", incarnation=3, lane=1)),
     ],
 )
 def test_who_may_not_have_one_is_told_and_cut(
@@ -140,7 +141,7 @@ def test_who_may_not_have_one_is_told_and_cut(
 
 
 def test_who_breaks_a_rule_there_loses_the_whole_link(loop: NodeLoop, links: Recorded) -> None:
-    loop.turn([said("in-2", Hello(version=1, node="c", incarnation=3))])
+    loop.turn([said("in-2", Hello(version=PROTOCOL_VERSION, node="c", incarnation=3))])
     assert links.ended == [("in-1", True), ("in-2", True)]
     assert state(loop) == "silent"
 

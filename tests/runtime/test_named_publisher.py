@@ -71,7 +71,8 @@ def test_rows_of_a_name_are_numbered_on(fed, node):
         out.publish(rows(4))
         out.boundary(4)
     assert read(fed, 4) == [(0, 1), (1, 2), (2, 3), (3, 4)]
-    assert named(fed, "w/7") | {"from": ""} == {
+    seen = named(fed, "w/7")
+    assert seen | {"from": ""} == {
         "source": "rows",
         "stream": "q.rows",
         "name": "w/7",
@@ -80,7 +81,7 @@ def test_rows_of_a_name_are_numbered_on(fed, node):
         "durable_row": 4,
         "boundary_us": 4,
         "finished": False,
-        "connected": named(fed, "w/7")["connected"],
+        "connected": seen["connected"],
         "from": "",
     }
 

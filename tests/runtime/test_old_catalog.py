@@ -9,19 +9,23 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+import medusa as md
 from medusa.errors import StateError
 from medusa.mind.catalog import CATALOG, Catalog
 from medusa.mind.doubting import begin_doubt
 from medusa.mind.followers import followers
-from medusa.mind.in_doubt import InDoubt, shared_box
+from medusa.mind.in_doubt import FragmentInDoubt, InDoubt, shared_box
+from medusa.mind.placement import cut
 from medusa.mind.repairing import Decisions
-from medusa.runtime.group_names import GroupName
+from medusa.runtime.group_names import GroupName, catalog_names
 from medusa.runtime.repair import repair
-from medusa.wire.messages import Digest
+from medusa.wire import limits
+from medusa.wire.messages import Digest, Hello, Lookup, Remove
 from medusa.wire.messages_directory import seen_to
 from medusa.wire.messages_move import Move
 from medusa.wire.messages_remote import Instantiate
 from medusa.wire.messages_split import Split
+from tests.mind.diverted import Node
 from tests.mind.keyed import SECURITY, Keyed, curve, revocation
 from tests.runtime.damaged import ROWS, Damaged, flip
 
@@ -101,6 +105,21 @@ def test_a_move_is_not_forgotten(tmp_path):
     assert ended.exact, ended
     assert "q/box" not in made.node.brain.fragments
     assert "q/box" in made.run.fed.nodes["c"].brain.fragments
+
+
+def test_nothing_is_judged_before_all_own_peers_were_heard(tmp_path):
+    """The one that is away may have it."""
+    made = OldCatalog(tmp_path, "m")
+    made.does(lambda n: Move(request=n, fragment="q/box", to="c", timeout_ms=5000))
+    made.run.fed.nodes["c"].crash()
+    made.falls_back()
+    made.run.fed.run(for_us=5_000_000)
+    assert "q/box" in made.node.brain.catalog.in_doubt.fragments
+    assert "q/box" not in made.node.brain.fragments
+    made.run.fed.nodes["c"].restart()
+    ended = made.ends()
+    assert ended.exact, ended
+    assert "q/box" not in made.node.brain.fragments
 
 
 @pytest.mark.parametrize("coordinator", ["e", "c"])
@@ -194,8 +213,62 @@ def test_a_withdrawn_definition_is_not_used_until_an_operator_accepts_the_catalo
     assert whole.answer("near", ask, b"") != "E_BUSY"
 
 
+@pytest.mark.parametrize(("state", "waits"), [("checkpoint", True), ("lost", True), ("none", False)])
+def test_an_undone_deployment_ends_no_doubt_about_state_that_is_here(lost_catalog, state, waits):
+    """Its coordinator may have lost its folder, and not know that the query ran before."""
+    q = md.Query("q")
+    q.sink("out", q.source("rows", {"v": "int64"}, time=None))
+    [spec] = cut(q.graph, {"n": ["rows", "out"]}).at("n")
+    each = FragmentInDoubt(spec=spec, coordinator="near", epoch=1, state=state, why="")
+    lost_catalog.in_doubt.fragments[spec.name] = each
+    node = Keyed(catalog=lost_catalog)
+    node.hello("near")
+    assert node.answer("near", Remove(request=9, query="q", since=7)) == ""
+    assert (spec.name in node.brain.catalog.in_doubt.fragments) is waits
+    assert node.answer("near", Remove(request=10, query="q")) == ""
+    assert not node.brain.catalog.in_doubt.fragments
+
+
+def test_what_is_known_is_listed_though_more_may_have_been_lost(lost_catalog):
+    """A query named may be one that was lost; a list says what there is, and status what may lack."""
+    node = Node(None, catalog=lost_catalog)
+    node.say("client-1", Hello(version=limits.PROTOCOL_VERSION, node="client-1", incarnation=1, client=True))
+    assert node.says("client-1", Lookup(request=3, name="q", kind="query")) == "E_BUSY"
+    assert node.says("client-1", Lookup(request=4, name="", kind="query")) == ""
+
+
 def test_an_accepted_catalog_lets_all_in_again(lost_catalog):
     lost_catalog.in_doubt = msgspec.structs.replace(lost_catalog.in_doubt, accepted=True)
     node = Keyed(SECURITY, catalog=lost_catalog)
     assert curve("core") in node.trusted()
     assert not node.on_disk().in_doubt
+
+
+def test_a_deployment_that_the_older_catalog_takes_for_unfinished_stands(tmp_path):
+    """Both copies are those of the version before, and nothing on the disk tells: the peers have it."""
+    run = Damaged(
+        tmp_path, 1, event="quiet", kind="window", victim="e", coordinator="e", checkpoint_every_us=60_000_000
+    )
+    node = run.fed.nodes["e"]
+    run.deploy()
+    _, before = sorted({name[-12:] for name in node.disk.names() if name.startswith("node")})[::-1]
+    older = node.disk.read(f"node-{before}")
+    assert Catalog.from_bytes(older[CATALOG], node="e", where="older").deployments["q"].state == "deploying"
+    run.begin()
+    run.fed.run(for_us=700_000)
+    run.victim, run.deleted = node, []
+    node.crash()
+    for name in node.disk.names():
+        if name.startswith("node"):
+            node.disk.store.delete(name)
+    for name in catalog_names(int(before)):
+        node.disk.write(name, older)
+    node.disk.close()
+    node.restart()
+    assert node.alive, node.unable
+    assert not node.brain.catalog.in_doubt, "it can't know"
+    run.fed.run(lambda: "q.out" in run.reader.ended, for_us=10_000_000)
+    ended = run.judge("an older catalog")
+    assert ended.exact, ended
+    assert node.brain.catalog.deployments["q"].state == "running"
+    assert any("query runs: every node has its part" in report.what for report in node.reports)

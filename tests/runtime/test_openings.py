@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import medusa as md
+from medusa.engine.fragment import Fragment
+from medusa.query.boxes import Graph
 from medusa.runtime import openings
 from medusa.runtime.done import Failed, Persisted, Ran, Remade
-from medusa.wire.outbox import Persist, Regroup
+from medusa.wire.outbox import Owned, Persist, Regroup
 from tests.runtime.engine_by_hand import (
     SCHEMA,
     Desk,
@@ -55,8 +59,7 @@ def test_one_that_is_closed_while_it_is_made_answers_nothing_but_checkpoints(ope
     opening.host.close("large")
     opening.open(large("large"))
     opening.feed("large", rows(1, 50))
-    opening.hands.beside()
-    opening.work()
+    opening.settle()
     assert [row["v"] for row in opening.rows("large")] == [50]
     [persisted] = [each for each in opening.done if isinstance(each, Persisted)]
     assert (persisted.token, persisted.ok) == (7, False)
@@ -95,6 +98,75 @@ def test_a_host_that_stops_makes_what_is_not_made_yet(opening: Desk) -> None:
 def test_one_that_is_given_up_is_not_made(opening: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     opening.host.close("large")
     opening.work()
-    monkeypatch.setattr(openings, "Fragment", None)  # so that making one fails
-    opening.hands.beside()
-    assert opening.work() == 0
+    made: list[object] = []
+    monkeypatch.setattr(openings, "Fragment", lambda *graph, **more: made.append(graph))
+    opening.settle()
+    assert made == []
+
+
+def test_owners_take_turns_at_what_is_made_beside(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(graph: Graph, **more: object) -> Fragment:
+        made.append(graph.name)
+        return Fragment(graph)
+
+    monkeypatch.setattr(openings, "Fragment", make)
+    for name, owner in (("m1", "mallory"), ("m2", "mallory"), ("m3", "mallory"), ("a1", "alice")):
+        desk.host.owned(Owned(query=name, owner=owner))
+        desk.host.open(name, large(name).graph)
+    desk.settle()
+    assert made == ["m1", "a1", "m2", "m3"]
+    desk.feed("m3", rows(2))
+    desk.work()
+    assert len(desk.rows("m3")) == 2
+
+
+def test_one_that_is_being_made_when_the_host_stops_is_made_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    made: list[str] = []
+
+    def make(graph: Graph, **more: object) -> Fragment:
+        made.append(graph.name)
+        begun.set()
+        assert may_end.wait(60)
+        return Fragment(graph)
+
+    monkeypatch.setattr(openings, "Fragment", make)
+    desk.open(large("large"))
+    desk.feed("large", rows(3))
+    desk.work()
+    beside = threading.Thread(target=desk.hands.beside)
+    beside.start()
+    assert begun.wait(60)
+    threading.Timer(0.01, may_end.set).start()  # the host waits for it meanwhile, or has yet to begin
+    desk.host.stop()
+    beside.join(60)
+    assert made == ["large"]
+    desk.done += [each for each in desk.host.finished() if isinstance(each, Ran)]
+    assert len(desk.rows("large")) == 3
+
+
+def test_a_merge_of_a_part_that_is_gone_is_refused_with_a_sentence(desk: Desk) -> None:
+    desk.host.resume("", None, {})
+    desk.host.open("q/1", large("q").graph)
+    desk.host.open("q/2", large("q").graph)
+    for aside in (False, True):
+        merging = Regroup(
+            token=9,
+            box="b",
+            merges=True,
+            gone=("q/1", "q/2"),
+            whole=large("q").graph,
+            opened={},
+            arcs={},
+            aside=aside,
+        )
+        desk.host.regroup(merging)
+    desk.host.close("q/2")
+    while desk.hands.engine() + desk.hands.beside():
+        pass
+    told = [each.why for each in desk.host.finished() if isinstance(each, Remade)]
+    assert told == ["fragment 'q/2' was removed"] * 2

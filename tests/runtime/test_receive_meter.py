@@ -312,6 +312,7 @@ def test_a_descriptor_of_another_before_ends_no_link_of_that_one(open_transport,
     victim.close()
     until(lambda s: gone.is_set(), server)
     attacker = raw_peer.connected(server.endpoint)
+    until(lambda s: len(numbers) > 1, server)
     assert numbers[0] == numbers[1], "the attacker has the victim's descriptor"
     thread = threading.Thread(target=raw_peer.send_parts, args=(attacker, bytes(MIB), 60))
     thread.start()

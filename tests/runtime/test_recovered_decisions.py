@@ -116,6 +116,22 @@ def test_a_write_that_was_repeated_in_another_file_counts_once(disk):
     assert disk.found() == FED
 
 
+def test_a_log_that_is_gone_with_its_mark_is_told(disk, tmp_path):
+    disk.checkpoint(3, 2)
+    disk.log(3, 2, FED[2:])
+    disk.journal.sync(3)
+    for name in ("decisions-000000003.log", "decisions-000000003.synced"):
+        (tmp_path / "n" / name).unlink()
+    assert disk.found() == []
+    told, _ = disk.warnings  # and where a copy of what is left was set aside
+    assert "decisions-000000003.log is missing or empty, and" in told
+    assert "may differ from those that come again" in told
+    assert disk.journal.numbers() == []
+    disk.warnings.clear()
+    assert disk.found() == []
+    assert disk.warnings == [], "it was told once"
+
+
 def test_a_torn_end_is_cut_and_what_follows_goes_on_there(disk):
     disk.log(2, 0, FED[:2])
     disk.journal.append(2, pack(disk.spec.name, 2, FED[2:])[:-3])

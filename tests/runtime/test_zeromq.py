@@ -13,6 +13,7 @@ from medusa.errors import LinkError
 from medusa.runtime import sockets
 from medusa.runtime.introduction import Introduction
 from medusa.runtime.refusals import Refused
+from medusa.runtime.round_size import MESSAGES_MAX, MESSAGES_MIN, RoundSize
 from medusa.runtime.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transport
 
 DEADLINE_S = 20.0
@@ -130,6 +131,34 @@ def test_too_many_frames_are_refused_and_counted(open_transport):
         ("too many parts", "connection ended", "127.0.0.1")
     ]
     assert server.door() == {"too many parts": 1}
+
+
+def test_where_messages_take_long_few_are_taken_at_once_and_others_have_their_turn(
+    open_transport, monkeypatch
+):
+    """A peer that asks without a rest for what takes long to answer."""
+    server = open_transport(listen="tcp://127.0.0.1:*")
+    asking, honest = (open_transport(listen=None, peers={"server": server.endpoint}) for _ in range(2))
+    until(lambda s, a, h: LinkUp("server") in a and LinkUp("server") in h, server, asking, honest)
+    handled = RoundSize.handled
+    monkeypatch.setattr(RoundSize, "handled", lambda self, now_s: handled(self, now_s + 10.0))
+    for _ in range(10 * MESSAGES_MAX):
+        asking.send("server", [b"status"])
+    rounds, end = [], time.monotonic() + DEADLINE_S
+    while sum(rounds) < 4 * MESSAGES_MAX:
+        assert time.monotonic() < end
+        asking.wait(0)
+        rounds.append(len(payloads(server.wait(5))))
+    full = [each for each in rounds if each]
+    assert max(full[1:]) <= MESSAGES_MIN, "the first one took too long"
+    honest.send("server", [b"row"])
+    heard = []
+    while (b"row",) not in heard:
+        assert time.monotonic() < end
+        asking.wait(0)
+        honest.wait(0)
+        heard += payloads(server.wait(5))
+    assert heard.count((b"status",)) < 10 * MESSAGES_MAX - sum(rounds), "it didn't wait for all of them"
 
 
 @pytest.mark.parametrize(

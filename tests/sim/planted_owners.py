@@ -21,13 +21,13 @@ OWNERS: dict[str, Mistake] = {
         "participant revoked is accepted again.",
         edits=edit(
             "mind.security:Registry._load",
-            "if isinstance(statement, Revocation):",
-            "if isinstance(statement, Revocation) and statement.participant == self.participant:",
+            "self._revoke(statement)",
+            "if statement.participant == self.participant:\n            self._revoke(statement)",
         ),
         tests="tests/mind/test_statements.py",
         scenarios=_IN,
-        seed=1,
-        shows="",
+        seed=0,
+        shows="SimulationError: revoked: ",
     ),
     "ages compared without the epoch": Mistake(
         area="DHT",
@@ -52,6 +52,8 @@ OWNERS: dict[str, Mistake] = {
         ),
         tests="tests/mind/test_remote_revoking.py",
         scenarios=_IN,
+        seed=13,
+        shows="SimulationError: defined: ",
     ),
     "what a named reader acknowledged isn't saved": Mistake(
         area="subscribers",
@@ -96,9 +98,9 @@ OWNERS: dict[str, Mistake] = {
         about="Who runs the keeper revokes what it keeps for others, is told that it is done, and it is "
         "still kept and run.",
         edits=edit(
-            "mind.remote:Remotes._revoke",
-            "self._kept.held.pop(message.name, None)",
-            "self._kept.held.get(message.name)",
+            "mind.remote_keeping:Keeper.revoke",
+            "self._kept.held.pop(full, None)",
+            "self._kept.held.get(full)",
         ),
         scenarios=_IN,
         seed=0,
@@ -109,6 +111,8 @@ OWNERS: dict[str, Mistake] = {
         "was dropped after it.",
         edits=edit("mind.late:Late.install", "return True", "return False"),
         scenarios=_IN,
+        seed=17,
+        shows="SimulationError: defined: ",
     ),
     "an unanswered definition isn't taken back": Mistake(
         area="remote definitions",

@@ -103,6 +103,7 @@ STORAGE: dict[str, Mistake] = {
         about="A node judges what is in doubt by what the peers said that it has heard so far.",
         edits=edit("mind.resolving:Resolving.tick", "if heard and", "if True or heard and"),
         scenarios=("storage",),
+        tests="tests/runtime/test_old_catalog.py",
         seed=None,
         shows="SimulationError: doubt: ",
     ),

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from medusa.cli import main
 from medusa.sim.coverage import TABLES, Coverage, events, refusal_codes
-from medusa.sim.coverage_run import cover, report
+from medusa.sim.coverage_run import cover, report, summary
 from medusa.sim.scenarios import run_scenario
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
@@ -90,9 +90,12 @@ def test_codes_are_found_in_the_source_by_themselves():
 
 
 def test_the_command_prints_it_for_people_and_scripts():
-    table = CliRunner().invoke(main, ["sim", "crash", "--coverage", "--seeds", "2"])
-    assert table.exit_code == 0
-    assert "2 runs met" in table.output.splitlines()[-1]
+    asked = ["sim", "crash", "--coverage", "--seeds", "2"]
+    short, table = (CliRunner().invoke(main, [*asked, *more]) for more in ([], ["--every-event"]))
+    assert (short.exit_code, table.exit_code) == (0, 0)
+    assert "2 runs met" in short.output.splitlines()[-1]
+    assert table.output.endswith(short.output)
+    assert len(table.output.splitlines()) == len(events()) + len(short.output.splitlines())
     told = CliRunner().invoke(main, ["sim", "crash", "--coverage", "--seeds", "2", "--json"])
     found = json.loads(told.output)
     assert (found["runs"], found["violations"]) == (2, [])
@@ -102,6 +105,37 @@ def test_the_command_prints_it_for_people_and_scripts():
     for seed in range(2):
         run_scenario("crash", seed, coverage=coverage)
     assert found == {**report(coverage), "violations": []}
+
+
+def test_the_summary_names_what_was_not_met_and_counts_the_rest():
+    coverage = Coverage()
+    for event in events():
+        if event not in (
+            "sender: paused, Ack",
+            "fault: pause, writes",
+            "fault: pause, splits",
+            "fault: pause",
+        ):
+            coverage.times[event], coverage.in_runs[event] = 7, 150
+    coverage.runs, coverage.in_runs["refusal: E_STREAM"] = 300, 3
+    lines = list(summary(coverage))
+    assert lines[:3] == [
+        "not met  sender: paused, Ack",
+        "not met  fault: pause",
+        "not met  fault pause: writes; splits",
+    ]
+    assert (
+        f"refusal: {len(refusal_codes())} of {len(refusal_codes())} met, 1 of them in 1 % of the runs at most"
+        in lines
+    )
+    assert "session: 2 of 2 met" in lines
+    assert lines[-1] == f"300 runs met {len(events()) - 4} of {len(events())} events"
+
+
+def test_every_event_is_of_a_coverage():
+    result = CliRunner().invoke(main, ["sim", "crash", "--every-event"])
+    assert result.exit_code == 2
+    assert "give that too" in result.output
 
 
 def test_one_seed_is_no_coverage():

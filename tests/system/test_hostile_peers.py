@@ -10,13 +10,25 @@ import zmq
 
 import medusa as md
 from medusa.mind import parsing
+from medusa.mind.admission import CLIENTS_PER_KEY
 from medusa.mind.placement import cut
 from medusa.mind.spec import fragment_to
+from medusa.mind.subscribers import OWNER_PER_STREAM
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.keys import CurveKey, read_curve_key, read_public, write_key
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages import Heartbeat, Hello, Reply
+from medusa.wire.messages import (
+    OLDEST,
+    Attach,
+    Deploy,
+    Heartbeat,
+    Hello,
+    Lookup,
+    Refuse,
+    Reply,
+    StatusRequest,
+)
 from medusa.wire.messages_remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 from tests.system.nodes import until
@@ -26,6 +38,12 @@ pytestmark = pytest.mark.system
 
 GRAPHS = 20
 COLUMNS = [f"c{number}" for number in range(100)]
+GUESTS = {
+    "deployer": 'deploy = ["*"]',
+    "nobody": "",
+    "watcher": "status = true",
+    "reader": 'subscribe = ["*"]',
+}
 AT = (("core", ("s",)), ("far", ("o",)))
 
 
@@ -45,17 +63,17 @@ def graph():
 
 
 class WithGuests(Owners):
-    """Core has two clients more: one that may deploy, one that may nothing."""
+    """Core has clients more, who may do one thing or nothing."""
 
     def __init__(self, folder):
-        for name in ("deployer", "nobody"):
+        for name in GUESTS:
             write_key(folder / f"{name}.key", "client", CurveKey.new())
         super().__init__(folder)
 
     def text(self, node):
         found = super().text(node)
-        for name, rules in (("deployer", 'deploy = ["*"]\n'), ("nobody", "")) if node == "core" else ():
-            found += f'[clients.{name}]\nkey = "{self.public(name)}"\n{rules}'
+        for name, rules in GUESTS.items() if node == "core" else ():
+            found += f'[clients.{name}]\nkey = "{self.public(name)}"\n{rules}\n'
         return found
 
     def public(self, name):
@@ -73,16 +91,19 @@ def owners(tmp_path):
 class Hostile:
     """A socket of ZeroMQ with a key that core lets in; it says what it likes."""
 
-    def __init__(self, owners, key, node=""):
+    def __init__(self, owners, key, node="", suffix="1"):
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         own = read_curve_key(owners.folder / f"{key}.key")
         own.lock(self.socket, server_key=owners.public("core"))
         self.socket.connect(owners.addresses["core"])
         self.codes = []
-        name = node or client_name(own.public, "1")
-        hello = Hello(version=limits.PROTOCOL_VERSION, node=name, incarnation=1, client=not node, answer=True)
-        self.say(hello)
+        self.welcomed = False
+        self.name = node or client_name(own.public, suffix)
+        self.hello = Hello(
+            version=limits.PROTOCOL_VERSION, node=self.name, incarnation=1, client=not node, answer=True
+        )
+        self.say(self.hello)
 
     def say(self, message, payload=None):
         self.socket.send_multipart([bytes(part) for part in encode_frame(message, payload)])
@@ -90,12 +111,25 @@ class Hostile:
 
     def hear(self, timeout_ms=0):
         while self.socket.poll(timeout_ms):
+            timeout_ms = 0
             message, _ = decode_frame([memoryview(part) for part in self.socket.recv_multipart()])
-            if isinstance(message, Reply):
+            self.welcomed |= isinstance(message, Hello)
+            if isinstance(message, Reply | Refuse):
                 self.codes.append(message.code)
             elif isinstance(message, Hello | Heartbeat):
                 answer = encode_frame(Heartbeat(incarnation=1))
                 self.socket.send_multipart([bytes(part) for part in answer])
+
+    def let_in(self):
+        """Says ``Hello`` again until it is answered, as callers do; a client hears it by this connection."""
+
+        def welcomed():
+            if not self.answered(1) and not self.welcomed:
+                self.say(self.hello)
+            return self.welcomed
+
+        until(welcomed, what="it is let in")
+        return self
 
     def answered(self, count):
         self.hear(100)
@@ -126,8 +160,8 @@ class Hostile:
 def hostile(owners):
     made = []
 
-    def make(*arguments):
-        made.append(Hostile(owners, *arguments))
+    def make(*arguments, **options):
+        made.append(Hostile(owners, *arguments, **options))
         return made[-1]
 
     yield make
@@ -194,3 +228,123 @@ def test_a_node_to_which_nothing_is_offered_has_nothing_read(owners, hostile, gr
     until(lambda: served(owners)["refused"].get("E_OFFER", 0) == GRAPHS, what="each is refused")
     assert status["parsing"] == {"graphs": 0, "bytes": 0}
     assert status["remote"]["kept"] == {}
+
+
+# --- small messages, ever more of them --------------------------------------------------------------
+
+LONG = "x" * limits.NAME_CHARS_MAX
+
+
+def long_name(number):
+    return f"{number}{LONG}"[: limits.NAME_CHARS_MAX]
+
+
+def attach(number, **fields):
+    return Attach(**{"epoch": number, "next_seq": OLDEST, "durable": 0, "granted": 1 << 20} | fields)
+
+
+def life(number, peer):
+    return Hello(
+        version=limits.PROTOCOL_VERSION, node=peer.name, incarnation=number + 1, client=True, answer=True
+    )
+
+
+STORMS = {
+    "status": ("watcher", lambda number, peer: StatusRequest(request=number)),
+    "lookup": ("watcher", lambda number, peer: Lookup(request=number, name=long_name(number))),
+    "lives": ("nobody", life),
+    "attach": ("reader", lambda number, peer: attach(number, stream=long_name(number), plain=True)),
+}
+
+
+@pytest.mark.parametrize("kind", STORMS)
+def test_whatever_small_messages_storm_in_the_others_are_served_meanwhile(owners, hostile, kind):
+    key, make = STORMS[kind]
+    peer = hostile(key).let_in()
+    sent, over = [0], threading.Event()
+
+    def send():
+        while not over.is_set():
+            sent[0] += 1
+            peer.say(make(sent[0], peer))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        until(lambda: sent[0] > 100, what="the storm has begun")
+        served(owners)
+        between = sent[0]
+        served(owners)
+    finally:
+        over.set()
+        thread.join()
+    assert sent[0] > between, "it went on meanwhile"
+    assert nobody_was_silent(owners)
+
+
+def test_one_client_does_not_fill_the_queue_of_deployments(owners, hostile):
+    peer = hostile("deployer").let_in()
+    for number in range(1, 201):
+        q = md.Query(f"tiny{number}")
+        q.sink("out", q.source("rows", {"ts": "int64"}, time="ts", unit="us").filter("ts >= 0"))
+        peer.say(Deploy(request=number, at=(("core", ("rows",)),)), graph_to_msgpack(q.graph))
+    with peer.listening():
+        served(owners)
+        until(lambda: len(peer.codes) >= 200, what="every deployment is answered", deadline_s=300.0)
+    assert set(peer.codes) == {"", "E_BUSY"}
+    with owners.connect("core") as fed:
+        assert len(fed.status()["fragments"]) == peer.codes.count("")
+
+
+def test_one_client_does_not_take_all_names_of_a_stream(owners, hostile):
+    q = md.Query("named")
+    q.sink("out", q.source("rows", {"ts": "int64"}, time="ts", unit="us").filter("ts >= 0"))
+    with owners.connect("core") as fed:
+        fed.deploy(q, at={"core": ["rows"]})
+        peer = hostile("reader").let_in()
+        for number in range(1, OWNER_PER_STREAM + 101):
+            peer.say(attach(number, stream="named.out", name=f"n{number}", next_seq=0))
+        until(lambda: peer.answered(100), what="names beyond the bound are refused")
+        assert set(peer.codes) == {"E_LIMIT"}
+        with fed.subscribe("named.out", from_="oldest", durable="report") as trains:
+            fed.publish("named.rows", {"ts": list(range(10))})
+            rows = 0
+            while rows < 10:
+                rows += trains.next("60s").batch.num_rows
+
+
+def test_a_reader_that_grants_a_gibibyte_and_takes_nothing_is_cut_off_alone(owners, hostile):
+    q = md.Query("wide")
+    q.sink("out", q.source("rows", {"ts": "int64", "v": "utf8"}, time="ts", unit="us").filter("ts >= 0"))
+    with owners.connect("core") as fed:
+        fed.deploy(q, at={"core": ["rows"]})
+        peer = hostile("reader").let_in()
+        peer.say(attach(1, stream="wide.out", plain=True, granted=1 << 40))
+        with fed.subscribe("wide.out", from_="oldest") as trains:
+            text, rows, count = "x" * 10_000, 0, 60
+            for number in range(count):
+                fed.publish(
+                    "wide.rows", {"ts": list(range(100 * number, 100 * (number + 1))), "v": [text] * 100}
+                )
+                while rows < 100 * (number + 1):
+                    rows += trains.next("60s").batch.num_rows
+        assert rows == 100 * count
+
+
+def test_programs_of_one_key_have_a_bound_and_those_that_are_there_go_on(owners, hostile):
+    first = hostile("nobody", suffix="first").let_in()
+    crowd = [hostile("nobody", suffix=f"n{number}") for number in range(CLIENTS_PER_KEY + 20)]
+
+    def heard():
+        for each in (first, *crowd):
+            each.hear()
+        return sum(each.welcomed or bool(each.codes) for each in crowd) == len(crowd)
+
+    until(heard, what="each is let in or refused")
+    assert [each.codes for each in crowd].count(["E_LIMIT"]) == 21
+    assert sum(each.welcomed for each in crowd) == CLIENTS_PER_KEY - 1
+    served(owners)
+    before = len(first.codes)
+    first.say(StatusRequest(request=1))
+    until(lambda: first.answered(before + 1), what="the first one is still heard")
+    assert first.codes[before:] == ["E_ROLE"]

@@ -21,6 +21,7 @@ from medusa.elements import Train
 from medusa.errors import RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Attached, Data, Hello
 from tests.wire.test_codec import at_offset
 
@@ -108,7 +109,7 @@ def one(rng, counts, *, every=False):
     header, payload = original(rng)
     if rng.random() < 0.3:
         other = [
-            encode_frame(Hello(version=1, node="n", incarnation=1))[0],
+            encode_frame(Hello(version=PROTOCOL_VERSION, node="n", incarnation=1))[0],
             encode_frame(Attached(stream="s", epoch=1, next_seq=0, boundary_us=0, schema=SCHEMA, timed=True))[
                 0
             ],

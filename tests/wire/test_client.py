@@ -228,7 +228,7 @@ def test_rows_not_taken_are_known_once_and_end_nothing():
 def test_words_of_a_node_are_shown_as_a_terminal_may_print_them():
     """Reliability D 30: a node that a stranger runs."""
     client = ClientMind("c", "node")
-    client.receive(0, Hello(version=1, node="node", incarnation=1))
+    client.receive(0, Hello(version=PROTOCOL_VERSION, node="node", incarnation=1))
     request = client.request(lambda number: StatusRequest(request=number))
     evil = "\x1b[2J\x9b1m\u202e\0"
     client.receive(0, Reply(request=request, code="E_X", text=f"a\nb{evil}", hint=evil))

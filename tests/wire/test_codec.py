@@ -15,6 +15,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec, decode_frame, decode_header, encode_frame, split
+from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import Ack, Attached, Data, Hello, Reply, StatusRequest
 from tests.wire.trains import TIME, trains
 
@@ -268,7 +269,7 @@ def test_a_malformed_frame_is_the_peers_fault(frames, code):
 )
 def test_a_schema_with_what_we_do_not_have_is_refused(columns):
     fields = [{"name": name, "type": type} for name, type in columns]
-    frame = msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b"", 1])
+    frame = msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b"", 1, 0])
     with pytest.raises(RemoteProtocolError) as error:
         decode_header(frame)
     assert error.value.code == "E_SCHEMA"
@@ -277,7 +278,7 @@ def test_a_schema_with_what_we_do_not_have_is_refused(columns):
 def test_too_many_columns_are_refused():
     fields = [{"name": f"c{index}", "type": "int64"} for index in range(limits.COLUMNS_MAX + 1)]
     with pytest.raises(RemoteProtocolError):
-        decode_header(msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b"", 1]))
+        decode_header(msgspec.msgpack.encode(["attached", "s", 1, 0, 0, fields, True, 0, b"", 1, 0]))
     with pytest.raises(LocalProtocolError):
         TrainCodec(tuple(Field(f"c{i}", "int64") for i in range(1001)), timed=False)
 
@@ -294,7 +295,7 @@ def test_we_send_nothing_that_a_peer_would_refuse():
 @settings(max_examples=50)
 def test_messages_come_back(text, number, flag):
     for message in (
-        Hello(version=1, node=text, incarnation=number % (1 << 32), answer=flag),
+        Hello(version=PROTOCOL_VERSION, node=text, incarnation=number % (1 << 32), answer=flag),
         Ack(stream=text, epoch=number, frames=number, received=number, durable=number, granted=number),
         Data(stream=text, epoch=number, frame=number, seq=number, rows=1, late=flag),
     ):

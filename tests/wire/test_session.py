@@ -111,7 +111,20 @@ def test_an_earlier_life_that_calls_when_the_later_one_is_gone_is_told_once():
     one.lost()
     for now_us in range(2, 5):
         assert one.receive(now_us, hello(incarnation=4)) is None
-    (report,) = outbox.take()
+    (told, report) = outbox.take()
+    assert (told.peer, told.message) == ("b", one.told_earlier)
+    assert told.message.code == "E_EARLIER"
+    assert "life 4, and was in life 5" in told.message.text
     assert (report.level, report.fields["peer"], report.fields["incarnation"]) == ("warning", "b", 4)
     assert "clock" in report.fields["hint"]
     assert one.receive(9, hello(incarnation=5)) is LinkEvent.PEER_UP
+
+
+def test_an_earlier_life_that_calls_us_is_told_by_who_knows_its_connection():
+    one, outbox = session(calls=False)
+    one.receive(0, hello(incarnation=5))
+    one.lost()
+    outbox.take()
+    one.receive(2, hello(incarnation=4))
+    assert said(outbox) == []
+    assert one.told_earlier.code == "E_EARLIER"

@@ -179,15 +179,18 @@ class AggregateBox(Operator):
         # Each group of a pane is in so many results at most.
         if self._overlap > 1 and window.groups_open() * self._overlap > pieces.ROWS_MAX:
             self.leave(self._close_apart(window, time_us))
-        else:
-            self._close(window, time_us)
-            self._closed(window, time_us)
-
-    def _close(self, window: Window | WindowParts, time_us: int) -> None:
+            return
         closed, failed = window.close(time_us), window.failed()
         if closed or failed is not None:
-            for train in self._results.trains(self, closed, failed):
-                self.emit_train(train)
+            self._give(closed, failed)
+        self._closed(window, time_us)
+
+    def _give(self, closed: Sequence[Batch], failed: Any) -> None:
+        for train in self._results.trains(self, closed, failed):
+            self.emit_train(train)
+
+    def _close(self, window: Window | WindowParts, time_us: int) -> None:
+        self._give(window.close(time_us), window.failed())
 
     def _close_apart(self, window: Window | WindowParts, time_us: int) -> Iterator[None]:
         """Close few windows at once: one row may be in very many."""

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from medusa._native import Keys
 from medusa.engine.calls import error_text
-from medusa.engine.ingest import refuse_malformed_column
+from medusa.engine.ingest import column_of, refuse_malformed_column
 from medusa.engine.rows import as_int64
 from medusa.errors import DataError
-from medusa.query.boxes import AggregateCall, Schema
+from medusa.query.boxes import AggregateCall, Field, Schema
 from medusa.query.types import to_arrow
 from medusa.query.user_aggregates import Declared, declared_by
 
@@ -92,13 +92,18 @@ class Kept:
         return state
 
     def finish(self, state: State) -> pa.Array:
-        made = self._call("finish", {name: array.copy() for name, array in state.items()})
-        made = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
-        made = made if isinstance(made, pa.Array) else pa.array(made)
-        refuse_malformed_column(made, f"{self.label}: finish")
+        name = f"{self.label}: finish"
+        given = self._call("finish", {each: array.copy() for each, array in state.items()})
+        made = column_of(given, Field(name, self.declared.result))
+        refuse_malformed_column(made, name)
         if len(made) != _length(state):
-            raise ValueError(f"{self.label}: finish gave {len(made)} values for {_length(state)} groups")
-        return made if made.type == self.arrow else made.cast(self.arrow)
+            text = f"{name} gave {len(made)} values for {_length(state)} groups"
+            raise DataError(text, hint="one value for each group, in their order", code="data.length")
+        try:
+            return made if made.type == self.arrow else made.cast(self.arrow)
+        except pa.ArrowException as error:
+            text = f"{name} gave {made.type}, expected {self.arrow}: {str(error)[:300]}"
+            raise DataError(text, hint="what it gives has the type of result=", code="data.type") from None
 
     def _checked(self, state: Any, groups: int, method: str) -> State:
         if not isinstance(state, Mapping) or set(state) != set(self.dtypes):

@@ -107,7 +107,8 @@ class AsyncApplyBox(_Calls):
         super().__init__(spec, function=function, letters=letters)
         self._tasks = tasks
         self._most = spec.in_flight or 1
-        self._waiting: deque[tuple[Train, Task | None] | int] = deque()
+        self._waiting: deque[tuple[Train, Task | _Later | None] | int] = deque()
+        self._later: deque[_Later] = deque()  # the last of those that wait
         self.calls = 0
         self.given: list[tuple[Answer, ...]] | None = None
         self._known = 0
@@ -116,14 +117,14 @@ class AsyncApplyBox(_Calls):
 
     def on_train(self, input: int, train: Train) -> None:
         self.poll()
-        if not self._again:
-            while self.calls >= self._most:
-                self._next()
-        task = None
+        task: Task | _Later | None = None
         if self._known:
             self._known -= 1
-        else:
+        elif self._has_room():
             task = self._tasks.start(self._attempts(train.batch))
+        else:
+            task = _Later(train.batch)
+            self._later.append(task)
         self._waiting.append((train, task))
         self.calls += 1
         self.poll()
@@ -131,6 +132,33 @@ class AsyncApplyBox(_Calls):
     def on_boundary(self, time_us: int) -> None:
         self._waiting.append(time_us)
         self.poll()
+
+    def _has_room(self) -> bool:
+        """Wait until one more may be called; False: an interrupt came, and it must be called later."""
+        while self.calls >= self._most and not self._again:
+            first = self._waiting[0]
+            if not isinstance(first, int) and not _done(first[1]):
+                if self._tasks.hurried:
+                    return False
+                self._rest(first[1])
+            else:
+                self._next()
+        return True
+
+    def _rest(self, task: Task | _Later | None) -> None:
+        """A moment's wait for one that was called."""
+        begun = task.task if isinstance(task, _Later) else task
+        if begun is not None:
+            self._tasks.rest(begun)
+
+    def _catch_up(self) -> None:
+        """Call what had to wait, as far as there is room."""
+        if not self._later:
+            return
+        busy = sum(1 for entry in self._waiting if not isinstance(entry, int) and not _done(entry[1]))
+        for _ in range(min(len(self._later), self._most - busy + len(self._later))):
+            later = self._later.popleft()
+            later.task = self._tasks.start(self._attempts(later.batch))
 
     # Answers of an earlier life
 
@@ -170,6 +198,7 @@ class AsyncApplyBox(_Calls):
     def poll(self) -> bool:
         """Send on what is complete from the front; whether anything was."""
         before = len(self._waiting)
+        self._catch_up()
         while self._waiting:
             first = self._waiting[0]
             if not isinstance(first, int) and not (self._answers if self._again else _done(first[1])):
@@ -186,10 +215,10 @@ class AsyncApplyBox(_Calls):
         """Whether every call has ended, as far as ``wait`` waits for them; else after a moment's wait."""
         if self._again:
             return True
-        tasks = [entry[1] for entry in self._waiting if not isinstance(entry, int)]
-        for task in tasks:
-            if task is not None and not task.done():
-                self._tasks.rest(task)
+        self._catch_up()
+        for entry in self._waiting:
+            if not isinstance(entry, int) and entry[1] is not None and not entry[1].done():
+                self._rest(entry[1])
                 return False
         return True
 
@@ -200,6 +229,7 @@ class AsyncApplyBox(_Calls):
             self.advance(first)
             return
         train, task = first
+        self._catch_up()
         if self._again:
             parts = read_answers(self._answers.popleft(), self._schema, train.batch.num_rows)
         else:
@@ -225,7 +255,26 @@ class AsyncApplyBox(_Calls):
         return super().waits_for(names)
 
 
-def _done(task: Task | None) -> bool:
+class _Later:
+    """A call that an interrupt didn't let wait for room.
+
+    Attributes:
+        task: the call, once it was begun.
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.task: Task | None = None
+
+    def done(self) -> bool:
+        return self.task is not None and self.task.done()
+
+    def result(self) -> Any:
+        assert self.task is not None, "when all before it have left there is room"
+        return self.task.result()
+
+
+def _done(task: Task | _Later | None) -> bool:
     return task is not None and task.done()
 
 

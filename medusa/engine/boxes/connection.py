@@ -27,6 +27,8 @@ class ConnectionPointBox(Operator):
 
     Attributes:
         history: None: none is kept. It is to be opened before the first row.
+        gone: numbers of the first and of the one behind the last row that were kept when the checkpoint was
+            written, where no file of the history was there any more; None: there was one.
     """
 
     kind = "connection_point"
@@ -47,6 +49,8 @@ class ConnectionPointBox(Operator):
             )
         self._watchers: list[Callable[[Element], None]] = []
         self._most_us = int(START_US)
+        self._kept_from: int | None = None
+        self.gone: tuple[int, int] | None = None
         self._synced_us: int | None = None
 
     def retain(self, spec: ConnectionPoint) -> None:
@@ -69,8 +73,12 @@ class ConnectionPointBox(Operator):
         Raises:
             StateError: it can't go on there.
         """
-        if self.history is not None:
-            prepare_history(self.history, self.rows_in, self._most_us)
+        if self.history is None:
+            return
+        kept_from = self._kept_from
+        if kept_from is not None and kept_from < self.rows_in and not self.history.port.names():
+            self.gone = kept_from, self.rows_in
+        prepare_history(self.history, self.rows_in, self._most_us)
 
     def settle(self) -> None:
         """Let the files be what ``prepare`` found that they should be.
@@ -148,6 +156,8 @@ class ConnectionPointBox(Operator):
     def save_more(self, state: BoxState) -> None:
         if self.history is not None:
             self.history.write()
+            if not self.history.port.memory:
+                state.meta["kept_from"] = self.history.oldest_seq
         state.meta["most_us"] = self._most_us if self.history is None else self.history.most_us
 
     def load_more(self, state: BoxState) -> None:
@@ -156,7 +166,10 @@ class ConnectionPointBox(Operator):
             raise ValueError(f"most_us is no time: {most_us!r}")
         if not 0 <= rows < 1 << 62:
             raise ValueError(f"{rows} is no number of rows")
-        self._most_us = most_us
+        kept_from = state.meta.get("kept_from")  # None: earlier versions didn't say, or it was in memory.
+        if kept_from is not None and (type(kept_from) is not int or not 0 <= kept_from <= rows):
+            raise ValueError(f"kept_from is no row before {rows}: {kept_from!r}")
+        self._most_us, self._kept_from = most_us, kept_from
 
 
 class Connections(dict[str, ConnectionPointBox]):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from medusa._native import Sessions
 from medusa.elements import END_US, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.base import BoxState, Operator, expect_table, show_time
 from medusa.engine.boxes.groups import Groups, expect_integers
 from medusa.engine.boxes.slot_results import Numbers, Results
@@ -61,18 +62,37 @@ class SessionBox(Operator):
         self._groups.add(slots, arrays, whole.times)
 
     def on_boundary(self, time_us: int) -> None:
-        if self._sessions.next_end_us() <= time_us:
-            self._close(time_us)
+        self.leave(self._closing(time_us))
+
+    def _closing(self, time_us: int) -> Iterator[None]:
+        """The sessions that close at a boundary, piece by piece, and then the boundary."""
+        closed = False
+        while self._sessions.next_end_us() <= time_us:
+            if closed:
+                yield
+            closed = True
+            yield from self._close(time_us)
+        if closed:
+            self._compact()
         if time_us >= END_US:
             self.advance(time_us)
         else:
             self.advance(min(self._sessions.next_end_us(), time_us + self._gap) - 1)
 
-    def _close(self, time_us: int) -> None:
-        parts = _columns(pa.record_batch(self._sessions.close(time_us)))
+    def _close(self, time_us: int) -> Iterator[None]:
+        """Some of those that end first."""
+        parts = _columns(pa.record_batch(self._sessions.close(time_us, pieces.ROWS_MAX)))
         order = np.lexsort((parts["position"], parts["first"], parts["last"]))
         position = parts["position"][order]
         begins = np.flatnonzero(np.diff(position, prepend=position[0] - 1))
+        for first, end in pieces.row_cuts(len(begins)):
+            if first:
+                yield
+            last = begins[end] if end < len(begins) else len(order)
+            self._send(parts, order[begins[first] : last], begins[first:end] - begins[first])
+
+    def _send(self, parts: dict[str, Numbers], order: Numbers, begins: Numbers) -> None:
+        """Sessions whose parts are these, in order, and begin at these of them."""
         heads = order[begins]
         numbers = None
         if len(heads) < len(order):
@@ -82,7 +102,6 @@ class SessionBox(Operator):
         keys = self._groups.index.columns(parts["key"][heads])
         times = ends - 1 if self._timed else None
         self.emit_train(self._results.train(finished, (parts["first"][heads], ends), keys, times))
-        self._compact()
 
     def _compact(self) -> None:
         due = self._groups.settle(self._sessions.position()[0], self._sessions.parts())

@@ -93,6 +93,22 @@ class SinkBox(Operator):
         self.drop(len(found))
         return found
 
+    def lend(self) -> list[Element] | None:
+        """Everything held, in order, until ``let_go``; None: some of it is on disk."""
+        return self._held if self._spool is None else None  # type: ignore[return-value]
+
+    def lends(self, lent: list[Element]) -> bool:
+        """What was lent is still held."""
+        return self._held is lent
+
+    def let_go(self) -> None:
+        """What is held, all of it lent, is no longer held.
+
+        Nothing is called here: Python handles no signal in the middle.
+        """
+        self._held = []
+        self._held_rows = self._held_bytes = self._counted = 0
+
     def peek(self, bytes_max: int | None = None) -> list[Element]:
         """The same; it stays held.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -126,7 +127,7 @@ class TopBox(Operator):
         """The windows that close at a boundary, piece by piece, and then the boundary."""
         sent = 0
         for start in list(self._closing(time_us)):
-            sent += self._send(start)
+            sent += yield from self._send(start)
             if sent >= pieces.ROWS_MAX:
                 sent = 0
                 yield
@@ -160,27 +161,37 @@ class TopBox(Operator):
                 yield start
                 done = start
 
-    def _send(self, start: int) -> int:
-        """Send the results of a window; how many rows that are."""
+    def _send(self, start: int) -> Generator[None, None, int]:
+        """Send the results of a window; how many rows of them were sent since the last piece."""
         end = start + self._spec.size_us
         batches = [b for pane in sorted(self._panes) if start <= pane < end for b in self._panes[pane]]
         rows = _joined(batches)
         position = as_int64(rows.column(1))
         if (np.diff(position) < 0).any():
             rows = rows.take(pa.array(np.argsort(position)))
+        if rows.num_rows > pieces.ROWS_MAX:
+            yield
         _, order, rank = self._ranked(rows)
         wanted = rank <= self._spec.n
-        at = pa.array(order[wanted])
-        count = len(at)
+        order, rank, sent = order[wanted], rank[wanted], 0
+        for first, last in pieces.row_cuts(len(order)):
+            if first or rows.num_rows > pieces.ROWS_MAX:
+                yield
+            self._emit(start, end, rows, order[first:last], rank[first:last])
+            sent = last - first
+        return sent
+
+    def _emit(self, start: int, end: int, rows: pa.RecordBatch, order: Numbers, rank: Numbers) -> None:
+        """Some rows of a window and their ranks."""
+        at, count = pa.array(order), len(order)
         columns = [
             as_times(np.full(count, start)),
             as_times(np.full(count, end)),
             *(column.take(at) for column in rows.columns[3:]),
-            pa.array(rank[wanted]),
+            pa.array(rank),
         ]
         times = as_times(np.full(count, end - 1)) if self._timed else None
         self.emit_train(Train(batch=pa.RecordBatch.from_arrays(columns, schema=self._schema), times=times))
-        return count
 
     # What is asked
 
@@ -247,8 +258,24 @@ def _codes(by: pa.Array, descending: bool) -> Numbers:
     else:
         if pa.types.is_boolean(by.type):
             by = by.cast(pa.int8())
+        if (found := _whole_codes(by, nulls, descending)) is not None:
+            return found
         codes = pc.rank(by, sort_keys="ascending", tiebreaker="dense")
         codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
     codes = -codes if descending else codes
+    codes[nulls] = LAST
+    return codes
+
+
+def _whole_codes(by: pa.Array, nulls: npt.NDArray[np.bool_], descending: bool) -> Numbers | None:
+    """The same of whole numbers, without a sort; None: of others, or where a value stands in for null."""
+    if not pa.types.is_signed_integer(by.type):
+        return None
+    values = by.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes: Numbers = ~values if descending else values
+    if not nulls.any():
+        return codes
+    if (codes == LAST).any():
+        return None
     codes[nulls] = LAST
     return codes

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
+from medusa.engine import pieces
 from medusa.engine.boxes.base import BoxState, Operator, expect_table
-from medusa.engine.boxes.wsort_rule import Tops, judge
+from medusa.engine.boxes.wsort_rule import Tops, judge, judging
 from medusa.engine.columns import Columns
 from medusa.engine.dead import DeadLetters
 from medusa.engine.held import Ints, Timed, Waiting, concat_timed, load_timed, save_timed
@@ -53,11 +54,15 @@ class WSortBox(Operator):
             self._waiting.add(Timed.of(whole))
 
     def on_boundary(self, time_us: int) -> None:
+        self.leave(self._stepping(time_us))
+
+    def _stepping(self, time_us: int) -> Iterator[None]:
+        """What leaves at a boundary, piece by piece, and then the boundary."""
         held_us = int(self._held.times[0]) if len(self._held) else int(END_US)
         least_us = min(held_us, self._waiting.least_us())
         if least_us < time_us and self._worth_a_step(time_us):
             self._stepped_us = time_us
-            self._step(self._waiting.ready(time_us), time_us)
+            yield from self._step(self._waiting.ready(time_us), time_us)
             held_us = int(self._held.times[0]) if len(self._held) else int(END_US)
             least_us = min(held_us, self._waiting.least_us())
         self.advance(min(time_us, least_us))
@@ -68,11 +73,16 @@ class WSortBox(Operator):
         few = len(self._held) + len(self._waiting) <= FEW_ROWS
         return few or time_us >= END_US or time_us - self._stepped_us >= self._timeout_us // STEPS
 
-    def _step(self, ready: Timed | None, time_us: int) -> None:
+    def _step(self, ready: Timed | None, time_us: int) -> Iterator[None]:
+        """With pauses where rows are many: only the last part of it changes what is held."""
         old = len(self._held)
         rows = self._held if ready is None else concat_timed([self._held, ready]) if old else ready
         groups, codes, nulls = self._codes(rows)
-        found = judge(rows.times, groups, codes, nulls, self._tops, self._timeout_us, time_us)
+        many = len(rows) > pieces.ROWS_MAX
+        about = rows.times, groups, codes, nulls, self._tops, self._timeout_us, time_us
+        if many:
+            yield
+        found = (yield from judging(*about)) if many else judge(*about)
         gone = found.below
         gone[:old] = False  # they were judged when they came
         if gone.any():
@@ -85,8 +95,13 @@ class WSortBox(Operator):
             at_us = found.leaves_us[chosen]
             # At one moment first those that waited, then those that came at it.
             came = at_us == rows.times[chosen]
-            order = np.lexsort((chosen, found.ranks[chosen], came, at_us))
-            self.emit_train(rows.pick(chosen[order]).train())
+            if many:
+                yield
+            order = chosen[np.lexsort((chosen, found.ranks[chosen], came, at_us))]
+            for first, end in pieces.row_cuts(len(order)):
+                if many:
+                    yield
+                self.emit_train(rows.pick(order[first:end]).train())
         self._held = rows.pick(np.flatnonzero(~gone & ~leaves))
 
     def _codes(self, rows: Timed) -> tuple[Ints, Ints, pa.Array | None]:

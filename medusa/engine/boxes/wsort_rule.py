@@ -15,6 +15,7 @@ A row that comes too late never raises the maximum, so nobody needs to know of i
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from medusa.engine.held import Ints
 
-__all__ = ["Judged", "Tops", "judge"]
+__all__ = ["Judged", "Tops", "judge", "judging"]
 
 _NONE, _NULL, _VALUE = 0, 1, 2
 """Levels of a value: there is none; null, which is below every value; a value, which has a code."""
@@ -77,15 +78,42 @@ def judge(
     now_us: int,
 ) -> Judged:
     """Judge rows that stand by time, and raise the tops to those of ``now_us``."""
+    steps = judging(times, groups, codes, nulls, tops, timeout_us, now_us)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Judged = end.value
+            return found
+
+
+def judging(
+    times: Ints,
+    groups: Ints,
+    codes: Ints,
+    nulls: npt.NDArray[np.bool_] | None,
+    tops: Tops,
+    timeout_us: int,
+    now_us: int,
+) -> Generator[None, None, Judged]:
+    """The same with pauses: each step looks at all rows once, and the tops are raised in the last one."""
     tops.grow(int(groups.max()) + 1)
     order = np.argsort(groups, kind="stable")
     ids, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
-    values, inverse = np.unique(np.concatenate([codes, tops.codes[ids]]), return_inverse=True)
+    yield
+    known = np.concatenate([codes, tops.codes[ids]])
+    by_value = known.argsort()
+    yield
+    known = known[by_value]
+    new = np.concatenate([[True], known[1:] != known[:-1]])
+    values, inverse = known[new], np.empty(len(known), np.int64)
+    inverse[by_value] = np.cumsum(new) - 1
     ranks = inverse[: len(codes)] + _VALUE
     if nulls is not None:
         ranks[nulls] = _NULL
     before = np.where(tops.levels[ids] == _VALUE, inverse[len(codes) :] + _VALUE, tops.levels[ids])
 
+    yield
     # By group, then time. A group's numbers are all above those of the groups before it.
     nth = np.repeat(np.arange(len(ids)), sizes)
     base = nth * (len(values) + _VALUE)
@@ -95,9 +123,11 @@ def judge(
     maximum = np.maximum.accumulate(maximum)
 
     at_us = times[order]
-    moments = np.unique(times)
+    moments = times[np.diff(times, prepend=times[0] - 1) != 0]  # they stand by time
     span = len(moments) + 1
     places = nth * span + moments.searchsorted(at_us)
+
+    yield
 
     def top(group: Ints, cut_us: Ints) -> Ints:
         """The greatest rank up to a time, ``base`` included; of rows before these too."""
@@ -106,6 +136,7 @@ def judge(
         return np.where(known, maximum[found], base[starts[group]] + before[group])
 
     tops_then = top(nth, at_us - timeout_us)
+    yield
     leaves_us = np.where(mine == tops_then, at_us, at_us[maximum.searchsorted(mine)] + timeout_us)
     every = np.arange(len(ids))
     _raise(tops, ids, top(every, np.full(len(ids), now_us - timeout_us)) - base[starts], values)

@@ -1,0 +1,106 @@
+"""A query is removed in the middle of what it gives, whatever box it is at: after one piece more at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.elements import END_US, Boundary, Train
+from medusa.engine import pieces
+from medusa.engine.boxes import join
+from medusa.engine.boxes.base import Operator
+from medusa.engine.boxes.sink import SinkBox
+from tests.runtime.engine_by_hand import PIECE_US, SCHEMA, Desk, rows, whole
+
+PIECE = 100
+ROWS = 5_000
+Build = Callable[[Any], Any]
+
+KINDS: dict[str, Build] = {
+    "session": lambda s: s.session("1 s").group_by("v").aggregate(n=md.count()),
+    "session, all end at once": lambda s: (
+        s.with_columns(g="v % 2500").session("1 s").group_by("g").aggregate(n=md.count())
+    ),
+    "top": lambda s: s.window("1 h").top(1_000_000, by="v"),
+    "sliding window": lambda s: s.window("40 us", "10 us").group_by("v").aggregate(n=md.count()),
+    "sort": lambda s: s.wsort("v", "1 h"),
+    "join": lambda s: s.join(s.select("k", w="v"), on="k", within="10 us").select("k", "v", "w"),
+}
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Pieces are small, and each takes its time: two are a slice."""
+    monkeypatch.setattr(pieces, "ROWS_MAX", PIECE)
+    monkeypatch.setattr(join, "PAIRS_MAX", PIECE)
+    made, step = Desk(), Operator.step
+
+    def slow(box: Operator) -> None:
+        made.clock.us += PIECE_US
+        step(box)
+
+    monkeypatch.setattr(Operator, "step", slow)
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_removal_waits_for_a_piece_of_any_box(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    q = md.Query("heavy")
+    q.sink("out", KINDS[kind](q.source("rows", SCHEMA, time="ts", slack="0s")))
+    elements = rows(ROWS), Boundary(END_US)
+    given = len(whole(q.graph, *elements))
+    assert given >= ROWS // 2
+    came: list[int] = []
+    on_train = SinkBox.on_train
+
+    def count(box: SinkBox, input: int, train: Train) -> None:
+        came.append(len(train))
+        on_train(box, input, train)
+
+    monkeypatch.setattr(SinkBox, "on_train", count)
+    desk.open(q)
+    desk.feed("heavy", *elements)
+    while sum(came) == 0:
+        assert desk.hands.engine(1)
+    before = sum(came)
+    assert before <= 10 * PIECE, "it is in the middle"
+    desk.host.close("heavy")
+    desk.work()
+    assert sum(came) - before <= 4 * PIECE < given, "a slice more, of two pieces and some rows"
+    assert desk.host.stop()
+    assert sum(came) - before <= 4 * PIECE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_give_what_one_gives(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    q = md.Query("heavy")
+    q.sink("out", KINDS[kind](q.source("rows", SCHEMA, time="ts", slack="0s")))
+    elements = rows(ROWS), Boundary(2_000), rows(ROWS, ROWS), Boundary(END_US)
+    once = whole(q.graph, *elements)
+    monkeypatch.setattr(pieces, "ROWS_MAX", PIECE)
+    monkeypatch.setattr(join, "PAIRS_MAX", PIECE)
+    assert whole(q.graph, *elements) == once
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("edge", [(1 << 63) - 1, -(1 << 63)])
+def test_a_null_is_last_of_the_top_beside_the_largest_and_the_least_value(
+    descending: bool, edge: int
+) -> None:
+    """Both are coded as the last place where they are taken as they are."""
+    q = md.Query("q")
+    source = q.source("rows", SCHEMA, time="ts", slack="0s")
+    q.sink("out", source.window("1 h").top(3, by="v", descending=descending))
+    values = [None, edge, 0]
+    times = pa.array(range(3), pa.timestamp("us", "UTC"))
+    train = Train(
+        batch=pa.record_batch({"ts": times, "k": pa.array([1] * 3), "v": pa.array(values, "int64")})
+    )
+    known = sorted([edge, 0], reverse=descending)
+    assert [row["v"] for row in whole(q.graph, train, Boundary(END_US))] == [*known, None]

@@ -1,0 +1,74 @@
+"""A fragment that doesn't give the engine's thread back: the rest of the node goes on and says who it is."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+
+import medusa as md
+from medusa.mind.loads import EngineHeld, Loads, Usage
+from medusa.mind.loads_status import node_load
+from medusa.mind.settings import Settings
+from medusa.runtime.budgets import NEVER, Bounds
+from medusa.runtime.clock import SystemClock
+from medusa.runtime.done import Failed
+from medusa.runtime.host import FragmentHost
+from medusa.sim.disk import Disk
+from medusa.wire.outbox import Outbox, Report, RunFragment
+from tests.runtime.engine_by_hand import SCHEMA, rows
+
+DEADLINE_S = 60.0
+entered, may_leave = threading.Event(), threading.Event()
+
+
+@md.register("dawdle", version=3)
+def dawdle(batch: pa.RecordBatch) -> dict[str, Any]:
+    entered.set()
+    assert may_leave.wait(DEADLINE_S)
+    return {"v": batch.column("v")}
+
+
+def test_who_holds_the_engine_is_known_to_other_threads_while_it_does() -> None:
+    q = md.Query("slow")
+    q.sink("out", q.source("rows", SCHEMA, time="ts", slack="0s").apply(dawdle, {"v": "int64"}))
+    bounds = Bounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=1)
+    woken = threading.Event()
+    host = FragmentHost(Disk("d"), SystemClock(), wake=woken.set, bounds=bounds)
+    assert host.held() is None
+    host.open("slow", q.graph)
+    host.run(RunFragment(fragment="slow", stream="rows", element=rows(3)))
+    assert entered.wait(DEADLINE_S)
+    held = host.held()
+    assert held is not None
+    assert (held.query, held.fragment, held.functions) == ("slow", "slow", ("dawdle 3",))
+    assert held.for_us > 1
+    may_leave.set()
+    assert host.stop(DEADLINE_S)
+    assert host.held() is None
+    assert [each.fragment for each in host.finished() if isinstance(each, Failed)] in ([], ["slow"])
+
+
+def test_it_is_said_once_each_time_and_shown_while_it_lasts() -> None:
+    outbox = Outbox()
+    loads = Loads(Settings(name="n", listen="", data=""), outbox, {})
+
+    def used(held: EngineHeld | None) -> list[Report]:
+        loads.used(0, Usage(cpu_us=0, engine_us=0, memory_bytes=0, cores=1, held=held))
+        return [each for each in outbox.take() if isinstance(each, Report)]
+
+    def held(for_us: int) -> EngineHeld:
+        return EngineHeld(query="q", fragment="q/1", functions=("f 1", "g 2"), for_us=for_us)
+
+    assert used(None) == []
+    assert node_load(loads, 0)["engine_held"] is None
+    [said] = used(held(6_000_000))
+    assert (said.level, said.what) == ("error", "a fragment holds the engine")
+    assert said.fields == {"query": "q", "fragment": "q/1", "functions": "f 1, g 2", "seconds": 6}
+    assert used(held(7_000_000)) == []
+    told = {"query": "q", "fragment": "q/1", "functions": ("f 1", "g 2"), "for_us": 7_000_000}
+    assert node_load(loads, 0)["engine_held"] == told
+    assert len(used(held(5_500_000))) == 1, "another time"
+    assert used(None) == []
+    assert len(used(held(6_000_000))) == 1
