@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -33,9 +33,6 @@ from medusa.connectors.top import top
 from medusa.dashboard.command import dashboard, draw
 from medusa.errors import MedusaError, StateError
 from medusa.sim.command import sim
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["main"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.left_behind import LeftBehind
 from tests.resume import Resume
 
 # The same examples at each `make test`, so that a red one is red again; new ones in `make test-full`.
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("fresh" if config.getoption("--full") else "fixed")
     if config.getoption("--resume"):
         config.pluginmanager.register(Resume(config, Path(config.getoption("--resume"))))
+    if not hasattr(config, "workerinput"):  # The process that ends last looks.
+        config.pluginmanager.register(LeftBehind(Path(__file__).resolve().parents[1]))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

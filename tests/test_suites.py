@@ -135,3 +135,25 @@ def test_a_run_that_ends_before_its_summary_is_not_green(project: Path) -> None:
     status, lines = run(project)
     assert (status, ran(lines)) == (1, ["2 passed"])
     assert lines[-2] == "tests/spark is left out: sparks can't be made"
+
+
+LITTERS = "import pathlib\ndef test_litters(): pathlib.Path('checkpoint').mkdir(); pathlib.Path('checkpoint/0').touch()\n"
+PLUGIN = "from pathlib import Path\nfrom tests.left_behind import LeftBehind\n\n\ndef pytest_configure(config):\n    "
+PLUGIN += "config.pluginmanager.register(LeftBehind(Path(__file__).parent))\n"
+
+
+@pytest.mark.parametrize(("ci", "test", "status"), [("1", LITTERS, 1), ("", LITTERS, 0), ("1", OTHERS, 0)])
+def test_a_file_that_a_test_leaves_in_the_tree_is_named(
+    tmp_path: Path, ci: str, test: str, status: int
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "conftest.py").write_text(PLUGIN)
+    (tmp_path / "test_it.py").write_text(test)
+    (tmp_path / ".gitignore").write_text("__pycache__/\n")
+    (tmp_path / "notes").write_text("of the programmer, before the run")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == status, ran.stdout
+    assert ("left in the tree: ?? checkpoint/0" in ran.stdout) is (test is LITTERS)
+    assert "notes" not in ran.stdout

@@ -97,9 +97,14 @@ class Place:
 
     @property
     def key(self) -> str:
-        """Where it stands and how it drops, as text: what a log and a checkpoint call it."""
+        """Where it stands and how it drops, as text: what a log and a checkpoint call it.
+
+        Logs and checkpoints of earlier versions hold it: a changed form forgets what they say.
+        """
         reader = ">" if self.reader is None else f"{self.reader[0]}>{self.reader[1]}"
-        what = crc32c(repr((self.value, self.window_us, self.windows)).encode())
+        windows = [f"Windows(id={w.id!r}, slid_us={w.slid_us}, above={w.above!r})" for w in self.windows]
+        listed = f"({windows[0]},)" if len(windows) == 1 else f"({', '.join(windows)})"
+        what = crc32c(f"({self.value!r}, {self.window_us!r}, {listed})".encode())
         return f"{self.stream.box}.{self.stream.port}>{reader}>{self.how}>{what:08x}"
 
     def arcs(self, checked: CheckedGraph) -> list[Arc]:

@@ -16,9 +16,10 @@ import medusa as md
 from medusa.engine.fragment import Fragment
 from medusa.engine.intake import Entry, InputQueue
 from medusa.engine.qos import Utility
-from medusa.engine.shed_places import arcs_of, find_places
+from medusa.engine.shed_places import Place, Windows, arcs_of, find_places
 from medusa.engine.shedder import Shedder
 from medusa.engine.shedding import STEPS, LoadModel, RoadMap, coefficients
+from medusa.query.boxes import Input
 from medusa.query.graph import check_graph
 from medusa.workloads.overload import Overloaded
 from medusa.workloads.virtual import Arrival
@@ -448,3 +449,20 @@ def test_the_queue_is_a_list_with_a_bound(steps: list[tuple[str, int]], most: in
     assert left == {n: r for n in "ab" if (r := sum(each.rows for each in model if each.source == n))}
     assert queue.head is None
     assert all(each.left for each in model)
+
+
+READS = Input("in", "")
+WINDOWS = (Windows("w", 0), Windows("it's", 5, ("w", "v")), Windows("z", 1, ("w",)))
+
+
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        (Place("in", READS, None, ("o",)), "in.>>>random>ed92873d"),
+        (Place("in", READS, ("w", 1), ("o",), 60_000_000, WINDOWS[:1]), "in.>w>1>windows>f91ae546"),
+        (Place("in", READS, None, ("o", "p"), 60_000_000, WINDOWS), "in.>>>windows>adb62af9"),
+        (Place("in", READS, None, ("o",), value=(2, ((0.0, 1.0), (5.5, 0.25)))), "in.>>>value>e4fd0385"),
+    ],
+)
+def test_the_key_of_a_place_is_that_of_logs_and_checkpoints_written_before(place: Place, key: str) -> None:
+    assert place.key == key
