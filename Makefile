@@ -12,8 +12,8 @@ PYTEST = $(PY) -m pytest
 SUITES = $(PY) -m tests.suites $(SPARK_VENV)
 # A process for each core. One that has nothing left to do takes half of what another has still to do.
 IN_PROCESSES = --numprocesses=auto --maxprocesses=4 --dist=worksteal
-NATIVE = setup.py $(wildcard native/*.c native/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
-C_FILES = $(wildcard native/*.c examples/c/*.c)
+NATIVE = setup.py $(wildcard native/*/*.c native/*/*.h bindings/*.pyx bindings/*.pxi bindings/*.pxd)
+C_FILES = $(wildcard native/*/*.c examples/c/*.c)
 C_TESTS = $(wildcard tests/native/*.c)
 READY = $(VENV)/.stamp-ready
 CONNECT = $(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
@@ -64,6 +64,7 @@ lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	@$(PY) -m tests.house
 	@for file in $(C_FILES); do $(CC) $(CC_WARN) -c $$file -o /dev/null || exit 1; done
 	@for file in $(C_TESTS); do $(CC) $(CC_WARN) -DMD_ALLOC_TEST -c $$file -o /dev/null || exit 1; done
 	@echo "C files without warnings: $(words $(C_FILES) $(C_TESTS))"

@@ -19,8 +19,8 @@ if os.environ.get("MEDUSA_SANITIZE"):
     flags = ["-std=c11", "-O1", "-g", "-fno-omit-frame-pointer", *san]
     link = [*san, "-lm"]
 
-sources = sorted(str(path) for path in Path("native").glob("*.c"))
-headers = sorted(str(path) for path in Path("native").glob("*.h"))
+sources = sorted(str(path) for path in Path("native").glob("*/*.c"))
+headers = sorted(str(path) for path in Path("native").glob("*/*.h"))
 pieces = sorted(str(path) for path in Path("bindings").glob("*.px[di]"))
 
 native = Extension(

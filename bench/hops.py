@@ -34,7 +34,7 @@ COLUMNS = {"number": "int64", "value": "float64"}
 TRAINS = 1_000
 GAP_S = 0.005
 HOPS = (1, 3)
-NODE = "import sys; from medusa.cli import main; sys.argv[0] = 'medusa'; main()"
+NODE = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"
 RELAY = """
 import sys, zmq
 context = zmq.Context()

@@ -17,12 +17,12 @@ import zmq
 
 import medusa as md
 from bench.hostile_place import Place
-from medusa.mind.placement import cut
-from medusa.mind.spec import SPEC_BYTES_MAX, fragment_to
+from medusa.nodes.placement.placement import cut
+from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages import (
+from medusa.wire.messages.links_and_commands import (
     OLDEST,
     Attach,
     Deploy,
@@ -36,7 +36,7 @@ from medusa.wire.messages import (
     Reply,
     StatusRequest,
 )
-from medusa.wire.messages_remote import DefineRemote, KeepRemote
+from medusa.wire.messages.remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 
 MIB = 1 << 20

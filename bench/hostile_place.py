@@ -9,9 +9,9 @@ from pathlib import Path
 import zmq
 
 import medusa as md
-from medusa.runtime.keys import CurveKey, ParticipantKey, read_curve_key, read_public, write_key
+from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, read_curve_key, read_public, write_key
 
-RUN = "import sys; from medusa.cli import main; sys.argv[0] = 'medusa'; main()"
+RUN = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"
 CLIENTS = {
     "nobody": (),
     "deployer": ('deploy = ["*"]',),

@@ -53,15 +53,15 @@ def _now_us() -> int:
 
 def send(plan: dict[str, Any]) -> None:
     """Put everything into the logs of the streams, out as far as credit goes."""
-    from medusa.runtime.keys import CurveKey
-    from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
-    from medusa.runtime.zeromq import Transport
+    from medusa.runtime.keys.key_files import CurveKey
+    from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkUp
+    from medusa.runtime.transport.zeromq import Transport
     from medusa.wire.codec import decode_frame, encode_frame
-    from medusa.wire.lanes import way_of
-    from medusa.wire.link import LinkEvent, LinkSettings
-    from medusa.wire.messages import Hello
+    from medusa.wire.link.automaton import LinkEvent, LinkSettings
+    from medusa.wire.link.lanes import way_of
+    from medusa.wire.link.sender import Sender
+    from medusa.wire.messages.links_and_commands import Hello
     from medusa.wire.outbox import Outbox, Send
-    from medusa.wire.sender import Sender
 
     keys: dict[str, Any] = {}
     if plan["keys"]:
@@ -107,15 +107,15 @@ def send(plan: dict[str, Any]) -> None:
 
 def receive(plan: dict[str, Any]) -> None:
     """Take everything; say how fast it came."""
-    from medusa.runtime.keys import CurveKey
-    from medusa.runtime.link_events import Arrival
-    from medusa.runtime.zeromq import Transport
+    from medusa.runtime.keys.key_files import CurveKey
+    from medusa.runtime.transport.link_events import Arrival
+    from medusa.runtime.transport.zeromq import Transport
     from medusa.wire.codec import decode_frame, encode_frame
-    from medusa.wire.lanes import InOrder
-    from medusa.wire.link import LinkEvent, LinkSettings
-    from medusa.wire.messages import Hello
+    from medusa.wire.link.automaton import LinkEvent, LinkSettings
+    from medusa.wire.link.lanes import InOrder
+    from medusa.wire.link.receiver import Receiver, Rows
+    from medusa.wire.messages.links_and_commands import Hello
     from medusa.wire.outbox import Outbox, Send
-    from medusa.wire.receiver import Receiver, Rows
 
     key = CurveKey(plan["keys"]["receive"]) if plan["keys"] else None
     transport = Transport(listen=plan["listen"], key=key)
@@ -227,7 +227,7 @@ def _said(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def _apart(lanes: int) -> list[int]:
     """Streams that pinning spreads evenly, as many of them would be."""
-    from medusa.wire.lanes import lane_of
+    from medusa.wire.link.lanes import lane_of
 
     chosen: list[int] = []
     for number in range(1000):

@@ -99,14 +99,14 @@ def _now_us() -> int:
 def medusa_send(plan: dict[str, Any], address: str) -> dict[str, Any]:
     """Rows into a log that keeps them until they are durable, out as far as credit goes."""
     from medusa.elements import Train
-    from medusa.runtime.keys import CurveKey
-    from medusa.runtime.link_events import Arrival, LinkUp
-    from medusa.runtime.zeromq import Transport
+    from medusa.runtime.keys.key_files import CurveKey
+    from medusa.runtime.transport.link_events import Arrival, LinkUp
+    from medusa.runtime.transport.zeromq import Transport
     from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
-    from medusa.wire.lanes import way_of
-    from medusa.wire.messages import Hello
+    from medusa.wire.link.lanes import way_of
+    from medusa.wire.link.sender import Sender
+    from medusa.wire.messages.links_and_commands import Hello
     from medusa.wire.outbox import Outbox, Send
-    from medusa.wire.sender import Sender
 
     keys = plan.get("keys")
     secured: dict[str, Any] = {}
@@ -161,14 +161,14 @@ def medusa_send(plan: dict[str, Any], address: str) -> dict[str, Any]:
 
 def medusa_receive(plan: dict[str, Any], listening: Callable[[str], None]) -> dict[str, Any]:
     """Every check of a node; durable once summed, as with ``store="memory"``."""
-    from medusa.runtime.keys import CurveKey
-    from medusa.runtime.link_events import Arrival
-    from medusa.runtime.zeromq import Transport
+    from medusa.runtime.keys.key_files import CurveKey
+    from medusa.runtime.transport.link_events import Arrival
+    from medusa.runtime.transport.zeromq import Transport
     from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
-    from medusa.wire.link import LinkEvent
-    from medusa.wire.messages import Hello
+    from medusa.wire.link.automaton import LinkEvent
+    from medusa.wire.link.receiver import Receiver, Rows
+    from medusa.wire.messages.links_and_commands import Hello
     from medusa.wire.outbox import Outbox, Send
-    from medusa.wire.receiver import Receiver, Rows
 
     keys = plan.get("keys")
     transport = Transport(listen=plan["listen"], key=CurveKey(keys["receiver"][1]) if keys else None)

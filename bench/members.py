@@ -1,8 +1,8 @@
 """Members of the catalog between participants, by themselves: thousands of them, in virtual time.
 
-No nodes, no engines and no bytes of frames: the minds of ``medusa.mind.dht`` exchange their messages through
-a heap of events. Members come, leave and crash; what is looked up is compared with what was last published.
-The same seed gives the same run, under any ``PYTHONHASHSEED``.
+No nodes, no engines and no bytes of frames: the minds of ``medusa.nodes.dht.member`` exchange their messages
+through a heap of events. Members come, leave and crash; what is looked up is compared with what was last
+published. The same seed gives the same run, under any ``PYTHONHASHSEED``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from random import Random
 from typing import Any
 
 from medusa.errors import LinkError
-from medusa.mind.dht import DhtSettings, Member
-from medusa.mind.dht_putting import Put
-from medusa.mind.dht_ring import place_of
-from medusa.mind.dht_search import REPLICAS, Found
-from medusa.mind.dht_shelf import Quota, Shelf
+from medusa.nodes.dht.member import DhtSettings, Member
+from medusa.nodes.dht.put import Put
+from medusa.nodes.dht.routing_table import place_of
+from medusa.nodes.dht.search import REPLICAS, Found
+from medusa.nodes.dht.storage import Quota, Shelf
 from medusa.ports import Buffer
 from medusa.wire.dht_entry import Age, Entry, Whereabouts, age_of, sign_entry
-from medusa.wire.messages import Message
-from medusa.wire.messages_dht import DhtMessage
+from medusa.wire.messages.dht import DhtMessage
+from medusa.wire.messages.links_and_commands import Message
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Churn", "Members", "Tally", "forged", "verify"]

@@ -36,8 +36,8 @@ def in_batch(spark: Any, world: World, stream: str) -> Any:
 
 def follow(world: World, stream: str) -> Any:
     """Its rows are kept at the gateway from now on; tells how far they are."""
+    from medusa.spark.data_source_reader import Follower
     from medusa.spark.options import options_from
-    from medusa.spark.reading import Follower
 
     follower = Follower(options_from(world.where(stream)))
     follower.columns()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import medusa as md
-from medusa.engine.delta import read_table, write_table
+from medusa.engine.state.delta import read_table, write_table
 
 KEYS = 1_000_000
 

@@ -14,11 +14,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from medusa.apps.workloads import netmon
 from medusa.elements import Train
 from medusa.query.boxes import Field
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
-from medusa.wire.messages import Data
-from medusa.workloads import netmon
+from medusa.wire.messages.links_and_commands import Data
 
 SIZES = [64, 8_192]
 

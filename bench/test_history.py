@@ -19,11 +19,11 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
-from medusa.engine.history import SEGMENT_BYTES, History
-from medusa.engine.history_open import read_history
-from medusa.engine.rows import TIME
-from medusa.engine.views import view_of_times
-from medusa.runtime.history import FolderSegments, MemorySegments
+from medusa.engine.core.rows import TIME
+from medusa.engine.history.history import SEGMENT_BYTES, History
+from medusa.engine.history.opening import read_history
+from medusa.engine.history.views import view_of_times
+from medusa.runtime.store.history_store import FolderSegments, MemorySegments
 
 ROWS = 4_000_000
 PIECE = 1 << 20

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 
 from medusa.elements import Train
-from medusa.engine.boxes.sink import SinkBox
-from medusa.engine.boxes.window_spill import SpillWindow
-from medusa.engine.spool import Spool
-from medusa.engine.storage import Room
-from medusa.runtime.spill import FolderSpill
+from medusa.engine.core.memory_bounds import Room
+from medusa.engine.core.spool import Spool
+from medusa.engine.operators.sink import SinkBox
+from medusa.engine.operators.windows.window_spill import SpillWindow
+from medusa.runtime.store.spill import FolderSpill
 
 ROWS = 65_536
 TRAINS = 32

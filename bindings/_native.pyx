@@ -33,7 +33,7 @@ include "signals.pxi"
 include "locked.pxi"
 
 
-cdef extern from "kernels.h" nogil:
+cdef extern from "base/kernels.h" nogil:
     const char *md_kernels()
 
 

@@ -1,6 +1,6 @@
-# Types and aggregates by their names: native/accumulate.h.
+# Types and aggregates by their names: native/aggregates/accumulate.h.
 
-cdef extern from "accumulate.h" nogil:
+cdef extern from "aggregates/accumulate.h" nogil:
     ctypedef int md_type
     ctypedef enum md_function:
         MD_COUNT

@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.string cimport memset
 
 
-cdef extern from "arrow_abi.h" nogil:
+cdef extern from "arrow/arrow_abi.h" nogil:
     struct ArrowSchema:
         const char *format
         const char *name
@@ -28,7 +28,7 @@ cdef extern from "arrow_abi.h" nogil:
         void (*release)(ArrowArray *)
 
 
-cdef extern from "md_base.h" nogil:
+cdef extern from "base/md_base.h" nogil:
     ctypedef enum md_rc:
         MD_OK
         MD_FULL
@@ -41,14 +41,14 @@ cdef extern from "md_base.h" nogil:
         char text[240]
 
 
-cdef extern from "md_alloc.h" nogil:
+cdef extern from "base/md_alloc.h" nogil:
     void *md_malloc(size_t size)
     void *md_calloc(size_t count, size_t size)
     void *md_realloc(void *block, size_t size)
     void md_free(void *block)
 
 
-cdef extern from "column.h" nogil:
+cdef extern from "arrow/column.h" nogil:
     ctypedef struct md_column:
         int type
         int64_t length

@@ -1,6 +1,6 @@
 # Which rows of a table changed since the last checkpoint (digest.h).
 
-cdef extern from "digest.h" nogil:
+cdef extern from "base/digest.h" nogil:
     md_rc md_row_digests(const ArrowSchema *schema, const ArrowArray *array, const uint64_t *seed, uint64_t *out,
                          md_error *err)
     md_rc md_row_runs(const uint64_t *old_rows, int64_t n_old, const uint64_t *new_rows, int64_t n_new,

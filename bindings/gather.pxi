@@ -1,7 +1,7 @@
 # Keeping rows by a mask (gather.h).
 
 
-cdef extern from "gather.h" nogil:
+cdef extern from "arrow/gather.h" nogil:
     md_rc md_filter_rows(const ArrowSchema *schema, const ArrowArray *array, const ArrowSchema *mask_schema,
                          const ArrowArray *mask, ArrowSchema *out_schema, ArrowArray *out, md_error *err)
 

@@ -1,10 +1,10 @@
-# Joins by key and time: native/join.h. Included after window.pxi, which declares md_type.
+# Joins by key and time: native/join/join.h. Included after window.pxi, which declares md_type.
 
 cdef extern from "<stdbool.h>" nogil:
     ctypedef bint c_bool "bool"
 
 
-cdef extern from "join.h" nogil:
+cdef extern from "join/join.h" nogil:
     ctypedef enum md_join_how:
         MD_JOIN_INNER
         MD_JOIN_LEFT

@@ -1,6 +1,6 @@
-# Key columns to dense ids: native/keys.h. Included after window.pxi, which declares md_type.
+# Key columns to dense ids: native/keys/keys.h. Included after window.pxi, which declares md_type.
 
-cdef extern from "keys.h" nogil:
+cdef extern from "keys/keys.h" nogil:
     ctypedef struct md_keys:
         int32_t n_columns
         int64_t count
@@ -11,7 +11,7 @@ cdef extern from "keys.h" nogil:
     size_t md_keys_nbytes(const md_keys *keys)
 
 
-cdef extern from "keys_rows.h" nogil:
+cdef extern from "keys/keys_rows.h" nogil:
     md_rc md_keys_map_rows(md_keys *keys, const ArrowSchema *schema, const ArrowArray *array, int64_t position,
                            bint insert, ArrowArray *ids, int64_t *length, md_error *err)
     md_rc md_keys_export(const md_keys *keys, ArrowSchema *schema, ArrowArray *array, md_error *err)

@@ -4,7 +4,7 @@
 from libc.string cimport strcmp
 
 
-cdef extern from "times.h" nogil:
+cdef extern from "order/times.h" nogil:
     ctypedef struct md_times:
         int64_t length
 
@@ -14,7 +14,7 @@ cdef extern from "times.h" nogil:
     void md_times_extent(const md_times *t, int64_t *least, int64_t *largest)
 
 
-cdef extern from "lateness.h" nogil:
+cdef extern from "order/lateness.h" nogil:
     ctypedef struct md_lateness:
         int64_t max_us
         int64_t promised_us

@@ -1,7 +1,7 @@
 # Lateness apart for each partition of a source (lateness_parts.h). Included after lateness.pxi.
 
 
-cdef extern from "lateness_parts.h" nogil:
+cdef extern from "order/lateness_parts.h" nogil:
     ctypedef struct md_part:
         int64_t max_us
         int64_t floor_us

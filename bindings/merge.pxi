@@ -1,6 +1,6 @@
-# Batches in order as one batch in order: native/merge.h.
+# Batches in order as one batch in order: native/arrow/merge.h.
 
-cdef extern from "merge.h" nogil:
+cdef extern from "arrow/merge.h" nogil:
     ctypedef struct md_merge_key:
         int32_t column
         bint is_unsigned

@@ -1,6 +1,6 @@
 # The rest of a message of many parts of a ZeroMQ socket (multipart.h).
 
-cdef extern from "multipart.h" nogil:
+cdef extern from "base/multipart.h" nogil:
     ctypedef struct md_zmq:
         int (*msg_init)(void *msg) noexcept nogil
         int (*msg_recv)(void *msg, void *socket, int flags) noexcept nogil

@@ -1,7 +1,7 @@
 # Bounded-pass sort (order.h).
 
 
-cdef extern from "order.h" nogil:
+cdef extern from "order/order.h" nogil:
     ctypedef struct md_bsort:
         pass
 

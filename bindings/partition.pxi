@@ -3,11 +3,11 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 
-cdef extern from "partition.h" nogil:
+cdef extern from "keys/partition.h" nogil:
     md_rc md_hash_partition(const ArrowSchema *schema, const ArrowArray *array, uint64_t *hashes, md_error *err)
 
 
-cdef extern from "crc.h" nogil:
+cdef extern from "base/crc.h" nogil:
     uint32_t md_crc32c(uint32_t value, const void *data, size_t size)
 
 

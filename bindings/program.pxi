@@ -3,7 +3,7 @@
 from libc.string cimport memcpy
 
 
-cdef extern from "program.h" nogil:
+cdef extern from "program/program.h" nogil:
     ctypedef int md_register
     int MD_PROGRAM_REGISTERS
     int MD_PROGRAM_STEPS

@@ -1,7 +1,7 @@
 # The train queue (queue.h).
 
 
-cdef extern from "queue.h" nogil:
+cdef extern from "base/queue.h" nogil:
     ctypedef struct md_queue:
         pass
 

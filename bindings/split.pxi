@@ -1,6 +1,6 @@
-# Rows of a batch by the copy of a box that takes them: native/split.h.
+# Rows of a batch by the copy of a box that takes them: native/keys/split.h.
 
-cdef extern from "split.h" nogil:
+cdef extern from "keys/split.h" nogil:
     ctypedef struct md_split:
         pass
 

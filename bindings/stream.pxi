@@ -1,6 +1,6 @@
 # Streams of others, read and looked at before somebody else follows the pointers in them.
 
-cdef extern from "stream.h" nogil:
+cdef extern from "arrow/stream.h" nogil:
     struct ArrowArrayStream:
         void (*release)(ArrowArrayStream *)
 

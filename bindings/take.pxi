@@ -1,6 +1,6 @@
-# Rows by number out of several batches: native/take.h.
+# Rows by number out of several batches: native/arrow/take.h.
 
-cdef extern from "take.h" nogil:
+cdef extern from "arrow/take.h" nogil:
     ctypedef struct md_chunk:
         const ArrowArray *array
         int64_t first

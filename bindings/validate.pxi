@@ -1,6 +1,6 @@
 # Values of columns that came from outside, looked at.
 
-cdef extern from "validate.h" nogil:
+cdef extern from "arrow/validate.h" nogil:
     ctypedef enum md_validity:
         MD_VALID
         MD_INVALID_OFFSETS

@@ -1,4 +1,4 @@
-# Windows: native/window.h and native/state.h.
+# Windows: native/window/window.h and native/state/state.h.
 cdef dict _STAGES = {"whole": MD_WHOLE, "partial": MD_PARTIAL, "combine": MD_COMBINE}
 
 

@@ -1,6 +1,6 @@
-# What native/window.h and native/state.h declare.
+# What native/window/window.h and native/state/state.h declare.
 
-cdef extern from "window.h" nogil:
+cdef extern from "window/window.h" nogil:
     ctypedef enum md_stage:
         MD_WHOLE
         MD_PARTIAL
@@ -49,7 +49,7 @@ cdef extern from "window.h" nogil:
     void md_window_trim(md_window *w)
 
 
-cdef extern from "state.h" nogil:
+cdef extern from "state/state.h" nogil:
     md_rc md_window_state(md_window *w, ArrowSchema *schema, ArrowArray *array, md_error *err)
     md_rc md_window_load(md_window *w, const ArrowSchema *schema, const ArrowArray *array, int64_t boundary,
                          int64_t taken, md_error *err)

@@ -1,6 +1,6 @@
-# Running aggregates: native/window_running.h. Included after window_store.pxi.
+# Running aggregates: native/window/window_running.h. Included after window_store.pxi.
 
-cdef extern from "window_running.h" nogil:
+cdef extern from "window/window_running.h" nogil:
     ctypedef struct md_expiry:
         pass
 

@@ -1,6 +1,6 @@
-# State that is copied while its window goes on: native/snapshot.h. Included after window.pxi.
+# State that is copied while its window goes on: native/state/snapshot.h. Included after window.pxi.
 
-cdef extern from "snapshot.h" nogil:
+cdef extern from "state/snapshot.h" nogil:
     ctypedef struct md_snapshot:
         pass
 

@@ -1,6 +1,6 @@
-# Windows of rows and of values: native/window_span.h. Included after window_store.pxi.
+# Windows of rows and of values: native/window/window_span.h. Included after window_store.pxi.
 
-cdef extern from "window_span.h" nogil:
+cdef extern from "window/window_span.h" nogil:
     ctypedef enum md_span_kind:
         MD_SPAN_ROWS
         MD_SPAN_I64

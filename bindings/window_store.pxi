@@ -1,13 +1,13 @@
-# Windows that close group by group: native/window_store.h and window_session.h. Included after window.pxi
+# Windows that close group by group: native/window/window_store.h and window_session.h. Included after window.pxi
 # and keys.pxi.
 
-cdef extern from "window_store.h" nogil:
+cdef extern from "window/window_store.h" nogil:
     md_rc md_window_pick(md_window *w, const int64_t *slots, int64_t n, bint states, md_error *err)
     md_rc md_keys_pick(const md_keys *keys, const int64_t *ids, int64_t n, ArrowSchema *schema, ArrowArray *array,
                        md_error *err)
 
 
-cdef extern from "window_session.h" nogil:
+cdef extern from "window/window_session.h" nogil:
     ctypedef struct md_sessions:
         pass
 
@@ -28,7 +28,7 @@ cdef extern from "window_session.h" nogil:
     size_t md_sessions_nbytes(const md_sessions *s)
 
 
-cdef extern from "column.h" nogil:
+cdef extern from "arrow/column.h" nogil:
     int64_t md_column_nulls(const md_column *c)
     md_rc md_columns_view(const ArrowSchema *schema, const ArrowArray *array, int64_t n, md_column *out,
                           int64_t *length, md_error *err)
@@ -101,7 +101,7 @@ def pick_keys(Keys keys, ids):
     return own(&schema, &array)
 
 
-cdef extern from "keys.h" nogil:
+cdef extern from "keys/keys.h" nogil:
     size_t md_keys_nbytes(const md_keys *keys)
 
 

@@ -277,8 +277,8 @@ def terminal(table: Any, address: str) -> str:
     import msgspec
     from rich.console import Console
 
-    from medusa.connectors.top_read import Box
-    from medusa.connectors.top_screen import screen
+    from medusa.cli.screens.top_read import Box
+    from medusa.cli.screens.top_screen import screen
 
     place = table.schema.get_field_index("boundary")
     rows = table.set_column(place, "boundary", table["boundary"].cast("int64")).to_pylist()

@@ -14,17 +14,17 @@ import msgspec
 
 import medusa
 from medusa import errors
-from medusa.engine.change import Change
-from medusa.query.column import Expr
-from medusa.query.published import PublishedStream
-from medusa.query.tables import KeyedTable
-from medusa.query.window_kinds import KeyedStream, KindStream, SessionStream
-from medusa.query.windows import GroupedStream, WindowedStream
-from medusa.runtime.client import Federation
-from medusa.runtime.collected import Collected
-from medusa.runtime.named import NamedPublisher
-from medusa.runtime.reading import Subscription
-from medusa.runtime.views import HistoryInfo
+from medusa.engine.query_change import Change
+from medusa.query.expressions.column import Expr
+from medusa.query.published_stream import PublishedStream
+from medusa.query.stream.keyed_table import KeyedTable
+from medusa.query.stream.time_windows import GroupedStream, WindowedStream
+from medusa.query.stream.window_steps import KeyedStream, KindStream, SessionStream
+from medusa.runtime.client.client import Federation
+from medusa.runtime.client.named_publisher import NamedPublisher
+from medusa.runtime.client.subscription import Subscription
+from medusa.runtime.embedded.collected import Collected
+from medusa.runtime.embedded.views import HistoryInfo
 
 AGGREGATES = (
     *("count", "sum", "avg", "min", "max", "first", "last", "variance", "stddev", "count_distinct"),

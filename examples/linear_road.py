@@ -11,8 +11,8 @@ import argparse
 from collections import Counter
 
 import medusa as md
-from medusa.workloads import linear_road
-from medusa.workloads.linear_road_traffic import Traffic, traffic
+from medusa.apps.workloads import linear_road
+from medusa.apps.workloads.linear_road_traffic import Traffic, traffic
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ Usage: python examples/network_monitoring.py
 from __future__ import annotations
 
 import medusa as md
-from medusa.workloads.netmon import labelled_bots, load_trace
+from medusa.apps.workloads.netmon import labelled_bots, load_trace
 
 
 def query(schema: object) -> md.Query:

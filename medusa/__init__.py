@@ -54,45 +54,45 @@ if TYPE_CHECKING:
     from medusa.errors import MedusaError as MedusaError
     from medusa.errors import QueryError as QueryError
     from medusa.errors import StateError as StateError
-    from medusa.query.aggregates import approx_count_distinct as approx_count_distinct
-    from medusa.query.aggregates import approx_quantile as approx_quantile
-    from medusa.query.aggregates import avg as avg
-    from medusa.query.aggregates import count as count
-    from medusa.query.aggregates import count_distinct as count_distinct
-    from medusa.query.aggregates import first as first
-    from medusa.query.aggregates import last as last
-    from medusa.query.aggregates import max as max
-    from medusa.query.aggregates import median as median
-    from medusa.query.aggregates import min as min
-    from medusa.query.aggregates import quantile as quantile
-    from medusa.query.aggregates import stddev as stddev
-    from medusa.query.aggregates import sum as sum
-    from medusa.query.aggregates import user as user
-    from medusa.query.aggregates import variance as variance
     from medusa.query.builder import Query as Query
     from medusa.query.builder import Stream as Stream
-    from medusa.query.column import col as col
-    from medusa.query.column import lit as lit
-    from medusa.query.column import time as time
-    from medusa.query.column import when as when
+    from medusa.query.expressions.aggregates import approx_count_distinct as approx_count_distinct
+    from medusa.query.expressions.aggregates import approx_quantile as approx_quantile
+    from medusa.query.expressions.aggregates import avg as avg
+    from medusa.query.expressions.aggregates import count as count
+    from medusa.query.expressions.aggregates import count_distinct as count_distinct
+    from medusa.query.expressions.aggregates import first as first
+    from medusa.query.expressions.aggregates import last as last
+    from medusa.query.expressions.aggregates import max as max
+    from medusa.query.expressions.aggregates import median as median
+    from medusa.query.expressions.aggregates import min as min
+    from medusa.query.expressions.aggregates import quantile as quantile
+    from medusa.query.expressions.aggregates import stddev as stddev
+    from medusa.query.expressions.aggregates import sum as sum
+    from medusa.query.expressions.aggregates import user as user
+    from medusa.query.expressions.aggregates import variance as variance
+    from medusa.query.expressions.column import col as col
+    from medusa.query.expressions.column import lit as lit
+    from medusa.query.expressions.column import time as time
+    from medusa.query.expressions.column import when as when
     from medusa.query.qos import QoS as QoS
-    from medusa.query.registry import register as register
     from medusa.query.sql.sources import source as source
     from medusa.query.sql.statements import sql as sql
-    from medusa.query.stream_order import sunion as sunion
+    from medusa.query.stream.order import sunion as sunion
+    from medusa.query.stream.window_steps import lag as lag
     from medusa.query.user import process as process
-    from medusa.query.window_kinds import lag as lag
-    from medusa.runtime.attached import AttachedRun as AttachedRun
-    from medusa.runtime.client import connect as connect
-    from medusa.runtime.embedded import collect as collect
-    from medusa.runtime.embedded import restore as restore
-    from medusa.runtime.embedded import start as start
-    from medusa.runtime.inside import Node as Node
-    from medusa.runtime.inside import node as node
-    from medusa.runtime.live import Run as Run
-    from medusa.runtime.planning import balance as balance
-    from medusa.runtime.recordings import replay as replay
-    from medusa.runtime.views import read_history as read_history
+    from medusa.query.user_registry import register as register
+    from medusa.runtime.client.client import connect as connect
+    from medusa.runtime.client.placement import balance as balance
+    from medusa.runtime.embedded.asyncio_run import Run as Run
+    from medusa.runtime.embedded.attached import AttachedRun as AttachedRun
+    from medusa.runtime.embedded.embedded_run import collect as collect
+    from medusa.runtime.embedded.embedded_run import restore as restore
+    from medusa.runtime.embedded.embedded_run import start as start
+    from medusa.runtime.embedded.recordings import replay as replay
+    from medusa.runtime.embedded.views import read_history as read_history
+    from medusa.runtime.embedded_node.node_thread import Node as Node
+    from medusa.runtime.embedded_node.node_thread import node as node
 
 __version__ = "0.1.0"
 
@@ -132,25 +132,25 @@ _HOMES = {
             "user",
             "variance",
         ),
-        "medusa.query.aggregates",
+        "medusa.query.expressions.aggregates",
     ),
     **dict.fromkeys(("Query", "Stream"), "medusa.query.builder"),
-    **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.column"),
-    **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded"),
-    **dict.fromkeys(("Node", "node"), "medusa.runtime.inside"),
-    "AttachedRun": "medusa.runtime.attached",
-    "balance": "medusa.runtime.planning",
-    "Run": "medusa.runtime.live",
+    **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.expressions.column"),
+    **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded.embedded_run"),
+    **dict.fromkeys(("Node", "node"), "medusa.runtime.embedded_node.node_thread"),
+    "AttachedRun": "medusa.runtime.embedded.attached",
+    "balance": "medusa.runtime.client.placement",
+    "Run": "medusa.runtime.embedded.asyncio_run",
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",
-    "connect": "medusa.runtime.client",
+    "connect": "medusa.runtime.client.client",
     "QoS": "medusa.query.qos",
-    "lag": "medusa.query.window_kinds",
+    "lag": "medusa.query.stream.window_steps",
     "process": "medusa.query.user",
-    "read_history": "medusa.runtime.views",
-    "register": "medusa.query.registry",
-    "replay": "medusa.runtime.recordings",
-    "sunion": "medusa.query.stream_order",
+    "read_history": "medusa.runtime.embedded.views",
+    "register": "medusa.query.user_registry",
+    "replay": "medusa.runtime.embedded.recordings",
+    "sunion": "medusa.query.stream.order",
 }
 
 __all__ = ["__version__", *_HOMES]

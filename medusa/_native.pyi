@@ -251,7 +251,7 @@ class Window:
         """
 
 class Program:
-    """Expressions and filters over batches in one pass; ``native/program.h`` has the rules."""
+    """Expressions and filters over batches in one pass; ``native/program/program.h`` has the rules."""
 
     def __init__(
         self,
@@ -740,7 +740,7 @@ def crc32c(data: Any, value: int = 0) -> int:
     """CRC-32C (Castagnoli) of a buffer; ``value``: of what came before it."""
 
 def drop_parts(calls: tuple[int, int, int, int], socket: int, most: int) -> tuple[int, bool]:
-    """Drop parts of a message of libzmq: ``medusa.engine.multipart`` says how."""
+    """Drop parts of a message of libzmq: ``medusa.engine.core.multipart`` says how."""
 
 class SignalGate:
     """Defers signal handlers that are written in Python, for one thread, while it is held.

@@ -28,7 +28,7 @@ class MedusaError(Exception):
     """The base of all our errors; never raised itself.
 
     Attributes:
-        code: stable dotted name of the rule that was broken, e.g. ``query.column``.
+        code: stable dotted name of the rule that was broken, e.g. ``query.expressions.column``.
         hint: what to do about it; empty where the message says it all.
     """
 

@@ -50,8 +50,8 @@ class DefaultSource(DataSource):
         return options_from(self.options)
 
     def schema(self) -> StructType:
-        from medusa.spark.columns import spark_type, struct
-        from medusa.spark.reading import columns_of
+        from medusa.spark.column_types import spark_type, struct
+        from medusa.spark.data_source_reader import columns_of
 
         columns = columns_of(self._options())
         return struct((field.name, spark_type(field.type)) for field in columns)
@@ -85,7 +85,7 @@ class DefaultSource(DataSource):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from medusa.errors import ConfigError
-        from medusa.spark.writing import check_columns, columns_to
+        from medusa.spark.data_source_writer import check_columns, columns_to
 
         if overwrite:
             raise ConfigError(
@@ -100,12 +100,12 @@ class DefaultSource(DataSource):
 
 class _Reader(DataSourceReader):
     def __init__(self, options: Options) -> None:
-        from medusa.spark.reading import BatchReader
+        from medusa.spark.data_source_reader import BatchReader
 
         self._does = BatchReader(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        from medusa.spark.reading import RowRange
+        from medusa.spark.data_source_reader import RowRange
 
         return [InputPartition(each) for each in self._does.parts() or [RowRange(0, 0)]]
 
@@ -115,7 +115,7 @@ class _Reader(DataSourceReader):
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
-        from medusa.spark.reading import StreamReader
+        from medusa.spark.data_source_reader import StreamReader
 
         self._does = StreamReader(options)
 
@@ -164,7 +164,7 @@ def _context() -> Any:
 
 class _Writer(DataSourceArrowWriter):
     def __init__(self, options: Options) -> None:
-        from medusa.spark.writing import TableWriter
+        from medusa.spark.data_source_writer import TableWriter
 
         self._does = TableWriter(options)
 
@@ -184,7 +184,7 @@ class _Writer(DataSourceArrowWriter):
 
 class _StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Options) -> None:
-        from medusa.spark.writing import StreamWriter
+        from medusa.spark.data_source_writer import StreamWriter
 
         self._does = StreamWriter(options)
 

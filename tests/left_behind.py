@@ -22,7 +22,8 @@ def changed_files(root: Path) -> set[str]:
 
 
 class LeftBehind:
-    """A pytest plugin. In CI what a run leaves is a failure; elsewhere it may be somebody's edit, and is said."""
+    """A pytest plugin. In CI what a run leaves is a failure; elsewhere it may be somebody's edit, and is
+    said."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

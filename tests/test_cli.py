@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import medusa as md
-from medusa.cli import main
-from medusa.workloads.local_nodes import LocalNodes
+from medusa.apps.workloads.local_nodes import LocalNodes
+from medusa.cli.main import main
 
 
 def run(*arguments: object) -> Result:
@@ -75,7 +75,7 @@ def test_a_gateway_is_run_by_its_configuration_alone(tmp_path: Path) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from medusa.cli import main; main(['demo', '--help'], standalone_mode=False); "
+        "import sys; from medusa.cli.main import main; main(['demo', '--help'], standalone_mode=False); "
         "heavy = {'pyarrow', 'sqlglot', 'zmq', 'numpy', 'rich', 'duckdb'} & set(sys.modules); "
         "sys.exit(', '.join(heavy) or 0)"
     )
@@ -167,7 +167,7 @@ def test_tail_that_is_interrupted_says_how_far_it_came(
         fed.boundary("counts.clicks", 120_000_000)
         tail = ["tail", "counts.per_user", "--from", "oldest", "--json", "--node", address, *limit]
         with subprocess.Popen(
-            [sys.executable, "-m", "medusa.cli", *tail],
+            [sys.executable, "-m", "medusa.cli.main", *tail],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -287,8 +287,8 @@ def test_sim_runs_a_seed_and_replays_it() -> None:
 
 
 def test_sim_runs_all_scenarios_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from medusa.sim.federations import spread
     from medusa.sim.scenarios import SCENARIOS
+    from medusa.sim.trials.federations import spread
 
     # tests/sim runs it with its thousand nodes.
     smaller = replace(SCENARIOS["federation"], build=lambda world, rows, parts: spread(world, rows, 40, 8))

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import pytest
 
 import medusa
-from medusa.query.stream import Stream
-from medusa.runtime.live import LiveRun
+from medusa.query.stream.stream import Stream
+from medusa.runtime.embedded.asyncio_run import LiveRun
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from medusa.workloads.linear_road_traffic import traffic
+from medusa.apps.workloads.linear_road_traffic import traffic
 from tests.blocks import blocks
 from tests.oracle.linear_road import linear_road as oracle
 
@@ -237,7 +237,7 @@ def test_facts_of_environmental_sensors() -> None:
 
 
 def test_facts_of_linear_road() -> None:
-    """The oracle's answers; that the query gives them all is in tests/workloads."""
+    """The oracle's answers; that the query gives them all is in tests/apps/workloads."""
     said = shown()["linear_road"]
     rows = traffic(seed=0)
     wanted, _ = oracle(rows.to_pylist())

@@ -31,7 +31,7 @@ def test_the_tree_is_seen_whole(sources: list[Source]) -> None:
     paths = {source.path for source in sources}
     assert {
         "medusa/__init__.py",
-        "native/queue.h",
+        "native/base/queue.h",
         "bindings/_native.pyx",
         "tests/test_house.py",
         "Makefile",
@@ -59,9 +59,6 @@ def test_every_module_is_used(sources: list[Source]) -> None:
 
 def test_the_lists_of_exceptions_only_shrink(sources: list[Source]) -> None:
     texts = {source.path: source.text for source in sources}
-    for path in house.LONGER:
-        most = house.BINDING_LINES_MAX if path.startswith("bindings/") else house.LINES_MAX
-        assert texts.get(path, "").count("\n") > most, f"{path} is short: take it off LONGER"
     for path in house.ASKS_AGAIN:
         assert "sleep(" in texts.get(path, ""), f"{path} doesn't sleep: take it off ASKS_AGAIN"
 
@@ -72,24 +69,24 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.layers, "medusa/query/a.py", "def f():\n    import medusa.engine.run", "above"),
     (house.layers, "medusa/query/a.py", "from ..engine import run", "above"),
     (house.layers, "medusa/wire/a.py", "import medusa", "above"),
-    (house.layers, "medusa/runtime/a.py", "from medusa.sim.disk import Disk", "above"),
-    (house.layers, "medusa/testing/a.py", "import medusa.connectors.files", "next door"),
+    (house.layers, "medusa/runtime/a.py", "from medusa.sim.world.disk import Disk", "above"),
+    (house.layers, "medusa/testing/a.py", "import medusa.io.readers", "next door"),
     (
         house.layers,
-        "medusa/engine/boxes/a.py",
-        "from importlib import import_module\nimport_module('medusa.cli')",
+        "medusa/engine/operators/a.py",
+        "from importlib import import_module\nimport_module('medusa.cli.main')",
         "above",
     ),
     (house.layers, "medusa/helpers/a.py", "", "no room of the house"),
-    (house.layers, "medusa/mind/a.py", "from medusa.wire import link\nfrom medusa.errors import X", None),
+    (house.layers, "medusa/nodes/a.py", "from medusa.wire import link\nfrom medusa.errors import X", None),
     (house.layers, "medusa/ports.py", "from medusa.elements import Train", None),
     (house.native_only_in_engine, "medusa/wire/a.py", "from medusa import _native", "medusa/engine"),
     (house.native_only_in_engine, "medusa/engine/a.py", "from medusa._native import Queue", None),
     (house.one_room_each, "medusa/engine/a.py", "def f():\n    import sqlglot", "only medusa/query"),
-    (house.one_room_each, "medusa/mind/a.py", "import zmq.asyncio", "only medusa/runtime"),
+    (house.one_room_each, "medusa/nodes/a.py", "import zmq.asyncio", "only medusa/runtime"),
     (house.minds_do_no_io, "medusa/wire/a.py", "import time", "imports time"),
-    (house.minds_do_no_io, "medusa/mind/a.py", "def f():\n    from os import path", "imports os.path"),
-    (house.minds_do_no_io, "medusa/mind/a.py", "import logging", "imports logging"),
+    (house.minds_do_no_io, "medusa/nodes/a.py", "def f():\n    from os import path", "imports os.path"),
+    (house.minds_do_no_io, "medusa/nodes/a.py", "import logging", "imports logging"),
     (house.minds_do_no_io, "medusa/engine/a.py", "import threading", "imports threading"),
     (house.minds_do_no_io, "medusa/engine/a.py", "open('x')", "calls open()"),
     (house.minds_do_no_io, "medusa/runtime/a.py", "import time, os", None),
@@ -98,32 +95,32 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.minds_are_deterministic, "medusa/wire/a.py", "y = list({1} | z)", "goes through a set"),
     (
         house.minds_are_deterministic,
-        "medusa/mind/a.py",
+        "medusa/nodes/a.py",
         "p: set[str] = f()\nfor x in p: pass",
         "goes through a set",
     ),
     (
         house.minds_are_deterministic,
-        "medusa/mind/a.py",
+        "medusa/nodes/a.py",
         "self.p = set()\nfor x in self.p: pass",
         "goes through a set",
     ),
     (
         house.minds_are_deterministic,
-        "medusa/mind/a.py",
+        "medusa/nodes/a.py",
         "def f(p: frozenset[int]):\n    yield from [*p]",
         "through a set",
     ),
-    (house.minds_are_deterministic, "medusa/mind/a.py", "if hash(x) % 2: pass", "calls hash()"),
-    (house.minds_are_deterministic, "medusa/mind/a.py", "k = id(x)", "calls id()"),
+    (house.minds_are_deterministic, "medusa/nodes/a.py", "if hash(x) % 2: pass", "calls hash()"),
+    (house.minds_are_deterministic, "medusa/nodes/a.py", "k = id(x)", "calls id()"),
     (
         house.minds_are_deterministic,
-        "medusa/mind/a.py",
+        "medusa/nodes/a.py",
         "for x in sorted({1, 2}): pass\ny = len(set(z))",
         None,
     ),
     (house.data_never_becomes_code, "medusa/wire/a.py", "import pickle", "imports pickle"),
-    (house.data_never_becomes_code, "medusa/cli.py", "def f():\n    eval('1')", "calls eval()"),
+    (house.data_never_becomes_code, "medusa/cli/main.py", "def f():\n    eval('1')", "calls eval()"),
     (house.data_never_becomes_code, "medusa/query/a.py", "import re\nre.compile('x')", None),
     (house.dependencies_are_declared, "medusa/engine/a.py", "def f():\n    import requests", "doesn't name"),
     (house.dependencies_are_declared, "medusa/engine/a.py", "import matplotlib.pyplot", "an extra"),
@@ -142,9 +139,9 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.mypy_finds_what_is_imported, "medusa/engine/a.py", "import re, numpy, zmq, duckdb, medusa", None),
     (house.tests_do_not_sleep, "tests/a.py", "import time\ntime.sleep(1)", "sleeps"),
     (house.tests_do_not_sleep, "tests/a.py", "await asyncio.sleep(0.1)", "sleeps"),
-    (house.files_are_short, "medusa/query/a.py", "\n" * 501, "has 501 lines, at most 500"),
+    (house.files_are_short, "medusa/query/a.py", "\n" * 501, "has 501 lines, more than 500"),
     (house.files_are_short, "native/a.c", "\n" * 501, "has 501 lines"),
-    (house.files_are_short, "bindings/a.pxi", "\n" * 251, "at most 250"),
+    (house.files_are_short, "bindings/a.pxi", "\n" * 251, "more than 250"),
     (house.files_are_short, "medusa/query/a.py", "\n" * 500, None),
     (house.nothing_is_left_over, "docs/a.md", "first\nTO" + "DO: more", "do it, or leave it out"),
     (house.nothing_is_left_over, "native/a.c", "/* FIX" + "ME */", "do it"),
@@ -168,7 +165,7 @@ def test_a_planted_breach_is_found(rule: Rule, path: str, text: str, words: str 
 
 
 def test_every_rule_has_a_planted_breach() -> None:
-    assert {rule for rule, _, _, words in PLANTED if words is not None} == set(RULES)
+    assert {rule for rule, _, _, words in PLANTED if words is not None} == {*RULES, *house.NOTICES}
 
 
 def test_planted_cycles_and_dead_modules_are_found() -> None:

@@ -57,9 +57,8 @@ def test_no_room_hides_a_public_name() -> None:
 
 def test_a_data_source_in_a_worker_of_spark_loads_no_engine() -> None:
     """Spark begins a new Python for much of what a data source does, several in each trigger."""
-    code = (
-        "import sys, medusa.spark.reading, medusa.spark.writing, medusa.spark.options, medusa.spark.columns"
-    )
+    modules = ("data_source_reader", "data_source_writer", "options", "column_types")
+    code = ", ".join(["import sys", *(f"medusa.spark.{module}" for module in modules)])
     command = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
@@ -68,6 +67,7 @@ def test_a_data_source_in_a_worker_of_spark_loads_no_engine() -> None:
 
 
 def test_no_module_of_spark_hides_a_public_name() -> None:
-    names = "import medusa.spark.flow, medusa.spark.batches, medusa.spark.streaming, medusa as md\n"
+    names = "import medusa.spark.dataframes.flow, medusa.spark.dataframes.batches\n"
+    names += "import medusa.spark.streaming.streaming, medusa as md\n"
     names += "for name in md.spark.__all__: assert callable(getattr(md.spark, name)), name"
     loaded_by(names)

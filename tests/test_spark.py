@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.apps.pipeline.watch import watched
 from medusa.errors import ConfigError, DataError
-from medusa.spark import ways
+from medusa.spark import support
 from medusa.spark.overflow.on_spark import OnSpark
-from medusa.spark.pipeline.watch import watched
 from medusa.spark.session import check_connect, check_java, missing_for_connect, running, session
-from medusa.spark.starting import register
-from medusa.spark.ways import WAYS, Way
+from medusa.spark.session_setup import register
+from medusa.spark.support import WAYS, Way
 from tests.ports import free_ports
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "spark.md"
@@ -59,9 +59,9 @@ def test_every_kind_of_box_has_a_way() -> None:
 
 
 def refusal(q: md.Query) -> str:
-    graph = ways.leads_to_sinks(q.graph)
+    graph = support.leads_to_sinks(q.graph)
     with pytest.raises(md.QueryError) as caught:
-        ways.check(graph, ways.read_ports(graph))
+        support.check(graph, support.read_ports(graph))
     return str(caught.value)
 
 
@@ -309,7 +309,7 @@ def test_the_source_is_registered_where_spark_would_not_find_it(
 
 NOISY = """
 import subprocess, sys, threading
-from medusa.spark.starting import quiet
+from medusa.spark.session_setup import quiet
 with quiet():
     lines = "WARNING: Using incubator modules: x\\nSetting Spark log level to OFF\\nnot that\\n\\tat one\\n"
     lines += "ERROR SparkContext: Error initializing SparkContext.\\nwhy\\n\\tat x.y\\n"

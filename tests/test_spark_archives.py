@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
+from medusa.apps.pipeline import replay as replaying
+from medusa.apps.pipeline.folder import MANIFEST, ROWS, VERSION, Manifest, Part, begin, discard, open_folder
+from medusa.apps.pipeline.replay import position_of, replay, rows_from
+from medusa.cli.main import main
 from medusa.query.boxes import Field
-from medusa.spark.pipeline import replay as replaying
-from medusa.spark.pipeline.folder import MANIFEST, ROWS, VERSION, Manifest, Part, begin, discard, open_folder
-from medusa.spark.pipeline.replay import position_of, replay, rows_from
 from medusa.testing import ManualClock
 
 SCHEMA = (Field("ts", "int64"), Field("k", "int32"))

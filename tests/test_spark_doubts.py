@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import medusa as md
+from medusa.apps.pipeline.doubts import gaps, shed_by, unmarked, why_unordered
+from medusa.apps.pipeline.folder import VERSION, Manifest, Part, Stored
+from medusa.apps.pipeline.report import Report, SinkReport
 from medusa.query.boxes import Field
-from medusa.spark.pipeline.doubts import gaps, shed_by, unmarked, why_unordered
-from medusa.spark.pipeline.folder import VERSION, Manifest, Part, Stored
-from medusa.spark.pipeline.report import Report, SinkReport
 
 SCHEMA = (Field("v", "int64"),)
 

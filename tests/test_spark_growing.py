@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.apps.pipeline import parts as files
+from medusa.apps.pipeline.folder import MANIFEST, ROWS, Part, begin, open_folder
+from medusa.apps.pipeline.growing import CHECKPOINT, Growing, held, reader_of
+from medusa.apps.pipeline.lock import LOCK
+from medusa.apps.pipeline.replay import rows_from
 from medusa.query.boxes import Field
-from medusa.spark.pipeline import parts as files
-from medusa.spark.pipeline.folder import MANIFEST, ROWS, Part, begin, open_folder
-from medusa.spark.pipeline.growing import CHECKPOINT, Growing, held, reader_of
-from medusa.spark.pipeline.lock import LOCK
-from medusa.spark.pipeline.replay import rows_from
 
 SCHEMA = (Field("ts", "int64"), Field("k", "int32"))
 ROWS_OF_EPOCH = 5

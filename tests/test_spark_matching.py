@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from medusa.spark.pipeline import matching
+from medusa.apps.pipeline import matching
 
 
 def close(one: Any, other: Any, tolerance: float) -> bool:

@@ -137,9 +137,19 @@ def test_a_run_that_ends_before_its_summary_is_not_green(project: Path) -> None:
     assert lines[-2] == "tests/spark is left out: sparks can't be made"
 
 
-LITTERS = "import pathlib\ndef test_litters(): pathlib.Path('checkpoint').mkdir(); pathlib.Path('checkpoint/0').touch()\n"
-PLUGIN = "from pathlib import Path\nfrom tests.left_behind import LeftBehind\n\n\ndef pytest_configure(config):\n    "
-PLUGIN += "config.pluginmanager.register(LeftBehind(Path(__file__).parent))\n"
+LITTERS = """
+from pathlib import Path
+def test_litters():
+    Path("checkpoint").mkdir()
+    Path("checkpoint/0").touch()
+"""
+PLUGIN = """
+from pathlib import Path
+from tests.left_behind import LeftBehind
+
+def pytest_configure(config):
+    config.pluginmanager.register(LeftBehind(Path(__file__).parent))
+"""
 
 
 @pytest.mark.parametrize(("ci", "test", "status"), [("1", LITTERS, 1), ("", LITTERS, 0), ("1", OTHERS, 0)])

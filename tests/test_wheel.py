@@ -83,10 +83,10 @@ def test_the_wheel_is_whole(wheel: Path) -> None:
     package = {path.relative_to(ROOT).as_posix() for path in paths}
     package = {name for name in package if "__pycache__" not in name}
     assert package | {"medusa/_native.abi3.so", "medusa/py.typed"} <= names
-    data = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/workloads/data").iterdir()}
+    data = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/apps/workloads/data").iterdir()}
     assert data <= names
-    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/dashboard/page").iterdir()}
-    assert "medusa/dashboard/page/index.html" in page
+    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / "medusa/apps/dashboard/page").iterdir()}
+    assert "medusa/apps/dashboard/page/index.html" in page
     assert page <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {*CODE, "medusa_streams"}
 

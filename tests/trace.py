@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from medusa.engine.boxes.base import Now, Operator
+from medusa.apps.workloads.virtual_boxes import Arrival, Delivered, InVirtualTime
+from medusa.engine.core.box import Now, Operator
 from medusa.engine.fragment import Fragment
-from medusa.engine.qos import latency_graphs
-from medusa.engine.qos_scheduler import OutputScheduler
+from medusa.engine.overload.qos_scheduler import OutputScheduler
+from medusa.engine.qos.delay_utility import latency_graphs
 from medusa.query.boxes import Graph
 from medusa.testing import ManualClock
-from medusa.workloads.virtual import Arrival, Delivered, InVirtualTime
 
 __all__ = ["Arrival", "Delivered", "VirtualRun"]
 

@@ -1,6 +1,6 @@
 /* A window over Arrow batches without Python: cars and their mean speed per road and minute.
  *
- *   cc -std=c11 -O2 -Inative examples/c/window.c native/[a-z]*.c -lm -o window && ./window
+ *   cc -std=c11 -O2 -Inative examples/c/window.c $(find native -name '*.c') -lm -o window && ./window
  *
  * Rows come as Arrow arrays over memory that this program owns; native code borrows them for a call.
  * Results are Arrow arrays that this program owns, and releases when it has printed them. */
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "column.h"
-#include "window.h"
+#include "arrow/column.h"
+#include "window/window.h"
 
 #define SECOND INT64_C(1000000)
 #define ROWS 4

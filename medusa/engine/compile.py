@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medusa.engine.boxes.aggregate import AggregateBox, CombineBox
-from medusa.engine.boxes.apply import make_apply
-from medusa.engine.boxes.base import Operator
-from medusa.engine.boxes.bsort import BSortBox
-from medusa.engine.boxes.connection import ConnectionPointBox
-from medusa.engine.boxes.distinct import DistinctBox
-from medusa.engine.boxes.drop import RandomDropBox, SemanticDropBox, WindowDropBox
-from medusa.engine.boxes.filter import FilterBox
-from medusa.engine.boxes.join import make_join
-from medusa.engine.boxes.key_router import KeyRouterBox
-from medusa.engine.boxes.lookup import make_lookup
-from medusa.engine.boxes.ordered_merge import OrderedMergeBox
-from medusa.engine.boxes.process import make_process
-from medusa.engine.boxes.project import ProjectBox
-from medusa.engine.boxes.resample import ResampleBox
-from medusa.engine.boxes.route import RouteBox
-from medusa.engine.boxes.running import RunningBox
-from medusa.engine.boxes.session import SessionBox
-from medusa.engine.boxes.sink import SinkBox
-from medusa.engine.boxes.source import SourceBox
-from medusa.engine.boxes.span import SpanBox
-from medusa.engine.boxes.spill_made import make_spilling
-from medusa.engine.boxes.sunion import SUnionBox
-from medusa.engine.boxes.table import make_table_box
-from medusa.engine.boxes.top import TopBox
-from medusa.engine.boxes.union import UnionBox
-from medusa.engine.boxes.wsort import WSortBox
-from medusa.engine.chain import link_chains
-from medusa.engine.dead import DeadLetters
-from medusa.engine.site import Site
-from medusa.engine.storage import Storage
+from medusa.engine.core.box import Operator
+from medusa.engine.core.dead_letters import DeadLetters
+from medusa.engine.core.memory_bounds import Storage
+from medusa.engine.core.site import Site
+from medusa.engine.operators.apply import make_apply
+from medusa.engine.operators.connection import ConnectionPointBox
+from medusa.engine.operators.drop import RandomDropBox, SemanticDropBox, WindowDropBox
+from medusa.engine.operators.filter import FilterBox
+from medusa.engine.operators.fused_rows import link_chains
+from medusa.engine.operators.joins.distinct import DistinctBox
+from medusa.engine.operators.joins.join import make_join
+from medusa.engine.operators.joins.lookup import make_lookup
+from medusa.engine.operators.joins.table import make_table_box
+from medusa.engine.operators.key_router import KeyRouterBox
+from medusa.engine.operators.order.bsort import BSortBox
+from medusa.engine.operators.order.resample import ResampleBox
+from medusa.engine.operators.order.sunion import SUnionBox
+from medusa.engine.operators.order.wsort import WSortBox
+from medusa.engine.operators.ordered_merge import OrderedMergeBox
+from medusa.engine.operators.process import make_process
+from medusa.engine.operators.project import ProjectBox
+from medusa.engine.operators.route import RouteBox
+from medusa.engine.operators.sink import SinkBox
+from medusa.engine.operators.source import SourceBox
+from medusa.engine.operators.spill.spillable import make_spilling
+from medusa.engine.operators.union import UnionBox
+from medusa.engine.operators.windows.aggregate import AggregateBox, CombineBox
+from medusa.engine.operators.windows.running import RunningBox
+from medusa.engine.operators.windows.session import SessionBox
+from medusa.engine.operators.windows.span import SpanBox
+from medusa.engine.operators.windows.top import TopBox
 from medusa.ports import Segments, Tasks, Workers
 from medusa.query.boxes import (
     Aggregate,
@@ -72,9 +72,9 @@ from medusa.query.boxes import (
     WithColumns,
     WSort,
 )
-from medusa.query.expression import Call, Expression
+from medusa.query.expressions.expression import Call, Expression
+from medusa.query.expressions.tree import walk
 from medusa.query.graph import CheckedGraph
-from medusa.query.tree import walk
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["compile_graph", "readers_of_time"]

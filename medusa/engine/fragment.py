@@ -15,22 +15,22 @@ import pyarrow as pa
 
 from medusa._native import Exported, Times
 from medusa.elements import END_US, Boundary, Element, Train
-from medusa.engine import state as fragment_state
-from medusa.engine.boxes.apply import AsyncApplyBox
-from medusa.engine.boxes.base import Now, Operator
-from medusa.engine.boxes.connection import Connections
-from medusa.engine.boxes.sink import SinkBox
-from medusa.engine.boxes.source import SourceBox
 from medusa.engine.compile import compile_graph
-from medusa.engine.dead import DeadLetters
-from medusa.engine.evolve import Plan, catch_up
-from medusa.engine.idle import Idleness
-from medusa.engine.later import Copying
-from medusa.engine.meter import Meter
+from medusa.engine.core.box import Now, Operator
+from medusa.engine.core.dead_letters import DeadLetters
+from medusa.engine.core.memory_bounds import Storage
+from medusa.engine.idle_sources import Idleness
+from medusa.engine.operators.apply import AsyncApplyBox
+from medusa.engine.operators.connection import Connections
+from medusa.engine.operators.sink import SinkBox
+from medusa.engine.operators.source import SourceBox
+from medusa.engine.qos.meter import Meter
 from medusa.engine.scheduler import Scheduler
-from medusa.engine.sliced import Sliced
+from medusa.engine.sliced_fragment import Sliced
+from medusa.engine.state import fragment_state
+from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.evolve import Plan, catch_up
 from medusa.engine.stats import counts_of
-from medusa.engine.storage import Storage
 from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer, Clock, Segments, Tasks, Workers

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
-from medusa.engine.boxes.base import show_time
-from medusa.engine.boxes.connection import ConnectionPointBox
-from medusa.engine.checkpoint import MANIFEST, seal, unseal
-from medusa.engine.delta import read_table, write_table
-from medusa.engine.history import History, part_of
-from medusa.engine.history_records import full_schema, pack, unpack
-from medusa.engine.judged import source_of
-from medusa.engine.rows import as_int64
+from medusa.engine.core.box import show_time
+from medusa.engine.core.rows import as_int64
+from medusa.engine.history.history import History, part_of
+from medusa.engine.history.records import full_schema, pack, unpack
+from medusa.engine.operators.connection import ConnectionPointBox
+from medusa.engine.prejudged_source import source_of
+from medusa.engine.state.checkpoint import MANIFEST, seal, unseal
+from medusa.engine.state.delta import read_table, write_table
 from medusa.errors import DataError, QueryError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Box, Graph, Input, Sink, Source, Table

@@ -1,7 +1,8 @@
 """Fragments that take the place of others, with their state: when a box of one is split, or merged again.
 
 At rest the states of its boxes are all there is to a fragment, so the new ones begin with those of the old
-ones; that of the box itself is cut, or put together (``engine.partition``). The old ones are not changed.
+ones; that of the box itself is cut, or put together (``engine.repartition.partition``). The old ones are not
+changed.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from medusa.elements import Element
-from medusa.engine.boxes.base import Operator
-from medusa.engine.boxes.ordered_merge import OrderedMergeBox
-from medusa.engine.boxes.sink import SinkBox
-from medusa.engine.boxes.source import SourceBox
-from medusa.engine.change import carry
-from medusa.engine.evolve import promise_of
+from medusa.engine.core.box import Operator
 from medusa.engine.fragment import Fragment
-from medusa.engine.partition import combine_states, partition_state, rows_of
+from medusa.engine.operators.ordered_merge import OrderedMergeBox
+from medusa.engine.operators.sink import SinkBox
+from medusa.engine.operators.source import SourceBox
+from medusa.engine.query_change import carry
+from medusa.engine.repartition.partition import combine_states, partition_state, rows_of
+from medusa.engine.state.evolve import promise_of
 from medusa.errors import StateError
 from medusa.ports import Clock
 from medusa.query.boxes import Graph, Input
 from medusa.query.graph import check_graph
-from medusa.query.split import find_split
+from medusa.query.rewrite.split import find_split
 
 __all__ = ["Regrouped", "merge_fragments", "split_fragment"]
 

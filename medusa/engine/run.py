@@ -10,15 +10,15 @@ from typing import Any, Self
 import pyarrow as pa
 
 from medusa.elements import Element, Train
-from medusa.engine.arguments import boundary_time_us, callback, from_first
-from medusa.engine.asked import RunAsked
-from medusa.engine.brief import take_briefly, to_table
-from medusa.engine.checkpoint import Checkpoints
-from medusa.engine.ingest import normalise
-from medusa.engine.logged import LoggedFragment
-from medusa.engine.tell import warn_dead, warn_late, warn_user
+from medusa.engine.core.watchers import Watchers
+from medusa.engine.input.ingest import normalise
+from medusa.engine.input.push_arguments import boundary_time_us, callback, from_first
+from medusa.engine.inspection import RunAsked
+from medusa.engine.logged_fragment import LoggedFragment
+from medusa.engine.quick_take import take_briefly, to_table
+from medusa.engine.state.checkpoint import Checkpoints
 from medusa.engine.turn import Turn, begin, broken_off, leave
-from medusa.engine.watchers import Watchers
+from medusa.engine.warnings import warn_dead, warn_late, warn_user
 from medusa.errors import (
     CheckpointWarning,
     FullError,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from medusa.elements import Element, Train
-from medusa.engine.boxes.base import Operator
+from medusa.engine.core.box import Operator
 from medusa.ports import Clock
 
 __all__ = ["Scheduler"]

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.engine.boxes.base import BoxState, Operator
-from medusa.engine.boxes.ordered_merge import OrderedMergeBox
-from medusa.engine.change import Given
+from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.fragment import Fragment
-from medusa.engine.partition import combine_states, partition_state, weights_of
+from medusa.engine.operators.ordered_merge import OrderedMergeBox
+from medusa.engine.query_change import Given
+from medusa.engine.repartition.partition import combine_states, partition_state, weights_of
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph, Input
-from medusa.query.key_ranges import ranges_of_seen
-from medusa.query.split import find_split, merge, split
+from medusa.query.rewrite.key_ranges import ranges_of_seen
+from medusa.query.rewrite.split import find_split, merge, split
 
 __all__ = ["Repartition", "merge_running", "split_running", "weighing"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US
-from medusa.engine.boxes.base import Operator
-from medusa.engine.boxes.source import SourceBox
-from medusa.engine.meter import Meter
-from medusa.engine.rows import TIME
+from medusa.engine.core.box import Operator
+from medusa.engine.core.rows import TIME
+from medusa.engine.operators.source import SourceBox
+from medusa.engine.qos.meter import Meter
 from medusa.query.boxes import Graph
 from medusa.query.graph import UNTIMED_PORTS
 

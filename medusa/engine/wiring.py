@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from medusa.engine.boxes.aggregate import CombineBox
-from medusa.engine.boxes.base import Now, Operator
-from medusa.engine.boxes.sink import SinkBox
-from medusa.engine.dead import DeadLetters
-from medusa.engine.utility import SinkMeter
+from medusa.engine.core.box import Now, Operator
+from medusa.engine.core.dead_letters import DeadLetters
+from medusa.engine.operators.sink import SinkBox
+from medusa.engine.operators.windows.aggregate import CombineBox
+from medusa.engine.qos.output_utility import SinkMeter
 from medusa.ports import Clock
 from medusa.query.boxes import Box, Input, Sink
 from medusa.query.graph import CheckedGraph

@@ -10,20 +10,20 @@ from medusa.errors import QueryError
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
-from medusa.query.published import PublishedStream
+from medusa.query.published_stream import PublishedStream
 from medusa.query.shape import Shape, types_of
-from medusa.query.shapes import shape_of
-from medusa.query.stream import Stream
-from medusa.query.stream_base import StreamBase, label_after
+from medusa.query.shapes.dispatch import shape_of
+from medusa.query.stream.base import StreamBase, label_after
+from medusa.query.stream.stream import Stream
 from medusa.query.types import schema_from
 from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from medusa.query.diagram import Diagram
     from medusa.query.qos import QoS
-    from medusa.query.tables import KeyedTable
+    from medusa.query.render.diagram import Diagram
+    from medusa.query.stream.keyed_table import KeyedTable
 
 __all__ = ["Query", "Stream"]
 
@@ -141,7 +141,7 @@ class Query:
             expire: a row that comes more than this after the last change of its key finds nothing.
                 None: rows are kept for ever.
         """
-        from medusa.query.tables import make_table
+        from medusa.query.stream.keyed_table import make_table
 
         label = f"table {check_name(name, what='table')!r}"
         return make_table(self, name, key, schema, from_, expire, label=label)
@@ -265,13 +265,13 @@ class Query:
 
     def explain(self) -> str:
         """The query as text: what each box does, its columns, and what it waits for."""
-        from medusa.query.explain import explain
+        from medusa.query.render.explain import explain
 
         return explain(self.graph)
 
     def diagram(self) -> Diagram:
         """A drawing: SVG, which notebooks show, and Mermaid text."""
-        from medusa.query.diagram import Diagram
+        from medusa.query.render.diagram import Diagram
 
         return Diagram(self.graph)
 
@@ -348,7 +348,7 @@ class Query:
         Raises:
             QueryError: it can't be split so that the answer stays the same, with the reason.
         """
-        from medusa.query.split import BLOCK_ROWS, split
+        from medusa.query.rewrite.split import BLOCK_ROWS, split
 
         made = split(self.graph, box, n, cuts=ranges, block=BLOCK_ROWS if block is None else block)
         return self._like(made)
@@ -359,7 +359,7 @@ class Query:
         Raises:
             QueryError: it isn't split.
         """
-        from medusa.query.split import merge
+        from medusa.query.rewrite.split import merge
 
         return self._like(merge(self.graph, box))
 

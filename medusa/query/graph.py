@@ -19,10 +19,10 @@ from medusa.query.boxes import (
     Sink,
     Source,
 )
-from medusa.query.expression import Call, Case, Cast, Column, Literal, Named
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Literal, Named
 from medusa.query.ids import check_name, kind_of
 from medusa.query.shape import Shape
-from medusa.query.shapes import shape_of
+from medusa.query.shapes.dispatch import shape_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = [

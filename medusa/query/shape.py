@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Schema
-from medusa.query.check import infer
-from medusa.query.expression import Expression, Named
+from medusa.query.checker import infer
+from medusa.query.expressions.expression import Expression, Named
 from medusa.query.types import check_column_name
 from medusa.units import duration_text
 

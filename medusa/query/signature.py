@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from medusa.query.boxes import Box, Table
-from medusa.query.expression import Expression
+from medusa.query.expressions.expression import Expression
+from medusa.query.expressions.show import show
 from medusa.query.graph import CheckedGraph
 from medusa.query.ids import kind_of
-from medusa.query.show import show
 
 __all__ = ["differences", "signatures"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medusa.query.expression import Call, Column, Expression, Literal
-from medusa.query.tree import children
+from medusa.query.expressions.expression import Call, Column, Expression, Literal
+from medusa.query.expressions.tree import children
 
 __all__ = ["TEXT_CHARS", "TextGrowth", "grown"]
 

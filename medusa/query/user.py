@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Apply, Input, Process
-from medusa.query.named import named_column
-from medusa.query.registry import reference
-from medusa.query.stream_base import StreamBase, label_after
+from medusa.query.named_columns import named_column
+from medusa.query.stream.base import StreamBase, label_after
 from medusa.query.types import schema_from
+from medusa.query.user_registry import reference
 
 if TYPE_CHECKING:
-    from medusa.query.stream import Stream
+    from medusa.query.stream.stream import Stream
 
 __all__ = ["apply_box", "is_async", "process", "process_box", "remember"]
 

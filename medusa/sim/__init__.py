@@ -7,32 +7,32 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from medusa.sim.client import Client as Client
-    from medusa.sim.faults import KINDS as KINDS
-    from medusa.sim.faults import Fault as Fault
-    from medusa.sim.federation import Federation as Federation
+    from medusa.sim.actors.client import Client as Client
+    from medusa.sim.actors.federation import Federation as Federation
     from medusa.sim.kit import check as check
-    from medusa.sim.network import Faults as Faults
     from medusa.sim.scenarios import SCENARIOS as SCENARIOS
     from medusa.sim.scenarios import run_scenario as run_scenario
     from medusa.sim.scenarios import smallest as smallest
     from medusa.sim.script import Script as Script
-    from medusa.sim.trial import Outcome as Outcome
-    from medusa.sim.world import SimulationError as SimulationError
-    from medusa.sim.world import World as World
+    from medusa.sim.trials.trial import Outcome as Outcome
+    from medusa.sim.world.faults import KINDS as KINDS
+    from medusa.sim.world.faults import Fault as Fault
+    from medusa.sim.world.network import Faults as Faults
+    from medusa.sim.world.virtual_time import SimulationError as SimulationError
+    from medusa.sim.world.virtual_time import World as World
 
 # Name -> the module that has it.
 _HOMES = {
-    "Client": "client",
-    "Fault": "faults",
-    "Faults": "network",
-    "Federation": "federation",
-    "KINDS": "faults",
-    "Outcome": "trial",
+    "Client": "actors.client",
+    "Fault": "world.faults",
+    "Faults": "world.network",
+    "Federation": "actors.federation",
+    "KINDS": "world.faults",
+    "Outcome": "trials.trial",
     "SCENARIOS": "scenarios",
     "Script": "script",
-    "SimulationError": "world",
-    "World": "world",
+    "SimulationError": "world.virtual_time",
+    "World": "world.virtual_time",
     "check": "kit",
     "run_scenario": "scenarios",
     "smallest": "scenarios",

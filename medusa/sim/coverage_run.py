@@ -6,9 +6,9 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from medusa.sim.coverage import Coverage, events
 from medusa.sim.scenarios import SCENARIOS, run_scenario
-from medusa.sim.trial import Outcome
+from medusa.sim.trials.coverage import Coverage, events
+from medusa.sim.trials.trial import Outcome
 
 __all__ = ["LEFT_OUT", "cover", "report", "summary", "table"]
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.engine.ingest import normalise
+from medusa.engine.input.ingest import normalise
 from medusa.errors import QueryError
-from medusa.mind.placement import cut
+from medusa.nodes.placement.placement import cut
 from medusa.query.boxes import Source
 from medusa.query.builder import Query
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow
-from medusa.sim.faults import KINDS, LINKS, MACHINES, WEATHER
-from medusa.sim.federations import options
-from medusa.sim.query_trial import QueryTrial
 from medusa.sim.shrink import shrink
-from medusa.sim.trial import Outcome, Scenario, run_trial
-from medusa.sim.world import SimulationError, World
+from medusa.sim.trials.federations import options
+from medusa.sim.trials.queries import QueryTrial
+from medusa.sim.trials.trial import Outcome, Scenario, run_trial
+from medusa.sim.world.faults import KINDS, LINKS, MACHINES, WEATHER
+from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["check"]
 

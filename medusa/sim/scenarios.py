@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from medusa.sim.chains import CHAINS
-from medusa.sim.comebacks import COMEBACKS
-from medusa.sim.coverage import Coverage
-from medusa.sim.deploy_trial import DEPLOYS
-from medusa.sim.federations import FEDERATIONS
-from medusa.sim.move_trial import MOVES
-from medusa.sim.owners_trial import OWNERS
-from medusa.sim.seam_trial import SEAMS
 from medusa.sim.shrink import RUNS_MAX, shrink
-from medusa.sim.split_trial import SPLITS
-from medusa.sim.together import TOGETHER
-from medusa.sim.trial import Outcome, Scenario, run_trial
-from medusa.sim.world import World
+from medusa.sim.trials.chains import CHAINS
+from medusa.sim.trials.colocated import TOGETHER
+from medusa.sim.trials.coverage import Coverage
+from medusa.sim.trials.deployments import DEPLOYS
+from medusa.sim.trials.federations import FEDERATIONS
+from medusa.sim.trials.moves import MOVES
+from medusa.sim.trials.owners import OWNERS
+from medusa.sim.trials.publisher_restarts import COMEBACKS
+from medusa.sim.trials.seams import SEAMS
+from medusa.sim.trials.splits import SPLITS
+from medusa.sim.trials.trial import Outcome, Scenario, run_trial
+from medusa.sim.world.virtual_time import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
 

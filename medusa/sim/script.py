@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from medusa.ports import Buffer
-from medusa.sim.actors import PublisherActor, SubscriberActor
-from medusa.sim.chain import Chain, ChainOptions, Parts
-from medusa.sim.network import Faults
-from medusa.sim.relay import pack_rows
-from medusa.sim.world import SimulationError, World
+from medusa.sim.actors.chain_ends import PublisherActor, SubscriberActor
+from medusa.sim.actors.relay import pack_rows
+from medusa.sim.trials.chain import Chain, ChainOptions, Parts
+from medusa.sim.world.network import Faults
+from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
-from medusa.wire.link import LinkSettings
-from medusa.wire.messages import (
+from medusa.wire.link.automaton import LinkSettings
+from medusa.wire.messages.links_and_commands import (
     Ack,
     Attach,
     Attached,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from medusa.sim.trial import Outcome
+from medusa.sim.trials.trial import Outcome
 
 __all__ = ["RUNS_MAX", "shrink"]
 

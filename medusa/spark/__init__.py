@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from medusa.spark.session import session
 
 if TYPE_CHECKING:
-    from medusa.spark.batches import Answers, batch
+    from medusa.apps.pipeline.archive import archive
+    from medusa.apps.pipeline.folder import open_folder as open_archive
+    from medusa.apps.pipeline.history import history
+    from medusa.apps.pipeline.prepare import prepare
+    from medusa.apps.pipeline.replay import replay
+    from medusa.apps.pipeline.validate import validate
+    from medusa.spark.dataframes.batches import Answers, batch
     from medusa.spark.exchange.gateway import Gateway, gateway
     from medusa.spark.overflow.command import participant
-    from medusa.spark.pipeline.archive import archive
-    from medusa.spark.pipeline.folder import open_folder as open_archive
-    from medusa.spark.pipeline.history import history
-    from medusa.spark.pipeline.prepare import prepare
-    from medusa.spark.pipeline.replay import replay
-    from medusa.spark.pipeline.validate import validate
-    from medusa.spark.streaming import Streams, stream
+    from medusa.spark.streaming.streaming import Streams, stream
 
 __all__ = [
     "Answers",
@@ -42,19 +42,19 @@ __all__ = [
 # Name -> where it is. Spark begins a new Python for much of what a data source does, in each trigger: it must
 # not load what runs queries. No module here may be called as one of these names.
 _HOMES = {
-    "Answers": ("batches", "Answers"),
-    "Gateway": ("exchange.gateway", "Gateway"),
-    "Streams": ("streaming", "Streams"),
-    "archive": ("pipeline.archive", "archive"),
-    "batch": ("batches", "batch"),
-    "gateway": ("exchange.gateway", "gateway"),
-    "history": ("pipeline.history", "history"),
-    "open_archive": ("pipeline.folder", "open_folder"),
-    "participant": ("overflow.command", "participant"),
-    "prepare": ("pipeline.prepare", "prepare"),
-    "replay": ("pipeline.replay", "replay"),
-    "stream": ("streaming", "stream"),
-    "validate": ("pipeline.validate", "validate"),
+    "Answers": ("medusa.spark.dataframes.batches", "Answers"),
+    "Gateway": ("medusa.spark.exchange.gateway", "Gateway"),
+    "Streams": ("medusa.spark.streaming.streaming", "Streams"),
+    "archive": ("medusa.apps.pipeline.archive", "archive"),
+    "batch": ("medusa.spark.dataframes.batches", "batch"),
+    "gateway": ("medusa.spark.exchange.gateway", "gateway"),
+    "history": ("medusa.apps.pipeline.history", "history"),
+    "open_archive": ("medusa.apps.pipeline.folder", "open_folder"),
+    "participant": ("medusa.spark.overflow.command", "participant"),
+    "prepare": ("medusa.apps.pipeline.prepare", "prepare"),
+    "replay": ("medusa.apps.pipeline.replay", "replay"),
+    "stream": ("medusa.spark.streaming.streaming", "stream"),
+    "validate": ("medusa.apps.pipeline.validate", "validate"),
 }
 
 
@@ -64,4 +64,4 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, own = _HOMES[name]
-    return getattr(import_module(f"medusa.spark.{module}"), own)
+    return getattr(import_module(module), own)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from medusa.errors import ConfigError
-from medusa.mind.config_file import NAME, NAME_RULE
+from medusa.nodes.config.config_file import NAME, NAME_RULE
 from medusa.query.suggest import did_you_mean
 from medusa.spark.exchange.caller import Endpoint
 from medusa.units import byte_count, duration_us

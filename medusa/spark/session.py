@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from medusa.errors import ConfigError
-from medusa.spark.starting import check_master, register, started
+from medusa.spark.session_setup import check_master, register, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

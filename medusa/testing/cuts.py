@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from medusa.engine.bounded import Part, measured_slack, merged, with_slack
+from medusa.engine.bounded_run import Part, measured_slack, merged, with_slack
 from medusa.engine.fragment import Fragment
-from medusa.engine.ingest import normalise, times_of
+from medusa.engine.input.ingest import normalise, times_of
 from medusa.engine.run import to_table
 from medusa.errors import DataError, QueryError
 from medusa.query.boxes import Graph, Source
 from medusa.query.codec import refuse_unregistered
-from medusa.runtime.embedded import start
-from medusa.runtime.tasks import LoopTasks
+from medusa.runtime.embedded.embedded_run import start
+from medusa.runtime.machine.event_loop import LoopTasks
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from medusa.engine.rows import as_int64
+from medusa.engine.core.rows import as_int64
 from medusa.errors import DataError, MedusaError
 from medusa.ports import Clock
 from medusa.units import Duration, duration_us

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.elements import END_US, Boundary, Element, Kind, Train
-from medusa.engine.boxes.base import show_time
+from medusa.engine.core.box import show_time
 
 __all__ = ["show"]
 

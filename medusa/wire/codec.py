@@ -25,8 +25,8 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
-from medusa.wire.clean import clean
-from medusa.wire.messages import (
+from medusa.wire.column_cleaning import clean
+from medusa.wire.messages.links_and_commands import (
     Attached,
     Data,
     Define,
@@ -38,8 +38,8 @@ from medusa.wire.messages import (
     Offer,
     Reply,
 )
-from medusa.wire.messages_move import Fed, Piece, Receive, Standing
-from medusa.wire.messages_remote import DefineRemote, KeepRemote
+from medusa.wire.messages.move import Fed, Piece, Receive, Standing
+from medusa.wire.messages.remote import DefineRemote, KeepRemote
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from medusa.elements import Element, Silent
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
-from medusa.wire.messages import Message
+from medusa.wire.messages.links_and_commands import Message
 
 __all__ = [
     "CallAt",

@@ -1,12 +1,12 @@
 """What happens when a stream keeps as much as it may: its source is slowed, or rows are shed and counted.
 
-(Or they go to disk: then only what is in memory counts for the bound, see ``mind.spilling``.)
+(Or they go to disk: then only what is in memory counts for the bound, see ``nodes.fragment.spilling``.)
 """
 
 from __future__ import annotations
 
-from medusa.wire.link import LinkSettings
-from medusa.wire.log import OutputLog
+from medusa.wire.link.automaton import LinkSettings
+from medusa.wire.link.output_log import OutputLog
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Retention"]

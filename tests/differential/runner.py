@@ -14,18 +14,13 @@ import pyarrow as pa
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
-from medusa.engine import checkpoint, delta, evaluate, pieces, rows, scheduler, slots
-from medusa.engine.boxes import (
-    distinct,
-    groups,
-    join,
-    resample,
-    running,
-    session,
-    top,
-    window_parts,
-    wsort,
-)
+from medusa.engine import scheduler
+from medusa.engine.core import keyed_table, output_pieces, rows
+from medusa.engine.expressions import evaluate
+from medusa.engine.operators.joins import distinct, join
+from medusa.engine.operators.order import resample, wsort
+from medusa.engine.operators.windows import groups, running, session, top, window_parts
+from medusa.engine.state import checkpoint, delta
 from tests.differential.data import batch
 from tests.differential.generator import Case
 from tests.engine.test_properties import Driver
@@ -56,9 +51,14 @@ def cut(rng: random.Random, case: Case) -> list[tuple[str, pa.RecordBatch | int]
 LIMITS = [
     *((checkpoint, "FULL_BYTES_MIN"), (delta, "ROWS_MIN"), (distinct, "KEYS_SPARE")),
     *((groups, "DEAD_LEAST"), (join, "KEYS_SPARE"), (join, "ROWS_SPARE")),
-    *((join, "PAIRS_MAX"), (pieces, "ROWS_MAX"), (pieces, "BYTES_MAX"), (resample, "POINTS_MAX")),
+    *(
+        (join, "PAIRS_MAX"),
+        (output_pieces, "ROWS_MAX"),
+        (output_pieces, "BYTES_MAX"),
+        (resample, "POINTS_MAX"),
+    ),
     *((rows, "SMALL_ROWS"), (running, "SPARE"), (scheduler, "QUEUE_MAX")),
-    *((session, "KEYS_SPARE"), (slots, "SLOTS_SPARE")),
+    *((session, "KEYS_SPARE"), (keyed_table, "SLOTS_SPARE")),
     *((top, "REDUCE_ROWS"), (window_parts, "PARALLEL_ROWS"), (wsort, "FEW_ROWS")),
 ]
 

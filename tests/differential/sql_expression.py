@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from medusa.query.boxes import AggregateCall
-from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 
 INFIX = {
     **{"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import medusa as md
-from medusa.engine.checkpoint import Checkpoints
-from medusa.engine.evolve import plan
-from medusa.engine.logged import LoggedFragment
-from medusa.engine.synced import extended
+from medusa.engine.logged_fragment import LoggedFragment
+from medusa.engine.recovery.synced_length import extended
+from medusa.engine.state.checkpoint import Checkpoints
+from medusa.engine.state.evolve import plan
 from medusa.ports import Buffer, Clock, Synced, Tasks
 from medusa.query.codec import graph_from_json
-from medusa.runtime.decided import begin_log, first_log, go_on_with_log, logs_of
-from medusa.runtime.interrupts import INTERRUPTS
-from medusa.runtime.live import LiveRun
-from medusa.runtime.turns import OneTurn
+from medusa.runtime.embedded.asyncio_run import LiveRun
+from medusa.runtime.embedded.decision_log import begin_log, first_log, go_on_with_log, logs_of
+from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.machine.run_lock import OneTurn
 
 SETTINGS = {"memory_bytes": 1 << 30, "on_error": "dead", "checkpoint_every_us": None, "history": False}
 

@@ -11,7 +11,7 @@ import medusa as md
 from medusa.elements import Kind, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Box
-from medusa.query.split import split
+from medusa.query.rewrite.split import split
 from tests.engine.user_functions import DOUBLED, OUT, STATE, Alarms, doubled
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64", "s": "utf8", "n": "int32"}

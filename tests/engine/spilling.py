@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medusa.engine.spool import Spool
-from medusa.engine.storage import Storage
+from medusa.engine.core.memory_bounds import Storage
+from medusa.engine.core.spool import Spool
 from medusa.errors import StateError
 from medusa.ports import Buffer
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from medusa.engine.ahead import Ahead, ahead_from_json, ahead_to_json
-from medusa.engine.checkpoint import Checkpoints, crc32c, seal
+from medusa.engine.state.checkpoint import Checkpoints, crc32c, seal
+from medusa.engine.state.newer_checkpoints import Ahead, ahead_from_json, ahead_to_json
 from medusa.errors import StateError
-from medusa.sim.disk import Disk
+from medusa.sim.world.disk import Disk
 
 AHEAD = Ahead(("checkpoint-000000003", "checkpoint-000000001"), {"a": 5, "b": 3}, 4)
 

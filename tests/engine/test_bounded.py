@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa._native import Times
-from medusa.engine import bounded
-from medusa.engine.bounded import Part, merged
-from medusa.engine.rows import TIME
+from medusa.engine import bounded_run
+from medusa.engine.bounded_run import Part, merged
+from medusa.engine.core.rows import TIME
 
 SLICE = 3
 SCHEMA = {"ts": "int64", "n": "int64"}
@@ -26,7 +26,7 @@ sources = st.lists(st.lists(st.lists(st.integers(-5, 12), max_size=8), max_size=
 
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "TRAIN_ROWS_MAX", SLICE)
+    monkeypatch.setattr(bounded_run, "TRAIN_ROWS_MAX", SLICE)
 
 
 def names(count: int) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.engine.dead import row_json
+from medusa.engine.core.dead_letters import row_json
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Graph, Input, Sink
 

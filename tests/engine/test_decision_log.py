@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.engine.decision_log import DecisionLog, FoundLogs, find_logs
-from medusa.engine.decisions import Promise, pack
+from medusa.engine.recovery.decision_log import DecisionLog, FoundLogs, find_logs
+from medusa.engine.recovery.decisions import Promise, pack
 from medusa.errors import StateError
 from tests.engine.durable import MemoryJournal
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 import medusa as md
 from medusa.elements import END_US
-from medusa.engine.decision_log import GATHERED_MAX
-from medusa.engine.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
-from medusa.runtime.live import LiveRun
+from medusa.engine.recovery.decision_log import GATHERED_MAX
+from medusa.engine.recovery.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
+from medusa.runtime.embedded.asyncio_run import LiveRun
 from tests.engine.durable import Consumer, Folder
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine import delta
-from medusa.engine.checkpoint import DELTAS_MAX, Checkpoints, read_chain
+from medusa.engine.state import delta
+from medusa.engine.state.checkpoint import DELTAS_MAX, Checkpoints, read_chain
 from medusa.errors import StateError
-from medusa.sim.disk import Disk
+from medusa.sim.world.disk import Disk
 
 SECRET = (3, 5)
 
@@ -22,7 +22,7 @@ SECRET = (3, 5)
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "ROWS_MIN", 0)
-    monkeypatch.setattr("medusa.engine.checkpoint.FULL_BYTES_MIN", 0)
+    monkeypatch.setattr("medusa.engine.state.checkpoint.FULL_BYTES_MIN", 0)
 
 
 def table(values: list[Any]) -> pa.Table:

@@ -223,7 +223,7 @@ def test_a_run_gives_them_among_the_changes_only() -> None:
 
 
 def test_nodes_refuse_them() -> None:
-    from medusa.mind.spec import refuse_undecided
+    from medusa.nodes.spec.fragment_spec import refuse_undecided
 
     with pytest.raises(
         md.QueryError, match="aggregate 'aggregate-1-.*' has early=, which nodes don't do yet"

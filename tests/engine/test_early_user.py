@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import START_US, Kind, Train
-from medusa.engine.boxes import window_parts
 from medusa.engine.fragment import Fragment
-from medusa.runtime.workers import ThreadWorkers
+from medusa.engine.operators.windows import window_parts
+from medusa.runtime.machine.native_workers import ThreadWorkers
 
 SCHEMA = {"ts": "timestamp", "k": "utf8", "a": "int64", "b": "float64"}
 ARROW = pa.schema(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from medusa.engine.evaluate import compile_expression, compile_filter, compile_projection
+from medusa.engine.expressions.evaluate import compile_expression, compile_filter, compile_projection
 from medusa.errors import QueryError
-from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal, Named
-from medusa.query.parse import parse
-from medusa.query.show import show
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal, Named
+from medusa.query.expressions.parse import parse
+from medusa.query.expressions.show import show
 from medusa.query.types import to_arrow
 from tests.oracle.expression import Failed, evaluate
 

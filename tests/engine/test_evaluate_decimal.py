@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.evaluate import compile_expression
-from medusa.query.parse import parse
+from medusa.engine.expressions.evaluate import compile_expression
+from medusa.query.expressions.parse import parse
 
 SCHEMA = {"a": "decimal128(12, 2)", "b": "decimal128(8, 5)", "i": "int64", "s": "utf8"}
 EXACT = Context(prec=100, rounding=ROUND_HALF_UP)

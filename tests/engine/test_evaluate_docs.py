@@ -12,11 +12,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from medusa.engine.evaluate import compile_expression
-from medusa.query.expression import Call
-from medusa.query.functions import FUNCTIONS
-from medusa.query.parse import parse
-from medusa.query.tree import walk
+from medusa.engine.expressions.evaluate import compile_expression
+from medusa.query.expressions.expression import Call
+from medusa.query.expressions.functions import FUNCTIONS
+from medusa.query.expressions.parse import parse
+from medusa.query.expressions.tree import walk
 from medusa.units import duration_text
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "expressions.md"

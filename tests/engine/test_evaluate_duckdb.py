@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.evaluate import compile_expression
-from medusa.query.parse import parse
+from medusa.engine.expressions.evaluate import compile_expression
+from medusa.query.expressions.parse import parse
 
 TIMESTAMP = "timestamp[us, UTC]"
 SCHEMA = {

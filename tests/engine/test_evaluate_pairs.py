@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from medusa.engine.evaluate import compile_expression
-from medusa.query.expression import Call, Column, Expression, Literal
+from medusa.engine.expressions.evaluate import compile_expression
+from medusa.query.expressions.expression import Call, Column, Expression, Literal
 from medusa.query.types import DURATION, TIMESTAMP, to_arrow
 from tests.oracle.expression import Failed, evaluate
 

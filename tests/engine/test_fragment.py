@@ -10,10 +10,10 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, RecDone, Train, Undo
-from medusa.engine.boxes.base import show_time
+from medusa.engine.core.box import show_time
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Aggregate, AggregateCall, Field, Filter, Graph, Input, Sink, Source
-from medusa.query.expression import Call, Column, Literal, Named
+from medusa.query.expressions.expression import Call, Column, Literal, Named
 from tests.engine import kinds
 from tests.engine.queries import numbers
 

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.elements import START_US, Boundary, Train
-from medusa.engine import history as module
-from medusa.engine.history import History
-from medusa.engine.history_open import open_history, read_history
-from medusa.engine.history_records import ENTRY_BYTES, HEAD_BYTES
-from medusa.engine.rows import TIME
-from medusa.engine.views import view_of_rows, view_of_times
+from medusa.engine.core.rows import TIME
+from medusa.engine.history import history as module
+from medusa.engine.history.history import History
+from medusa.engine.history.opening import open_history, read_history
+from medusa.engine.history.records import ENTRY_BYTES, HEAD_BYTES
+from medusa.engine.history.views import view_of_rows, view_of_times
 from medusa.errors import StateError
-from medusa.runtime.history import MemorySegments
+from medusa.runtime.store.history_store import MemorySegments
 from tests.engine.segments import Disk
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from medusa.elements import START_US, Boundary, Train
-from medusa.engine import history as module
-from medusa.engine.history import History
-from medusa.engine.rows import TIME
-from medusa.engine.views import view_of_rows, view_of_times
-from medusa.runtime.history import MemorySegments
+from medusa.engine.core.rows import TIME
+from medusa.engine.history import history as module
+from medusa.engine.history.history import History
+from medusa.engine.history.views import view_of_rows, view_of_times
+from medusa.runtime.store.history_store import MemorySegments
 from tests.engine.segments import Disk
 
 SCHEMA = pa.schema([("n", pa.int64())])

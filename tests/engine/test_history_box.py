@@ -62,7 +62,7 @@ class Reader:
 
 
 def attach(fragment: Fragment, seq: int) -> Reader:
-    """As ``medusa.engine.history`` says how."""
+    """As ``medusa.engine.history.history`` says how."""
     box = fragment.connection("x")
     assert box.history is not None
     reader = Reader(seq)

@@ -10,7 +10,7 @@ import pytest
 import medusa as md
 from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
-from medusa.engine.holding import Holding
+from medusa.engine.held_rows_count import Holding
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "int64", "v": "int64"}
 SECOND = 1_000_000

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.ingest import normalise, times_of
+from medusa.engine.input.ingest import normalise, times_of
 from medusa.errors import DataError
 from medusa.query.boxes import Field, Schema, Source
 from medusa.query.types import schema_to_arrow

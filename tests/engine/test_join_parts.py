@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
-from medusa.engine import pieces
-from medusa.engine.boxes import join, window_parts
-from medusa.engine.boxes.join import JoinBox
-from medusa.engine.boxes.join_parts import JoinParts
+from medusa.engine.core import output_pieces
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.joins import join
+from medusa.engine.operators.joins.join import JoinBox
+from medusa.engine.operators.joins.join_parts import JoinParts
+from medusa.engine.operators.windows import window_parts
 from medusa.errors import DataError, StateError
-from medusa.runtime.workers import ThreadWorkers
+from medusa.runtime.machine.native_workers import ThreadWorkers
 from tests.engine.queries import SCHEMA, batch_of, inputs, numbers
 from tests.engine.test_join_properties import HOWS, joins
 from tests.engine.test_properties import check
@@ -95,7 +96,7 @@ class Slices:
 
 def shorten(patch: pytest.MonkeyPatch, pairs: int, piece: int) -> None:
     patch.setattr(join, "PAIRS_MAX", pairs)
-    patch.setattr(pieces, "ROWS_MAX", piece)
+    patch.setattr(output_pieces, "ROWS_MAX", piece)
 
 
 @settings(max_examples=120)
@@ -194,7 +195,7 @@ def test_pairs_held_are_bounded(
 
 
 def test_wide_text_leaves_in_pieces(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "BYTES_MAX", 1000)
+    monkeypatch.setattr(output_pieces, "BYTES_MAX", 1000)
     q = md.Query("wide")
     source = q.source("rows", {"ts": "timestamp", "k": "int64", "v": "utf8"}, time="ts", slack="1 s")
     q.sink("out", source.join(source.select("k", w="v"), on="k", within="1 s"))

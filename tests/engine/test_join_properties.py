@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.engine.boxes import join
+from medusa.engine.operators.joins import join
 from tests.engine.queries import SCHEMA, inputs
 from tests.engine.test_properties import Driver, check
 from tests.oracle.query import answer

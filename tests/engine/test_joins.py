@@ -12,9 +12,9 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
-from medusa.engine import kept_rows
-from medusa.engine.boxes import join
+from medusa.engine.core import kept_rows
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.joins import join
 
 SCHEMA = {"ts": "int64", "k": "int64", "x": "int64"}
 

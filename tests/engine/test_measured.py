@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medusa.engine.measured import Measured
+from medusa.engine.qos.box_costs import Measured
 
 
 def test_a_row_costs_what_comes_of_it_costs_below() -> None:

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from medusa.engine.ingest import normalise
+from medusa.engine.input.ingest import normalise
 from medusa.errors import DataError
 from medusa.query.boxes import Field
 

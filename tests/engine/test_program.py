@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa._native import Program
 from medusa.elements import Train
-from medusa.engine.evaluate import Evaluator
+from medusa.engine.expressions.evaluate import Evaluator
+from medusa.engine.expressions.program import OPS, program_of
 from medusa.engine.fragment import Fragment
-from medusa.engine.program import OPS, program_of
 from medusa.engine.stats import TIMED
-from medusa.query.column import as_tree
-from medusa.query.expression import Expression, Named
-from medusa.query.tree import columns_of
+from medusa.query.expressions.column import as_tree
+from medusa.query.expressions.expression import Expression, Named
+from medusa.query.expressions.tree import columns_of
 
 SCHEMA = {
     "a": "int64",

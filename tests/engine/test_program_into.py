@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa._native import Window
 from medusa.elements import Train
-from medusa.engine.chain import Chain
+from medusa.engine.expressions.program import LATE, TIMES, Builder
 from medusa.engine.fragment import Fragment
-from medusa.engine.program import LATE, TIMES, Builder
-from medusa.query.column import as_tree
+from medusa.engine.operators.fused_rows import Chain
+from medusa.query.expressions.column import as_tree
 from tests.engine.test_program import SCHEMA, batch_of, condition, numbers
 
 CALLS = [

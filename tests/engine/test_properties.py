@@ -130,7 +130,7 @@ def test_measured_slack_keeps_every_row(data: st.DataObject) -> None:
     """``slack=None`` over bounded input is just enough: nothing is late, and with 1 us less one is."""
     events = [e for e in data.draw(inputs(["a"])) if isinstance(e, Push)]
     rows = [row for e in events for row in e.rows]
-    from medusa.engine.bounded import measured_slack_us
+    from medusa.engine.bounded_run import measured_slack_us
 
     slack = measured_slack_us([e for e in [batch_of(rows).column(0)] if len(e)])
     for tried, some_late in ((slack, False), (slack - 1, True)):

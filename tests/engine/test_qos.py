@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.qos import NOTHING, Utility, infer, total
+from medusa.engine.qos.delay_utility import NOTHING, Utility, infer, total
 
 Points = list[tuple[int, Fraction]]
 

@@ -10,7 +10,7 @@ import pytest
 
 import medusa as md
 from medusa.engine.fragment import Fragment
-from medusa.engine.qos_scheduler import (
+from medusa.engine.overload.qos_scheduler import (
     SKIPS_MAX,
     Ordering,
     OutputScheduler,

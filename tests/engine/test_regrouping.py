@@ -10,10 +10,10 @@ from medusa.elements import Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.regrouping import merge_fragments, split_fragment
 from medusa.errors import QueryError, StateError
-from medusa.mind.placement import cut
-from medusa.mind.replanning import replan_merge, replan_split, set_of
+from medusa.nodes.placement.placement import cut
+from medusa.nodes.placement.repartition_plan import replan_merge, replan_split, set_of
 from medusa.query.types import schema_to_arrow
-from medusa.runtime.clock import SystemClock
+from medusa.runtime.machine.clock import SystemClock
 
 SCHEMA = {"ts": "int64", "k": "int64"}
 CLOCK = SystemClock()

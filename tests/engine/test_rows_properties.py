@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.engine.boxes import wsort
+from medusa.engine.operators.order import wsort
 from tests.engine.queries import SCHEMA, inputs
 from tests.engine.test_properties import Driver, check
 from tests.oracle.query import Push, answer

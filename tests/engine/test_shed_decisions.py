@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.engine.decisions import Entry, Sheds, pack, unpack
-from medusa.runtime.live import LiveRun
+from medusa.engine.recovery.decisions import Entry, Sheds, pack, unpack
+from medusa.runtime.embedded.asyncio_run import LiveRun
 from tests.engine.durable import Consumer, Folder
 from tests.engine.test_decisions import SCHEMA, SOURCES, TOTAL, do, events_of, left_of, rows, shuffled
 

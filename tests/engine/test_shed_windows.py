@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.engine.drops import Drops
 from medusa.engine.fragment import Fragment
-from medusa.engine.shed_places import find_places
+from medusa.engine.overload.drop_set import Drops
+from medusa.engine.overload.drop_sites import find_places
 from medusa.query.graph import check_graph
 from tests.engine.test_shedding import LOSS, batch, out, pushed, start
 

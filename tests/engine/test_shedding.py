@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
+from medusa.apps.workloads.demos.overload_query import Overloaded
+from medusa.apps.workloads.virtual_boxes import Arrival
 from medusa.engine.fragment import Fragment
-from medusa.engine.intake import Entry, InputQueue
-from medusa.engine.qos import Utility
-from medusa.engine.shed_places import Place, Windows, arcs_of, find_places
-from medusa.engine.shedder import Shedder
-from medusa.engine.shedding import STEPS, LoadModel, RoadMap, coefficients
+from medusa.engine.input.intake import Entry, InputQueue
+from medusa.engine.overload.controller import Shedder
+from medusa.engine.overload.drop_sites import Place, Windows, arcs_of, find_places
+from medusa.engine.overload.road_map import STEPS, LoadModel, RoadMap, coefficients
+from medusa.engine.qos.delay_utility import Utility
 from medusa.query.boxes import Input
 from medusa.query.graph import check_graph
-from medusa.workloads.overload import Overloaded
-from medusa.workloads.virtual import Arrival
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 LOSS = md.QoS(loss=[(100, 1), (0, 0)])
@@ -401,7 +401,7 @@ def test_after_the_overload_nothing_is_shed_any_more() -> None:
 def test_a_burst_after_a_rest_is_no_overload(guard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What few rows cost says little of many: trains have costs of their own."""
     if not guard:
-        monkeypatch.setattr("medusa.engine.shedder.BUSY_MIN", 0.0)
+        monkeypatch.setattr("medusa.engine.overload.controller.BUSY_MIN", 0.0)
     q, s = start()
     q.sink("o", s.filter("v >= 0", name="f"), qos=LATENCY)
     run = Overloaded(q.graph, {"f": 10_000.0}, Shedder)

@@ -9,9 +9,10 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Train
-from medusa.engine import pieces, scheduler
-from medusa.engine.boxes import join
+from medusa.engine import scheduler
+from medusa.engine.core import output_pieces
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.joins import join
 from medusa.errors import StateError
 
 ROWS = 20
@@ -48,7 +49,7 @@ def left(fragment: Fragment) -> int:
 @pytest.mark.parametrize("count", [3, 6])
 def test_little_waits_between_exploding_joins(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "PAIRS_MAX", 500)
-    monkeypatch.setattr(pieces, "ROWS_MAX", 500)
+    monkeypatch.setattr(output_pieces, "ROWS_MAX", 500)
     fragment = begun(joins(count), 60)
     most = 0
     for _ in range(40):
@@ -119,6 +120,6 @@ def test_streams_that_meet_keep_the_order_of_a_pass(monkeypatch: pytest.MonkeyPa
         return [row for e in fragment.drain("out") if isinstance(e, Train) for row in e.batch.to_pylist()]
 
     whole = run()
-    for module, name in ((join, "PAIRS_MAX"), (pieces, "ROWS_MAX"), (scheduler, "QUEUE_MAX")):
+    for module, name in ((join, "PAIRS_MAX"), (output_pieces, "ROWS_MAX"), (scheduler, "QUEUE_MAX")):
         monkeypatch.setattr(module, name, 4)
     assert run() == whole

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.engine.boxes import spill_part, spill_parts
-from medusa.engine.boxes.spill_box import SpillBox
-from medusa.runtime.spill import FolderSpill
+from medusa.engine.operators.spill import spill_part, spill_parts
+from medusa.engine.operators.spill.spill_box import SpillBox
+from medusa.runtime.store.spill import FolderSpill
 
 Build = Callable[[md.Query, Any, Any], Any]
 A = {"ts": "timestamp", "k": "string", "v": "int64", "x": "float64"}

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa._native import Window
-from medusa.engine.boxes import window_spill, window_spill_part
-from medusa.engine.boxes.base import BoxState
-from medusa.engine.boxes.window_spill import SpillWindow
-from medusa.engine.delta import read_table
-from medusa.engine.runs import cut_batch, merge_runs
-from medusa.engine.spool import Spool
-from medusa.engine.storage import Room
+from medusa.engine.core.box import BoxState
+from medusa.engine.core.memory_bounds import Room
+from medusa.engine.core.sorted_runs import cut_batch, merge_runs
+from medusa.engine.core.spool import Spool
+from medusa.engine.operators.windows import window_spill, window_spill_part
+from medusa.engine.operators.windows.window_spill import SpillWindow
+from medusa.engine.state.delta import read_table
 from tests.engine.spilling import MemorySpill
 from tests.engine.test_threads import bits
 

@@ -17,7 +17,7 @@ from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Graph, Input, Sink, Source
 from medusa.query.graph import check_graph
-from medusa.query.split import merge, split
+from medusa.query.rewrite.split import merge, split
 from medusa.query.types import schema_to_arrow
 from tests.engine.queries import SCHEMA, inputs
 from tests.engine.test_properties import Driver, check

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import medusa as md
 import tests.engine.test_aggregates  # noqa: F401  registers an aggregate
 from medusa.elements import Train
-from medusa.engine.change import change_fragment
 from medusa.engine.fragment import Fragment
+from medusa.engine.query_change import change_fragment
 from medusa.engine.splitting import merge_running, split_running
 from medusa.errors import QueryError
 from medusa.query.types import schema_to_arrow

@@ -11,17 +11,17 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
-from medusa.engine import later
-from medusa.engine.delta import read_table
-from medusa.engine.evolve import plan
 from medusa.engine.fragment import Fragment
-from medusa.engine.state import box_sums
+from medusa.engine.state import background_copy
+from medusa.engine.state.delta import read_table
+from medusa.engine.state.evolve import plan
+from medusa.engine.state.fragment_state import box_sums
 from medusa.ports import Buffer
 from medusa.query.boxes import Filter, Graph, Input
-from medusa.query.expression import Column
+from medusa.query.expressions.expression import Column
 from medusa.query.graph import check_graph
 from medusa.query.signature import differences, signatures
-from medusa.runtime.workers import ThreadWorkers
+from medusa.runtime.machine.native_workers import ThreadWorkers
 from tests.engine import kinds
 
 KINDS = list(kinds.BUILDS)
@@ -84,7 +84,7 @@ def test_state_that_is_copied_piece_by_piece_is_that_of_when_it_began(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows come and windows close between the pieces; the fragment goes on as if nobody had asked."""
-    monkeypatch.setattr(later, "AT_ONCE", -1)
+    monkeypatch.setattr(background_copy, "AT_ONCE", -1)
     fragment, other = Fragment(kinds.query(kind).graph), Fragment(kinds.query(kind).graph)
     for start in (0, 45, 90):
         for each in (fragment, other):

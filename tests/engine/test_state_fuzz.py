@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import Checkpoints, seal, unseal
-from medusa.engine.delta import read_table, write_table
 from medusa.engine.fragment import Fragment
+from medusa.engine.state.checkpoint import Checkpoints, seal, unseal
+from medusa.engine.state.delta import read_table, write_table
 from medusa.errors import StateError
-from medusa.sim.disk import Disk
+from medusa.sim.world.disk import Disk
 from tests.engine import kinds
 
 KINDS = list(kinds.BUILDS)

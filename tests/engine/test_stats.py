@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.engine.boxes.base import Operator
+from medusa.engine.core.box import Operator
 from medusa.engine.fragment import Fragment
 from medusa.engine.stats import STATS_SCHEMA, TIMED
 

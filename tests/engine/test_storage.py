@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import Boundary, Kind, Train
-from medusa.engine.boxes import sink_spill, window_spill, window_spill_part
-from medusa.engine.delta import read_table
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators import sink_spill
+from medusa.engine.operators.windows import window_spill, window_spill_part
+from medusa.engine.state.delta import read_table
 from tests.engine.queries import batch_of, inputs, queries
 from tests.engine.spilling import MemorySpill, storage_of
 from tests.engine.test_threads import bits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from medusa.engine.storage import Storage
+from medusa.engine.core.memory_bounds import Storage
 from medusa.errors import StateError
 from tests.engine.spilling import MemorySpill, storage_of
 

@@ -9,7 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Train
-from medusa.engine import pieces
+from medusa.engine.core import output_pieces
 from medusa.engine.fragment import Fragment
 from medusa.query.text_growth import TextGrowth, grown
 
@@ -56,14 +56,14 @@ def test_pieces_give_what_one_gives(name: str, monkeypatch: pytest.MonkeyPatch) 
     whole, slices = run(q, 500)
     assert slices == 1
     assert whole
-    monkeypatch.setattr(pieces, "BYTES_MAX", 5_000)
+    monkeypatch.setattr(output_pieces, "BYTES_MAX", 5_000)
     parts, slices = run(q, 500)
     assert parts == whole
     assert slices > 5
 
 
 def test_texts_that_do_not_grow_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "BYTES_MAX", 100)
+    monkeypatch.setattr(output_pieces, "BYTES_MAX", 100)
     _, slices = run(query(lambda s: s.select("v", t="upper(s)")), 500)
     assert slices == 1
 
@@ -92,7 +92,7 @@ def test_little_lies_between_boxes() -> None:
         done = fragment.go_on(rests)
     out = [row for e in fragment.drain("out") if isinstance(e, Train) for row in e.batch.to_pylist()]
     assert [row["n"] for row in out] == [100 << 13] * 400
-    assert most < 3 * pieces.BYTES_MAX
+    assert most < 3 * output_pieces.BYTES_MAX
 
 
 def test_how_much_an_expression_makes_texts_grow() -> None:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import Boundary, Kind, Train
-from medusa.engine.boxes import join, window_panes, window_parts
-from medusa.engine.boxes.window_parts import WindowParts, merge_batches
 from medusa.engine.fragment import Fragment
-from medusa.runtime.workers import ThreadWorkers
+from medusa.engine.operators.joins import join
+from medusa.engine.operators.windows import window_panes, window_parts
+from medusa.engine.operators.windows.window_parts import WindowParts, merge_batches
+from medusa.runtime.machine.native_workers import ThreadWorkers
 from tests.engine.queries import batch_of, inputs, queries
 from tests.engine.user_functions import Total
 from tests.oracle.query import Promise

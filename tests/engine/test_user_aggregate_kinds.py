@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.elements import Kind, Train
-from medusa.engine.boxes import groups, running, session
+from medusa.engine.operators.windows import groups, running, session
 from tests.engine.queries import SCHEMA, batch_of
 from tests.engine.test_properties import Driver
 

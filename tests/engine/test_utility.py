@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.engine.boxes.base import Now
-from medusa.engine.utility import OVER_US, QOS_SCHEMA, SLOT_US, SinkMeter
+from medusa.engine.core.box import Now
+from medusa.engine.qos.output_utility import OVER_US, QOS_SCHEMA, SLOT_US, SinkMeter
 from medusa.query.builder import Query
 from medusa.testing import ManualClock
 from tests.trace import Arrival, VirtualRun

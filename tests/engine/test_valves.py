@@ -10,8 +10,8 @@ import pytest
 
 import medusa as md
 from medusa.engine.fragment import Fragment
-from medusa.engine.shedder import Shedder
-from medusa.engine.valves import BLOCK
+from medusa.engine.overload.controller import Shedder
+from medusa.engine.overload.drop_operator import BLOCK
 from tests.engine.test_shedding import LOSS, VALUE, batch, out, pushed, start
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import medusa as md
 import tests.oracle.window_kinds  # noqa: F401  registers its boxes
 from medusa.elements import Boundary, Train
-from medusa.engine.boxes import groups, running, session, top
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.windows import groups, running, session, top
 from tests.engine.queries import AGGREGATES, KEYS, SCHEMA, WINDOWS, batch_of, inputs, numbers, rows_of
 from tests.engine.test_properties import Driver, close_to
 from tests.oracle.query import Push, answer

@@ -11,11 +11,11 @@ import pytest
 import medusa as md
 from medusa._native import Window
 from medusa.elements import Train
-from medusa.engine.boxes import window_panes, window_parts
-from medusa.engine.boxes.aggregate import AggregateBox
-from medusa.engine.boxes.window_panes import WindowPanes
-from medusa.engine.boxes.window_parts import WindowParts
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.windows import window_panes, window_parts
+from medusa.engine.operators.windows.aggregate import AggregateBox
+from medusa.engine.operators.windows.window_panes import WindowPanes
+from medusa.engine.operators.windows.window_parts import WindowParts
 from tests.engine.test_threads import SCHEMA, bits, many_rows, query_of, state_of
 
 

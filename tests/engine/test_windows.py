@@ -268,7 +268,7 @@ def test_every_type_is_a_key_and_an_argument() -> None:
 
 def test_columns_reach_native_code_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of the user's buffers are those that the native window is given."""
-    from medusa.engine.boxes import aggregate
+    from medusa.engine.operators.windows import aggregate
 
     seen: list[tuple[int, ...]] = []
 

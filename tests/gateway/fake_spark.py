@@ -16,17 +16,17 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.elements import START_US, Train
-from medusa.engine.ingest import normalise
+from medusa.engine.input.ingest import normalise
 from medusa.errors import DataError, LinkError, StateError
 from medusa.query.boxes import Field, Source
+from medusa.spark.data_source_reader import StreamReader
+from medusa.spark.data_source_writer import Staged, StreamWriter
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.delivery import deliver
-from medusa.spark.exchange.desk import Desk
+from medusa.spark.exchange.handlers import Desk
 from medusa.spark.exchange.spool import Spool
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.options import Options, options_from
-from medusa.spark.reading import StreamReader
-from medusa.spark.writing import Staged, StreamWriter
 from tests.engine.segments import Disk
 from tests.gateway.dying_disk import DiedError, DyingDisk, Logs
 

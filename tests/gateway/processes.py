@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import medusa as md
+from medusa.spark.data_source_reader import Follower
 from medusa.spark.options import options_from
-from medusa.spark.reading import Follower
 from tests.gateway.here import timed
 from tests.system.nodes import DEADLINE_S, RUN, Nodes, first_line, until
 

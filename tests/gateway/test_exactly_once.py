@@ -11,8 +11,8 @@ import itertools
 import pytest
 
 from medusa.errors import DataError, LinkError
-from medusa.spark import reading, writing
-from medusa.spark.reading import BatchReader
+from medusa.spark import data_source_reader, data_source_writer
+from medusa.spark.data_source_reader import BatchReader
 from tests.gateway.dying_disk import ENDS
 from tests.gateway.fake_spark import Faults, Query, World, lives
 
@@ -24,8 +24,8 @@ KINDS = ("die", "task", "tasks", "commit")
 @pytest.fixture
 def use(monkeypatch):
     def to(world: World) -> World:
-        monkeypatch.setattr(reading, "caller", world)
-        monkeypatch.setattr(writing, "caller", world)
+        monkeypatch.setattr(data_source_reader, "caller", world)
+        monkeypatch.setattr(data_source_writer, "caller", world)
         return world
 
     return to

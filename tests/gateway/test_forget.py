@@ -11,17 +11,17 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
+from medusa.cli.main import main
 from medusa.errors import ConfigError, FullError, LinkError
-from medusa.runtime.files import FolderStore
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.spark.data_source_reader import BatchReader, StreamReader, columns_of
+from medusa.spark.data_source_writer import StreamWriter
 from medusa.spark.exchange import gateway as gateways
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.nodes import FederationNodes
 from medusa.spark.exchange.requests import token_of
 from medusa.spark.exchange.staging import Staging
-from medusa.spark.reading import BatchReader, StreamReader, columns_of
-from medusa.spark.writing import StreamWriter
 from tests.gateway.dying_disk import DyingDisk, Logs
 from tests.gateway.here import named, options, running, values
 from tests.gateway.test_losses import Stream, reader_of, with_stream

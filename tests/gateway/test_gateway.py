@@ -7,13 +7,13 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, DataError, LinkError, MedusaError, StateError
+from medusa.spark.data_source_reader import BatchReader, StreamReader, columns_of
+from medusa.spark.data_source_writer import StreamWriter, TableWriter
 from medusa.spark.exchange.caller import Caller
 from medusa.spark.exchange.command import opened
-from medusa.spark.exchange.held import _folder_of
+from medusa.spark.exchange.registry import _folder_of
 from medusa.spark.exchange.requests import Listing
 from medusa.spark.options import options_from
-from medusa.spark.reading import BatchReader, StreamReader, columns_of
-from medusa.spark.writing import StreamWriter, TableWriter
 from tests.gateway.here import named, options, running, timed
 from tests.system.nodes import until
 
@@ -163,7 +163,7 @@ def test_each_chunk_is_synced_so_there_are_few(node, tmp_path):
 
 
 def test_only_who_has_a_key_may_ask(node, tmp_path):
-    from medusa.cli import main
+    from medusa.cli.main import main
 
     for kind, name in (("node", "gateway"), ("client", "spark"), ("client", "stranger")):
         with pytest.raises(SystemExit, match="0"):

@@ -13,15 +13,15 @@ from medusa.elements import Train
 from medusa.errors import ConfigError, FullError, LinkError
 from medusa.query.boxes import Field
 from medusa.query.types import to_arrow
-from medusa.spark.exchange import asides, held, staging
+from medusa.spark.data_source_reader import StreamReader, columns_of
+from medusa.spark.data_source_writer import StreamWriter
+from medusa.spark.exchange import aside_requests, registry, staging
 from medusa.spark.exchange import requests as r
-from medusa.spark.exchange.asides import Asides
+from medusa.spark.exchange.aside_requests import Asides
 from medusa.spark.exchange.caller import Caller, Endpoint
-from medusa.spark.exchange.desk import Later
+from medusa.spark.exchange.handlers import Later
 from medusa.spark.exchange.requests import encode, token_of
 from medusa.spark.options import options_from
-from medusa.spark.reading import StreamReader, columns_of
-from medusa.spark.writing import StreamWriter
 from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import DyingDisk
 from tests.gateway.here import options
@@ -101,8 +101,8 @@ def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
         small.seal("q.in", empty)
     with pytest.raises(FullError):
         small.seal("q.in", r.Whole(token=token_of("w", 3, 0, "0" * 16), chunks=0, rows=0))
-    monkeypatch.setattr(held, "READERS_MAX", 1)
-    monkeypatch.setattr(held, "SOURCES_MAX", 1)
+    monkeypatch.setattr(registry, "READERS_MAX", 1)
+    monkeypatch.setattr(registry, "SOURCES_MAX", 1)
     with md.spark.gateway(node[1], tmp_path / "g") as gateway:
         StreamReader(options(gateway)).first_offset()
         with pytest.raises(LinkError, match="has 1 readers") as caught:
@@ -115,7 +115,7 @@ def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
 
 
 def test_ever_more_names_to_look_up_take_so_many_threads(monkeypatch):
-    monkeypatch.setattr(asides, "ASIDES_MAX", 2)
+    monkeypatch.setattr(aside_requests, "ASIDES_MAX", 2)
     questions, go = Asides(), threading.Event()
 
     def ask(key):
@@ -145,11 +145,11 @@ def test_an_answer_that_nobody_fetched_is_not_that_of_a_later_question(monkeypat
         ask()
     go.set()
     questions.join()
-    monkeypatch.setattr(asides, "FETCHED_S", -1.0)
+    monkeypatch.setattr(aside_requests, "FETCHED_S", -1.0)
     found = None
     with contextlib.suppress(Later):
         found = ask()
-    monkeypatch.setattr(asides, "FETCHED_S", 60.0)
+    monkeypatch.setattr(aside_requests, "FETCHED_S", 60.0)
     questions.join()
     assert (found or ask()) == "b"
 

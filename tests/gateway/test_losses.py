@@ -10,17 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
+from medusa.cli.main import main
 from medusa.elements import END_US, START_US, Train
 from medusa.errors import ConfigError, DataError, LinkError, StateError
 from medusa.query.boxes import Field
-from medusa.runtime.publishing import described
+from medusa.runtime.client.publisher import described
+from medusa.spark.data_source_reader import BatchReader, RowRange, StreamReader
+from medusa.spark.data_source_writer import StreamWriter, TableWriter
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.spool import Spool
-from medusa.spark.judge import FOREVER_US, Entered, Judge
 from medusa.spark.options import options_from
-from medusa.spark.reading import BatchReader, RowRange, StreamReader
-from medusa.spark.writing import StreamWriter, TableWriter
+from medusa.spark.streaming.lateness import FOREVER_US, Entered, Judge
 from tests.engine.segments import Disk
 from tests.gateway.fake_spark import SOURCE
 from tests.gateway.here import options, running, timed

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from medusa.elements import Train
-from medusa.engine.checkpoint import crc32c
+from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.query.boxes import Field
 from medusa.spark.exchange import staging as staging_module

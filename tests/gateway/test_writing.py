@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from medusa.errors import LinkError
-from medusa.spark import writing
+from medusa.spark import data_source_writer
+from medusa.spark.data_source_writer import Staged, StreamWriter, TableWriter
 from medusa.spark.exchange import requests
 from medusa.spark.options import Options, options_from
-from medusa.spark.writing import Staged, StreamWriter, TableWriter
 from tests.gateway.fake_spark import World
 
 TO = options_from({"endpoint": "tcp://127.0.0.1:1", "stream": "q.in", "writer": "copy"})
@@ -23,7 +23,7 @@ RUNS = ("11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-5555555
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(0)
-    monkeypatch.setattr(writing, "caller", made)
+    monkeypatch.setattr(data_source_writer, "caller", made)
     return made
 
 

@@ -2,8 +2,8 @@
 #ifndef MD_ARRAYS_H
 #define MD_ARRAYS_H
 
-#include "arrow_abi.h"
-#include "md_base.h"
+#include "arrow/arrow_abi.h"
+#include "base/md_base.h"
 
 static void arrays_keep_array(struct ArrowArray *array) { array->release = NULL; }
 static void arrays_keep_schema(struct ArrowSchema *schema) { schema->release = NULL; }

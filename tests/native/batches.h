@@ -3,9 +3,9 @@
 #define MD_BATCHES_H
 
 #include "check.h"
-#include "rows.h"
-#include "state.h"
-#include "window.h"
+#include "arrow/rows.h"
+#include "state/state.h"
+#include "window/window.h"
 
 typedef struct batch {
     struct ArrowSchema schema;

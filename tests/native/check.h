@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "md_alloc.h"
+#include "base/md_alloc.h"
 
 static uint64_t check_seed = 20260101;
 static uint64_t check_state;

@@ -46,7 +46,7 @@ def compile_c(sources: Sequence[Path], out: Path, flags: Sequence[str]) -> Path:
 
 def library(out: Path, flags: Sequence[str]) -> list[Path]:
     """The objects of ``native/`` in folder ``out``."""
-    sources = sorted((ROOT / "native").glob("*.c"))
+    sources = sorted((ROOT / "native").glob("*/*.c"))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = pool.map(lambda source: compile_c([source], out / f"{source.stem}.o", [*flags, "-c"]), sources)
         return list(made)

@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "accumulate.h"
+#include "aggregates/accumulate.h"
 #include "check.h"
 
 #define N 3000

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "crc.h"
+#include "base/crc.h"
 
 /* RFC 3720 B.4, and the check value of the polynomial. */
 static int test_published_vectors(void) {

@@ -1,7 +1,7 @@
 #include "arrays.h"
 #include "check.h"
-#include "digest.h"
-#include "md_alloc.h"
+#include "base/digest.h"
+#include "base/md_alloc.h"
 
 static const uint64_t SEED[2] = {0x1234567890abcdefu, 0xfedcba0987654321u};
 

@@ -1,7 +1,7 @@
 #include "arrays.h"
 #include "check.h"
-#include "column.h"
-#include "gather.h"
+#include "arrow/column.h"
+#include "arrow/gather.h"
 
 enum { ROWS = 900, SLACK = 200 };
 

@@ -1,6 +1,6 @@
 #include "batches.h"
-#include "join.h"
-#include "take.h"
+#include "join/join.h"
+#include "arrow/take.h"
 
 #define N 400
 

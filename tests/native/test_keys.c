@@ -1,7 +1,7 @@
 #include "batches.h"
-#include "hash.h"
-#include "keys.h"
-#include "keys_rows.h"
+#include "base/hash.h"
+#include "keys/keys.h"
+#include "keys/keys_rows.h"
 
 #define N 3000
 

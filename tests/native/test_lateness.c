@@ -1,6 +1,6 @@
 #include "arrays.h"
 #include "check.h"
-#include "lateness.h"
+#include "order/lateness.h"
 
 /* Looked at, then judged. */
 static md_rc judge(md_lateness *l, const void *times, int64_t n, md_late_rows *out) {

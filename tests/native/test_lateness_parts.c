@@ -1,6 +1,6 @@
 #include "arrays.h"
 #include "check.h"
-#include "lateness_parts.h"
+#include "order/lateness_parts.h"
 
 #define ROWS 300
 #define PARTS 40

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "multipart.h"
+#include "base/multipart.h"
 
 /* A socket with so many parts left of its message, of which it gives some. */
 typedef struct {

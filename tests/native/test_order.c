@@ -1,6 +1,6 @@
 #include "arrays.h"
 #include "check.h"
-#include "order.h"
+#include "order/order.h"
 
 static md_column numbers(const int64_t *keys, int64_t n) {
     return (md_column){.type = MD_I64, .length = n, .values = (const uint8_t *)keys};

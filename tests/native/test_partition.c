@@ -1,6 +1,6 @@
 #include "arrays.h"
 #include "check.h"
-#include "partition.h"
+#include "keys/partition.h"
 
 /* Computed with the reference implementation of xxHash. */
 static int test_xxh64_vectors(void) {

@@ -2,7 +2,7 @@
 
 #include "arrays.h"
 #include "check.h"
-#include "program.h"
+#include "program/program.h"
 
 enum { ROWS = 2300, ODD = 3 };
 

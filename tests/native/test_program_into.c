@@ -3,8 +3,8 @@
 
 #include "arrays.h"
 #include "check.h"
-#include "program.h"
-#include "state.h"
+#include "program/program.h"
+#include "state/state.h"
 
 enum { ROWS = 3000, COLUMNS = 4 };
 

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "queue.h"
+#include "base/queue.h"
 
 static md_queue *make(uint64_t bytes_max, uint64_t trains_max) {
     md_queue *q = NULL;

@@ -1,5 +1,5 @@
 #include "batches.h"
-#include "sketch.h"
+#include "aggregates/sketch.h"
 
 #define N 2000
 #define GROUPS 5

@@ -1,5 +1,5 @@
 #include "batches.h"
-#include "snapshot.h"
+#include "state/snapshot.h"
 
 static const md_type KEYS[] = {MD_UTF8, MD_I64};
 static const md_type INPUTS[] = {MD_F64, MD_I64, MD_BOOL};

@@ -1,7 +1,7 @@
 #include "batches.h"
-#include "keys.h"
-#include "merge.h"
-#include "split.h"
+#include "keys/keys.h"
+#include "arrow/merge.h"
+#include "keys/split.h"
 
 static const char *const KEYS[] = {"l", "L", "g", "b", "u", "z", "lu", "gl", "bb"};
 

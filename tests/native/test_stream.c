@@ -3,7 +3,7 @@
 
 #include "arrays.h"
 #include "check.h"
-#include "stream.h"
+#include "arrow/stream.h"
 
 enum { BATCHES = 20, ROWS = 4 };
 

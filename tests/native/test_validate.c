@@ -2,8 +2,8 @@
 
 #include "arrays.h"
 #include "check.h"
-#include "utf8.h"
-#include "validate.h"
+#include "base/utf8.h"
+#include "arrow/validate.h"
 
 /* Decoded code point by code point, the slow way; what it encodes again must be the same bytes. */
 static bool decodes(const uint8_t *data, int64_t n) {

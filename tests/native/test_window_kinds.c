@@ -1,8 +1,8 @@
 #include "batches.h"
-#include "window_running.h"
-#include "window_session.h"
-#include "window_span.h"
-#include "window_store.h"
+#include "window/window_running.h"
+#include "window/window_session.h"
+#include "window/window_span.h"
+#include "window/window_store.h"
 
 static const md_type SLOT[] = {MD_I64};
 static const md_type INPUTS[] = {MD_F64, MD_I64, MD_UTF8};

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 
 KINDS = {
     "bool": "bool",

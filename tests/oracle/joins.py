@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from medusa.query.boxes import AsofJoin, Join, WindowJoin
-from medusa.query.expression import Column
+from medusa.query.expressions.expression import Column
 from tests.oracle.query import JOINS, Row, on_time, same, value
 
 AnyJoin = Join | WindowJoin | AsofJoin

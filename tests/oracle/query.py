@@ -27,7 +27,7 @@ from medusa.query.boxes import (
     Union,
     WithColumns,
 )
-from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 from medusa.query.graph import check_graph
 from tests.oracle import expression as scalar
 from tests.oracle.expression import Failed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from medusa.query.boxes import AggregateCall, RowWindow, Running, Session, Top, ValueWindow
-from medusa.query.expression import Column
+from medusa.query.expressions.expression import Column
 from tests.oracle.query import OUTCOMES, Row, aggregate, in_order, is_nan, on_time, same, value
 
 Groups = dict[tuple[Any, ...], tuple[list[Any], list[tuple[int, Row]]]]

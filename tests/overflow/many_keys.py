@@ -10,9 +10,9 @@ import pyarrow as pa
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.fragment import Fragment
-from medusa.runtime.clock import SystemClock
-from medusa.spark.overflow.away import Away
+from medusa.runtime.machine.clock import SystemClock
 from medusa.spark.overflow.executor import Executor
+from medusa.spark.overflow.remote_fragment import Away
 from tests.spark import functions
 
 __all__ = ["KINDS", "there_and_back"]

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.apps.workloads import netmon
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.fragment import Fragment
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
-from medusa.runtime.clock import SystemClock
-from medusa.spark.overflow.away import Away
-from medusa.spark.overflow.cutting import cutting
+from medusa.runtime.machine.clock import SystemClock
 from medusa.spark.overflow.executor import InProcess
 from medusa.spark.overflow.group import Made
-from medusa.workloads import netmon
+from medusa.spark.overflow.remote_fragment import Away
+from medusa.spark.overflow.sharding import cutting
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COLUMNS = {"ts": "int64", "seg": "utf8", "v": "float64"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.errors import QueryError
-from medusa.mind.placement import cut
+from medusa.nodes.placement.placement import cut
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.spark.overflow.accept import KINDS, reason

@@ -11,18 +11,18 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, LinkError
-from medusa.mind.settings import parse
-from medusa.mind.settings_spark import SparkRules
-from medusa.mind.spec import Fragment as Spec
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.gathering import GatheringHost
-from medusa.runtime.inside import Node
-from medusa.sim.federation import Federation
+from medusa.nodes.config.settings import parse
+from medusa.nodes.config.settings_spark import SparkRules
+from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.runtime.embedded_node.node_thread import Node
+from medusa.runtime.engine_host.gathering import GatheringHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.sim.actors.federation import Federation
 from medusa.spark.overflow.accept import reason
 from medusa.spark.overflow.executor import InProcess
 from medusa.spark.overflow.participant import Latency, Participant
-from tests.mind import moved
-from tests.mind.moved import World
+from tests.nodes import moved
+from tests.nodes.moved import World
 
 TRIGGER_US = 15_000
 
@@ -146,7 +146,7 @@ def doubled(batch: Any) -> Any:
 
 
 def offered(build: Any, at: str | None = None, **more: Any) -> Spec:
-    from medusa.mind.placement import cut
+    from medusa.nodes.placement.placement import cut
 
     q = md.Query("q")
     source = {"time": "ts", "unit": "s", "slack": "1s"} | more
@@ -187,7 +187,7 @@ def test_what_it_refuses_names_the_box_and_the_reason(build: Any, more: Any, say
 def test_a_part_of_a_split_is_refused() -> None:
     q = md.Query("q")
     windowed(q, q.source("rows", SCHEMA, time="ts", unit="s"))
-    from medusa.mind.placement import cut
+    from medusa.nodes.placement.placement import cut
 
     parts = cut(q.split("per_k", 2).graph, {"a": ["rows"], "b": ["per_k-1"], "c": ["per_k-2", "per_k"]})
     said = [reason(each, latency_us=0)[0] for each in parts.fragments]

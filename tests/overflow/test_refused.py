@@ -19,10 +19,10 @@ import pytest
 import medusa as md
 from medusa.engine.fragment import Fragment
 from medusa.errors import LinkError
-from medusa.mind import commands
-from medusa.mind.placement import cut
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.inside import Node
+from medusa.nodes import commands
+from medusa.nodes.placement.placement import cut
+from medusa.runtime.embedded_node.node_thread import Node
+from medusa.runtime.machine.clock import SystemClock
 from medusa.spark.overflow.accept import reason
 from medusa.spark.overflow.executor import InProcess, LostError
 from medusa.spark.overflow.on_spark import OnSpark

@@ -8,9 +8,9 @@ import pytest
 
 import medusa as md
 from medusa.errors import QueryError
-from medusa.query.aggregates import aggregate_call, combined, result_type, state_fields
 from medusa.query.boxes import AGGREGATE_FUNCTIONS, AggregateCall, Field
-from medusa.query.expression import Column
+from medusa.query.expressions.aggregates import aggregate_call, combined, result_type, state_fields
+from medusa.query.expressions.expression import Column
 from medusa.query.types import TIMESTAMP, TYPES, is_float, is_integer
 
 X = Column("x")

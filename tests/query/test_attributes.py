@@ -8,10 +8,10 @@ import re
 import pytest
 
 import medusa as md
-from medusa.query.attributes import INSTEAD, NEEDS
-from medusa.query.stream import Stream
-from medusa.query.window_kinds import KeyedStream, KindStream
-from medusa.query.windows import WindowedStream
+from medusa.query.stream.stream import Stream
+from medusa.query.stream.time_windows import WindowedStream
+from medusa.query.stream.window_steps import KeyedStream, KindStream
+from medusa.query.suggest_methods import INSTEAD, NEEDS
 
 
 def cars() -> Stream:

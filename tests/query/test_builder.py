@@ -10,7 +10,7 @@ import pytest
 import medusa as md
 from medusa.query.boxes import Aggregate, AggregateCall, Join, Select, Source, WindowJoin, WithColumns
 from medusa.query.builder import Query, Stream
-from medusa.query.expression import Call, Column, Literal, Named
+from medusa.query.expressions.expression import Call, Column, Literal, Named
 
 CARS = {"ts": "timestamp", "vid": "int64", "speed": "float64", "seg": "int32", "tag": "utf8"}
 TS = "timestamp[us, UTC]"

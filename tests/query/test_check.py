@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import QueryError
-from medusa.query.check import analyse, infer
-from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
-from medusa.query.parse import parse
-from medusa.query.tree import NODES_MAX
+from medusa.query.checker import analyse, infer
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
+from medusa.query.expressions.parse import parse
+from medusa.query.expressions.tree import NODES_MAX
 from medusa.query.types import DURATION, TIMESTAMP
 
 SCHEMA = {

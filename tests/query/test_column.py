@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.query.column import Expr, Then, as_tree, col, lit, when
-from medusa.query.expression import Call, Expression, Literal
-from medusa.query.names import FUNCTION_NAMES
-from medusa.query.parse import parse
-from medusa.query.tree import (
+from medusa.query.expressions.column import Expr, Then, as_tree, col, lit, when
+from medusa.query.expressions.expression import Call, Expression, Literal
+from medusa.query.expressions.parse import parse
+from medusa.query.expressions.tree import (
     NODES_MAX,
     chain,
     check_limits,
@@ -27,6 +26,7 @@ from medusa.query.tree import (
     measure,
     walk,
 )
+from medusa.query.sql_names import FUNCTION_NAMES
 
 a, b, c = col("a"), col("b"), col("c")
 

@@ -99,7 +99,7 @@ def test_the_order_of_its_rows_shows(q: Query, cars: Stream) -> None:
 
 
 def test_nodes_dont_take_it(q: Query, cars: Stream) -> None:
-    from medusa.mind.placement import cut
+    from medusa.nodes.placement.placement import cut
 
     q.sink("out", q.connection_point("recent", cars, keep="1h"))
     with pytest.raises(md.QueryError, match="connection_point 'recent' keeps history, which nodes don't yet"):

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 
 import medusa as md
+from medusa.apps.workloads import netmon as workload
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.builder import Query
-from medusa.query.diagram import Diagram
-from medusa.workloads import netmon as workload
+from medusa.query.render.diagram import Diagram
 from tests.query.queries import queries
 
 SVG = "{http://www.w3.org/2000/svg}"

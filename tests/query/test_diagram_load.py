@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.query.diagram import Diagram
-from medusa.query.diagram_load import DARK_INK, LIGHT_INK, Load, Loads, colours, luminance
+from medusa.query.render.diagram import Diagram
+from medusa.query.render.diagram_load import DARK_INK, LIGHT_INK, Load, Loads, colours, luminance
 
 SVG = "{http://www.w3.org/2000/svg}"
 

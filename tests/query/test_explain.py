@@ -8,8 +8,8 @@ from hypothesis import given, settings
 import medusa as md
 from medusa.query.boxes import Aggregate, AggregateCall, Field, Filter, Graph, Input, Sink, Source
 from medusa.query.builder import Query
-from medusa.query.explain import explain
-from medusa.query.expression import Column, Literal, Named
+from medusa.query.expressions.expression import Column, Literal, Named
+from medusa.query.render.explain import explain
 from tests.query.queries import queries
 
 TS = "timestamp[us, UTC]"

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medusa.engine.evaluate import MAKERS
-from medusa.query.convert import (
+from medusa.engine.expressions.evaluate import MAKERS
+from medusa.query.expressions.expression import Call, Literal
+from medusa.query.expressions.functions import FUNCTIONS, TABLE_VERSION, castable
+from medusa.query.expressions.parse import parse
+from medusa.query.expressions.patterns import group_names, like_parts, like_regex
+from medusa.query.expressions.show import show
+from medusa.query.expressions.text_casts import (
     convert_literal,
     decimal_fits,
     read_date,
@@ -20,12 +25,7 @@ from medusa.query.convert import (
     read_timestamp,
     round_half_away,
 )
-from medusa.query.expression import Call, Literal
-from medusa.query.functions import FUNCTIONS, TABLE_VERSION, castable
-from medusa.query.names import FUNCTION_NAMES
-from medusa.query.parse import parse
-from medusa.query.patterns import group_names, like_parts, like_regex
-from medusa.query.show import show
+from medusa.query.sql_names import FUNCTION_NAMES
 from medusa.query.types import TIMESTAMP, TYPES
 
 

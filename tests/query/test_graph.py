@@ -10,7 +10,6 @@ from hypothesis import given, settings
 
 import medusa as md
 from medusa.errors import QueryError
-from medusa.query.aggregates import state_fields
 from medusa.query.boxes import (
     Aggregate,
     AggregateCall,
@@ -29,7 +28,8 @@ from medusa.query.boxes import (
     WithColumns,
 )
 from medusa.query.builder import Query
-from medusa.query.expression import Call, Cast, Column, Expression, Literal, Named
+from medusa.query.expressions.aggregates import state_fields
+from medusa.query.expressions.expression import Call, Cast, Column, Expression, Literal, Named
 from medusa.query.graph import check_graph, label_of, order_dependent, ports_of, schemas, time_dependent
 from medusa.query.shape import WindowKind
 from tests.query.queries import queries

@@ -15,7 +15,7 @@ import medusa as md
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, Filter, Input
 from medusa.query.builder import Query
-from medusa.query.expression import Column
+from medusa.query.expressions.expression import Column
 from medusa.query.ids import check_name, stable_id
 from tests.query.queries import queries
 

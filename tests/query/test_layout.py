@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.query.layout import layered
+from medusa.query.render.layout import layered
 
 Sizes = list[tuple[float, float]]
 Arcs = list[tuple[int, int]]

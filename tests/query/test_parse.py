@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.errors import QueryError
-from medusa.query.expression import Call, Case, Cast, Column, Expression, Literal
-from medusa.query.functions import FUNCTIONS
-from medusa.query.names import FUNCTION_NAMES
-from medusa.query.parse import parse, parse_aggregate
-from medusa.query.tree import DEPTH_MAX, measure
+from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
+from medusa.query.expressions.functions import FUNCTIONS
+from medusa.query.expressions.parse import parse, parse_aggregate
+from medusa.query.expressions.tree import DEPTH_MAX, measure
+from medusa.query.sql_names import FUNCTION_NAMES
 
 A, B, C = Column("a"), Column("b"), Column("c")
 S = "timestamp[us, UTC]"

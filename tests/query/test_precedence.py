@@ -7,8 +7,8 @@ import random
 import duckdb
 
 from medusa.errors import QueryError
-from medusa.query.expression import Call, Cast, Column, Expression, Literal
-from medusa.query.parse import parse
+from medusa.query.expressions.expression import Call, Cast, Column, Expression, Literal
+from medusa.query.expressions.parse import parse
 
 INFIX = {
     **{"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "and": "AND", "or": "OR", "add": "+", "sub": "-"},

@@ -8,7 +8,7 @@ import medusa as md
 from medusa.errors import QueryError
 from medusa.query.boxes import Field
 from medusa.query.graph import check_graph
-from medusa.query.published import PublishedStream, same_columns
+from medusa.query.published_stream import PublishedStream, same_columns
 from medusa.query.signature import signatures
 
 COLUMNS = (Field("ts", "timestamp[us, UTC]"), Field("v", "int64"))

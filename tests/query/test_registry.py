@@ -9,7 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.query.boxes import Function
-from medusa.query.registry import check_functions, reference, registered, resolve
+from medusa.query.user_registry import check_functions, reference, registered, resolve
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 

@@ -21,7 +21,7 @@ from medusa.query.boxes import (
     WSort,
 )
 from medusa.query.builder import Query, Stream
-from medusa.query.expression import Column, Named
+from medusa.query.expressions.expression import Column, Named
 from medusa.query.graph import check_graph
 from medusa.query.ids import kind_of
 

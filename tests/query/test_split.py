@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.errors import QueryError
 from medusa.query.boxes import Input, KeyRouter, OrderedMerge
-from medusa.query.key_ranges import HASHES, even_cuts, ranges_by_weight, shares
-from medusa.query.split import find_split, merge, split
+from medusa.query.rewrite.key_ranges import HASHES, even_cuts, ranges_by_weight, shares
+from medusa.query.rewrite.split import find_split, merge, split
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 

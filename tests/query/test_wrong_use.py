@@ -14,7 +14,7 @@ import pytest
 
 import medusa as md
 from medusa.query.builder import Query
-from medusa.query.windows import GroupedStream
+from medusa.query.stream.time_windows import GroupedStream
 
 CARS = {"ts": "timestamp", "vid": "int64", "speed": "float64", "tag": "utf8"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.runtime.zeromq import Transport
+from medusa.runtime.transport.zeromq import Transport
 
 
 @pytest.fixture

@@ -16,20 +16,20 @@ from pathlib import Path
 import pyarrow as pa
 
 import medusa as md
-from medusa.engine.checkpoint import unseal
+from medusa.engine.state.checkpoint import unseal
 from medusa.errors import StateError
-from medusa.mind.catalog import CATALOG, Catalog
-from medusa.mind.settings import Limits
-from medusa.mind.settings_streams import StreamRule
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.config.settings import Limits
+from medusa.nodes.config.settings_streams import StreamRule
 from medusa.query.types import schema_to_arrow
-from medusa.runtime.embedded import collect
-from medusa.runtime.files import FolderStore
-from medusa.runtime.group_names import GroupName, owner_of
-from medusa.runtime.journal import FolderJournal
-from medusa.sim.federation import Federation
-from medusa.sim.query_trial import difference
-from medusa.wire.messages_move import Move
-from medusa.wire.messages_split import Merge, Split
+from medusa.runtime.embedded.embedded_run import collect
+from medusa.runtime.engine_host.group_names import GroupName, owner_of
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.journal import FolderJournal
+from medusa.sim.actors.federation import Federation
+from medusa.sim.trials.queries import difference
+from medusa.wire.messages.move import Move
+from medusa.wire.messages.split import Merge, Split
 
 NODES = ["e", "m", "c"]
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}

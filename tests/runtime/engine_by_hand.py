@@ -11,14 +11,14 @@ import pytest
 
 import medusa as md
 from medusa.elements import Element, Train
-from medusa.engine import pieces
-from medusa.engine.boxes import join
+from medusa.engine.core import output_pieces
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.joins import join
 from medusa.query.boxes import Graph
-from medusa.runtime.budgets import NEVER, Bounds
-from medusa.runtime.done import Failed, Persisted, Ran
-from medusa.runtime.host import FragmentHost
-from medusa.sim.disk import Disk
+from medusa.runtime.engine_host.budgets import NEVER, Bounds
+from medusa.runtime.engine_host.completions import Failed, Persisted, Ran
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Owned, RunFragment
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "int64", "v": "int64"}
@@ -142,7 +142,7 @@ class Desk:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A join gives a hundred pairs at a time, and each piece takes its time."""
     monkeypatch.setattr(join, "PAIRS_MAX", 100)
-    monkeypatch.setattr(pieces, "ROWS_MAX", 100)
+    monkeypatch.setattr(output_pieces, "ROWS_MAX", 100)
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
+from medusa.engine.core.graph_size import compiled_bytes
 from medusa.engine.fragment import Fragment
-from medusa.engine.graph_size import compiled_bytes
-from medusa.mind.placement import cut
-from medusa.mind.replanning import replan_split
-from medusa.runtime import openings
-from medusa.runtime.budgets import NEVER, OWNERS_MAX, Bounds, Budgets
-from medusa.runtime.done import Failed, Ran, Remade
-from medusa.runtime.fair_turns import RESTED_MAX, FairTurns
-from medusa.runtime.usage import process_usage
+from medusa.nodes.placement.placement import cut
+from medusa.nodes.placement.repartition_plan import replan_split
+from medusa.runtime.engine_host import openings
+from medusa.runtime.engine_host.budgets import NEVER, OWNERS_MAX, Bounds, Budgets
+from medusa.runtime.engine_host.completions import Failed, Ran, Remade
+from medusa.runtime.engine_host.fair_turns import RESTED_MAX, FairTurns
+from medusa.runtime.machine.usage import process_usage
 from medusa.wire.outbox import Owned, Persist, Regroup
 from tests.runtime.engine_by_hand import SCHEMA, Desk, passing, rows, small
 from tests.runtime.test_openings import large

@@ -190,7 +190,7 @@ def test_rows_that_a_removed_query_never_took_are_told_once(fed, monkeypatch):
 
 
 def test_rows_that_the_node_refuses_are_told_by_flush_once(fed, monkeypatch):
-    from medusa.runtime import publishing
+    from medusa.runtime.client import publisher as publishing
 
     monkeypatch.setattr(  # A client that doesn't check.
         publishing.RowChecks, "check", lambda self, batch: None
@@ -253,7 +253,7 @@ def test_a_reader_that_takes_nothing_is_cut_off_and_told_where(fed):
 
 
 def test_a_node_that_takes_nothing_fills_and_then_refuses(fed, monkeypatch):
-    from medusa.runtime import publishing
+    from medusa.runtime.client import publisher as publishing
 
     fed.publish("q.rows", {"ts": [1], "v": [1]})
     publisher = fed._publishers["q.rows"]

@@ -18,10 +18,10 @@ from weakref import WeakSet
 import pytest
 
 import medusa as md
-from medusa.runtime import client, client_loop, publishing, reading
+from medusa.runtime.client import client, client_loop, publisher, subscription
 from tests.runtime.test_process import InThread, query, write
 
-OURS = {module.__file__ for module in (client, client_loop, publishing, reading)}
+OURS = {module.__file__ for module in (client, client_loop, publisher, subscription)}
 WEAK = {weakref.__file__, sys.modules[WeakSet.__module__].__file__}
 DEADLINE_S = 60
 MOMENTS_MIN = 5

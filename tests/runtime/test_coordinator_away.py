@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import medusa as md
-from medusa.runtime import sliding
+from medusa.runtime.client import moves
 
 NAMES = ("a", "b", "c")
 
@@ -33,7 +33,7 @@ def query(name):
 
 
 def test_orders_name_it_and_the_query_runs_on(nodes, monkeypatch):
-    monkeypatch.setattr(sliding, "ANSWER_US", 2_000_000)
+    monkeypatch.setattr(moves, "ANSWER_US", 2_000_000)
     away = r"node 'a' doesn't answer, seen \d+ s ago: it coordinates query 'q'"
     with md.connect(nodes["a"].address) as fed, md.connect(nodes["b"].address, timeout="1s") as other:
         fed.deploy(query("q"), at={"b": ["rows", "per_k"], "c": ["some"]})

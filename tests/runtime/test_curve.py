@@ -16,13 +16,13 @@ import pytest
 import zmq
 
 from medusa.errors import LinkError
-from medusa.mind.settings import Limits
-from medusa.runtime import refusals as refusals_module
-from medusa.runtime import sockets, zap
-from medusa.runtime.keys import CurveKey
-from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp, Refused
-from medusa.runtime.sockets import FRAME_BYTES_MAX
-from medusa.runtime.zeromq import Transport
+from medusa.nodes.config.settings import Limits
+from medusa.runtime.keys.key_files import CurveKey
+from medusa.runtime.transport import refusals as refusals_module
+from medusa.runtime.transport import sockets, zap
+from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused, LinkUp, Refused
+from medusa.runtime.transport.sockets import FRAME_BYTES_MAX
+from medusa.runtime.transport.zeromq import Transport
 from tests.runtime.test_zeromq import DEADLINE_S, payloads, until
 
 SERVER, ALICE, BOB, EVE = (CurveKey.new() for _ in range(4))

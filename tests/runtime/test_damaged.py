@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from medusa.mind.repairing import Decisions
-from medusa.runtime.group_names import GroupName, owner_of
-from medusa.runtime.repair import repair
+from medusa.nodes.repair.operator_decisions import Decisions
+from medusa.runtime.engine_host.group_names import GroupName, owner_of
+from medusa.runtime.repair.operator_repair import repair
 from tests.runtime.damaged import Damaged
 
 SAMPLE = range(3)

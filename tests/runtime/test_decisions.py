@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.runtime.journal import FolderJournal
+from medusa.runtime.store.journal import FolderJournal
 
 SCHEMA = {"ts": "int64", "v": "int64"}
 pytestmark = pytest.mark.filterwarnings("ignore::medusa.errors.LateWarning")

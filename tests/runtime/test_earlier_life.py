@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.sim import node as simulated
-from medusa.sim.federation import Federation
+from medusa.sim.actors import node as simulated
+from medusa.sim.actors.federation import Federation
 
 
 @pytest.mark.parametrize("name", ["a", "b"])

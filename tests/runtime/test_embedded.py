@@ -12,7 +12,7 @@ import pytest
 
 import medusa as md
 from medusa.engine.stats import TIMED
-from medusa.runtime.clock import SystemClock
+from medusa.runtime.machine.clock import SystemClock
 from tests.engine.queries import numbers
 
 CARS = {"ts": "timestamp", "vid": "int64", "speed": "float64"}

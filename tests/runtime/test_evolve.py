@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import FULL_BYTES_MIN
+from medusa.engine.state.checkpoint import FULL_BYTES_MIN
 
 OLD = Path(__file__).resolve().parents[1] / "fixtures" / "checkpoint_v1"
 """Written by the code of commit 7d5d7a1, before ``fragment.json`` had version 2."""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import seal, unseal
-from medusa.runtime.files import FolderStore
+from medusa.engine.state.checkpoint import seal, unseal
+from medusa.runtime.store.folder_store import FolderStore
 
 FILES = {"a.arrow": b"alpha" * 1000, "manifest.json": b"{}", "empty": b""}
 

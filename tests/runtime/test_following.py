@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from medusa.errors import LinkError
-from medusa.runtime import following
-from medusa.runtime.client_keys import ClientKeys
-from medusa.runtime.client_loop import ClientLoop
-from medusa.runtime.followed import Followed
-from medusa.runtime.following import LOOK_AGAIN_S, Following
-from medusa.wire.messages import Refuse
-from medusa.wire.trail import MOVED_US
+from medusa.runtime.client import followed_names
+from medusa.runtime.client.client_loop import ClientLoop
+from medusa.runtime.client.followed_names import LOOK_AGAIN_S, Following
+from medusa.runtime.client.followed_stream import Followed
+from medusa.runtime.keys.client_keys import ClientKeys
+from medusa.wire.link.redirect import MOVED_US
+from medusa.wire.messages.links_and_commands import Refuse
 
 
 class Loop:
@@ -60,7 +60,7 @@ def world(monkeypatch):
 
         def __init__(self):
             self.following = Following(Loop("a"), None)
-            monkeypatch.setattr(following, "now_us", lambda: self.now_us)
+            monkeypatch.setattr(followed_names, "now_us", lambda: self.now_us)
             monkeypatch.setattr(self.following, "lookup", lambda *_: self.lookup())
             monkeypatch.setattr(self.following, "loop_at", lambda place: Loop(place["node"]))
 
@@ -89,9 +89,9 @@ def test_what_is_at_two_nodes_is_asked_for_again_until_the_word_comes_that_it_le
     def rest(seconds):
         rests.append(seconds)
         world.now_us += int(seconds * 1e6)
-        world.place = one if world.now_us > following.NEWS_US // 2 else both
+        world.place = one if world.now_us > followed_names.NEWS_US // 2 else both
 
-    monkeypatch.setattr(following.time, "sleep", rest)
+    monkeypatch.setattr(followed_names.time, "sleep", rest)
     world.place = both
     assert world.following.place("q.out", "stream") == one
     assert rests
@@ -101,10 +101,10 @@ def test_what_stays_at_several_nodes_is_refused_and_they_are_named(world, monkey
     def rest(seconds):
         world.now_us += int(seconds * 1e6)
 
-    monkeypatch.setattr(following.time, "sleep", rest)
+    monkeypatch.setattr(followed_names.time, "sleep", rest)
     world.place = {"node": "b", "epoch": 1, "holders": ["b", "c"]}
     assert world.following.place("q.in", "source") is None
-    assert world.now_us >= following.NEWS_US
+    assert world.now_us >= followed_names.NEWS_US
     refused = LinkError("node 'a' has no source 'q.in'", hint="nothing is deployed here", code="E_STREAM")
     told = world.following.hinted(refused, "q.in", "source")
     assert (told.message, told.code) == (refused.message, "E_STREAM")
@@ -146,7 +146,7 @@ def test_what_its_node_does_not_know_and_nobody_else_is_nowhere(world):
 
 
 def test_who_hears_that_a_stream_moved_looks_at_once_and_soon_again(monkeypatch):
-    monkeypatch.setattr(following, "LOOK_EVERY_S", 1e6)
+    monkeypatch.setattr(followed_names, "LOOK_EVERY_S", 1e6)
     home = Loop("a")
     client = Following(home, None)
     rests, looked, over = [], threading.Semaphore(0), threading.Event()
@@ -219,7 +219,7 @@ def dials(monkeypatch):
                 goes_on.set()
 
     Dialled.made, Dialled.answers, Dialled.waiting = [], {"tcp://there": "b", "tcp://dead": "c"}, {}
-    monkeypatch.setattr(following, "ClientLoop", Dialled)
+    monkeypatch.setattr(followed_names, "ClientLoop", Dialled)
     return Dialled
 
 

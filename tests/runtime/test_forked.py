@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.runtime import locks
-from medusa.runtime.files import FolderStore
-from medusa.runtime.spill import FolderSpill
+from medusa.runtime.machine import locks
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.spill import FolderSpill
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -143,7 +143,7 @@ def test_a_folder_is_free_when_its_run_ends_though_a_forked_child_lives_on(tmp_p
 def test_a_folder_is_free_when_its_process_is_killed_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
-        "from medusa.runtime.files import FolderStore\n"
+        "from medusa.runtime.store.folder_store import FolderStore\n"
         "store = FolderStore(sys.argv[1])\n"
         "came, begun = os.pipe()\n"
         "if not os.fork():\n"

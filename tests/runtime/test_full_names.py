@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 import medusa as md
-from medusa.mind.sliding import PATIENCE_US
-from medusa.runtime import sliding
+from medusa.nodes.move_orders import PATIENCE_US
+from medusa.runtime.client import moves
 
 
 @pytest.fixture
@@ -59,6 +59,6 @@ def test_of_another_one(fed):
 def test_a_grant_waits_longer_than_a_node_that_passes_it_on(fed, monkeypatch):
     """Else the client says that the node is there, and that of the fragment, which isn't, is never named."""
     waited = []
-    monkeypatch.setattr(sliding, "ask", lambda loop, make, *, timeout_us: waited.append(timeout_us))
+    monkeypatch.setattr(moves, "ask", lambda loop, make, *, timeout_us: waited.append(timeout_us))
     fed.grant("q/rows", to="a")
     assert waited[0] > PATIENCE_US

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import medusa as md
-from medusa.runtime.history_files import FolderSegments
+from medusa.runtime.store.history_files import FolderSegments
 from medusa.testing import ManualClock
 
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medusa.runtime.history_files import FolderSegments
+from medusa.runtime.store.history_files import FolderSegments
 
 
 def test_rows_are_renamed_before_anything_of_their_segment_goes(

@@ -12,18 +12,18 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
-from medusa.engine.boxes.aggregate import CombineBox
-from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
-from medusa.mind import placement
-from medusa.mind.catalog import CATALOG, Catalog
+from medusa.engine.operators.windows.aggregate import CombineBox
+from medusa.engine.state.checkpoint import seal
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.placement import placement
 from medusa.query.boxes import Graph
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.files import FolderStore
-from medusa.runtime.group_names import group_name, group_token
-from medusa.runtime.host import Failed, FragmentHost, Ran, Stats
-from medusa.runtime.recovery import recover
-from medusa.sim.disk import Disk
+from medusa.runtime.engine_host.group_names import group_name, group_token
+from medusa.runtime.engine_host.host import Failed, FragmentHost, Ran, Stats
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Persist, RunFragment
 from tests.engine.test_partials import altered, cut
 
@@ -102,7 +102,7 @@ def test_a_fragment_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch)
         raise ValueError("can't be made")
 
     with monkeypatch.context() as patched:
-        patched.setattr("medusa.runtime.openings.Fragment", broken)
+        patched.setattr("medusa.runtime.engine_host.openings.Fragment", broken)
         host = hosting(core, "f")
     assert host.finished() == [Failed("f", "ValueError: can't be made")]
     assert run(host, "f", good) == []

@@ -8,15 +8,16 @@ import weakref
 import pytest
 
 from medusa.elements import END_US, Boundary, Train
-from medusa.engine import graph_size
-from medusa.engine.checkpoint import unseal
+from medusa.engine.core import graph_size
 from medusa.engine.fragment import Fragment
-from medusa.runtime import garbage, hosted
-from medusa.runtime import host as hosts
-from medusa.runtime.budgets import NEVER, Bounds, Budgets
-from medusa.runtime.done import Failed, Persisted
-from medusa.runtime.group_names import group_name
-from medusa.runtime.host import FragmentHost
+from medusa.engine.state.checkpoint import unseal
+from medusa.runtime.engine_host import host as hosts
+from medusa.runtime.engine_host import hosted
+from medusa.runtime.engine_host.budgets import NEVER, Bounds, Budgets
+from medusa.runtime.engine_host.completions import Failed, Persisted
+from medusa.runtime.engine_host.group_names import group_name
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine import garbage
 from medusa.wire.outbox import Owned, Persist, RunFragment
 from tests.runtime.engine_by_hand import (
     PIECE_US,

@@ -16,12 +16,12 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
-from medusa.runtime.budgets import Bounds
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.done import Failed, Ran
-from medusa.runtime.host import FragmentHost
-from medusa.runtime.usage import process_usage
-from medusa.sim.disk import Disk
+from medusa.runtime.engine_host.budgets import Bounds
+from medusa.runtime.engine_host.completions import Failed, Ran
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.machine.usage import process_usage
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Owned, RunFragment
 from tests.runtime.engine_by_hand import ByHand, Ticking
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import medusa as md
-from medusa.runtime import inside
-from medusa.runtime.keys import CurveKey, read_public, write_key
-from medusa.runtime.loop import NodeLoop
+from medusa.runtime.embedded_node import node_thread
+from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
+from medusa.runtime.node.loop import NodeLoop
 
 SCHEMA = {"ts": "int64", "v": "int64"}
 DEADLINE_S = 60
@@ -303,13 +303,13 @@ def dies(node: md.Node, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_in_asyncio_others_have_their_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited = threading.Event()
-    honest = inside.assembled
+    honest = node_thread.assembled
 
     def slowly(*given: Any, **options: Any) -> Any:
         assert waited.wait(DEADLINE_S)  # Until another task had its turn.
         return honest(*given, **options)
 
-    monkeypatch.setattr(inside, "assembled", slowly)
+    monkeypatch.setattr(node_thread, "assembled", slowly)
 
     async def another() -> None:
         waited.set()
@@ -342,14 +342,14 @@ def test_in_asyncio_others_have_their_turn(folder: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("deadline")
 def test_a_cancelled_start_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began, go_on = threading.Event(), threading.Event()
-    honest = inside.assembled
+    honest = node_thread.assembled
 
     def slowly(*given: Any, **options: Any) -> Any:
         began.set()
         assert go_on.wait(DEADLINE_S)
         return honest(*given, **options)
 
-    monkeypatch.setattr(inside, "assembled", slowly)
+    monkeypatch.setattr(node_thread, "assembled", slowly)
     entered: list[md.Node] = []
 
     async def user() -> None:

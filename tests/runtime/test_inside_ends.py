@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.runtime import inside
-from medusa.runtime.keys import CurveKey, write_key
+from medusa.runtime.embedded_node import node_thread
+from medusa.runtime.keys.key_files import CurveKey, write_key
 from tests.runtime.test_client_interrupted import MOMENTS_MIN
 from tests.runtime.test_forked import child_until_closed, in_child
 from tests.runtime.test_inside import DEADLINE_S, deadline, dies, fields, folder, query, threads, until_taken
@@ -60,7 +60,8 @@ def test_a_loop_that_dies_is_never_silent(
 def test_a_last_checkpoint_that_cannot_be_written_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medusa.runtime import assembly, files
+    from medusa.runtime.node import assembly
+    from medusa.runtime.store import folder_store
 
     monkeypatch.setattr(assembly, "STOP_TIMEOUT_US", 300_000)
     node = md.node(fields(folder, limits={"checkpoint_every": "10min"})).start()
@@ -72,7 +73,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_told(
     def full(number: int, data: memoryview) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "write_all", full)
+    monkeypatch.setattr(folder_store, "write_all", full)
     with pytest.raises(md.StateError, match="the last checkpoint could not be written"):
         node.close()
     node.close()
@@ -139,7 +140,7 @@ def interrupted(call: Any, at: int) -> bool:
     moments = itertools.count()
 
     def profile(frame: Any, event: str, argument: Any) -> None:
-        ours = frame.f_code.co_filename == inside.__file__
+        ours = frame.f_code.co_filename == node_thread.__file__
         if event in ("call", "c_return") and ours and next(moments) == at:
             raise KeyboardInterrupt
 

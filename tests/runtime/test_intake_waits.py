@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.runtime.belt import LISTEN_AGAIN_S
+from medusa.runtime.embedded.queue_state import LISTEN_AGAIN_S
 from tests.runtime.test_intake import LONG_S, held, plain, rows
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, LinkError
-from medusa.mind.settings import parse
-from medusa.runtime.introduction import Introduction, ask, pin, pinned
-from medusa.runtime.keys import CurveKey, read_public, write_key
+from medusa.nodes.config.settings import parse
+from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
+from medusa.runtime.transport.first_use import Introduction, ask, pin, pinned
 from tests.runtime.test_keyed_node import PEER, Place, fails
 from tests.runtime.test_process import InThread
 

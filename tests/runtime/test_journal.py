@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import crc32c
-from medusa.engine.synced import SLOT_BYTES
+from medusa.engine.recovery.synced_length import SLOT_BYTES
+from medusa.engine.state.checkpoint import crc32c
 from medusa.query.builder import Query
-from medusa.runtime.done import Logged, Stats
-from medusa.runtime.host import FragmentHost
-from medusa.runtime.journal import FolderJournal
-from medusa.sim.disk import Disk
+from medusa.runtime.engine_host.completions import Logged, Stats
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.store.journal import FolderJournal
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Log
 from tests.runtime.test_host import AtOnce, Clock
 

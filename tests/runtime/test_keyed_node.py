@@ -9,12 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
-from medusa.connectors.naming import queries
-from medusa.connectors.top_read import reading
+from medusa.cli.main import main
+from medusa.cli.naming import queries
+from medusa.cli.screens.top_read import reading
 from medusa.errors import ConfigError, LinkError
-from medusa.runtime.assembly import assembled
-from medusa.runtime.keys import (
+from medusa.runtime.keys.key_files import (
     CurveKey,
     ParticipantKey,
     read_curve_key,
@@ -22,14 +21,15 @@ from medusa.runtime.keys import (
     write_key,
     write_new,
 )
-from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
-from medusa.runtime.node_config import load_settings
-from medusa.runtime.process import run_node
-from medusa.runtime.reports import Reports
-from medusa.runtime.zeromq import Transport
+from medusa.runtime.node.assembly import assembled
+from medusa.runtime.node.configuration import load_settings
+from medusa.runtime.node.process import run_node
+from medusa.runtime.node.reports import Reports
+from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkUp
+from medusa.runtime.transport.zeromq import Transport
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages import Hello, Refuse
+from medusa.wire.messages.links_and_commands import Hello, Refuse
 from medusa.wire.statement import Certificate, Revocation, sign, to_text
 from tests.runtime.test_process import InThread, query
 from tests.runtime.test_zeromq import until

@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from medusa.errors import ConfigError
-from medusa.runtime.keys import (
+from medusa.runtime.keys.key_files import (
     CurveKey,
     ParticipantKey,
     read_curve_key,
@@ -93,7 +93,7 @@ def test_the_fix_in_the_message_fits_a_shell(tmp_path):
 
 def test_a_secret_key_of_another_user_is_not_read(made, monkeypatch):
     kind, path, _ = made
-    monkeypatch.setattr("medusa.runtime.keys.os.geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr("medusa.runtime.keys.key_files.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ConfigError, match=f"chown {os.getuid() + 1} ") as caught:
         read(kind, path)
     assert caught.value.code == "config.key.owner"
@@ -149,7 +149,7 @@ def test_a_crash_while_writing_leaves_no_half_key(tmp_path, monkeypatch):
     def fail(number):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("medusa.runtime.keys.os.fsync", fail)
+    monkeypatch.setattr("medusa.runtime.keys.key_files.os.fsync", fail)
     with pytest.raises(ConfigError, match="Input/output error"):
         write_key(tmp_path / "a.key", "node", CurveKey.new())
     assert [*tmp_path.iterdir()] == []

@@ -8,18 +8,18 @@ from collections import Counter
 import pytest
 import zmq
 
-from medusa.runtime.connection import Connection
-from medusa.runtime.keys import CurveKey
-from medusa.runtime.link_events import Arrival, LinkDown, LinkUp
-from medusa.runtime.sending import WINDOW_BYTES
-from medusa.runtime.zeromq import BACKLOG_MAX, Transport
+from medusa.runtime.keys.key_files import CurveKey
+from medusa.runtime.transport.connection import Connection
+from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkUp
+from medusa.runtime.transport.send_queue import WINDOW_BYTES
+from medusa.runtime.transport.zeromq import BACKLOG_MAX, Transport
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.lanes import lane_of
-from medusa.wire.link import LinkEvent, LinkSettings
-from medusa.wire.messages import Heartbeat, Progress
+from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.lanes import lane_of
+from medusa.wire.link.receiver import Receiver, Rows
+from medusa.wire.link.sender import Sender
+from medusa.wire.messages.links_and_commands import Heartbeat, Progress
 from medusa.wire.outbox import Outbox, Send
-from medusa.wire.receiver import Receiver, Rows
-from medusa.wire.sender import Sender
 from tests.runtime.test_zeromq import DEADLINE_S, payloads, until
 
 HELLO = [b"hello, streams come here"]

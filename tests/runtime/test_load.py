@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.query.diagram_load import luminance
+from medusa.query.render.diagram_load import luminance
 from tests.query.test_diagram_load import boxes_of, fill
 
 SCHEMA = {"t": "int64", "k": "int64"}

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from medusa.mind.brain import Brain
-from medusa.mind.settings import parse
+from medusa.nodes.config.settings import parse
+from medusa.nodes.node import Brain
 from medusa.ports import Buffer
-from medusa.runtime.graph_parser import GraphParser
-from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp
-from medusa.runtime.link_states import with_away
-from medusa.runtime.loop import NodeLoop
+from medusa.runtime.node.graph_parser import GraphParser
+from medusa.runtime.node.link_states import with_away
+from medusa.runtime.node.loop import NodeLoop
+from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused, LinkUp
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.messages import Heartbeat, Hello
+from medusa.wire.messages.links_and_commands import Heartbeat, Hello
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
 

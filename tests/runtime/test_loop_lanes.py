@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from medusa.mind.brain import Brain
-from medusa.mind.settings import parse
+from medusa.nodes.config.settings import parse
+from medusa.nodes.node import Brain
 from medusa.ports import Buffer
-from medusa.runtime.graph_parser import GraphParser
-from medusa.runtime.link_events import LinkDown, LinkUp
-from medusa.runtime.loop import NodeLoop
+from medusa.runtime.node.graph_parser import GraphParser
+from medusa.runtime.node.loop import NodeLoop
+from medusa.runtime.transport.link_events import LinkDown, LinkUp
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import decode_header
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages import (
+from medusa.wire.messages.links_and_commands import (
     Ack,
     Attached,
     Boundary,

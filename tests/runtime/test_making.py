@@ -16,15 +16,15 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import Checkpoints
-from medusa.engine.decision_log import DecisionLog
-from medusa.engine.logged import LoggedFragment
+from medusa.engine.logged_fragment import LoggedFragment
+from medusa.engine.recovery.decision_log import DecisionLog
 from medusa.engine.run import Run
-from medusa.runtime.history import HistoryFolder
-from medusa.runtime.making import Parts
-from medusa.runtime.storage import Bounds
-from medusa.runtime.tasks import LoopTasks
-from medusa.runtime.watched import WatchedRun
+from medusa.engine.state.checkpoint import Checkpoints
+from medusa.runtime.embedded.memory_options import Bounds
+from medusa.runtime.embedded.resources import Parts
+from medusa.runtime.embedded.watched import WatchedRun
+from medusa.runtime.machine.event_loop import LoopTasks
+from medusa.runtime.store.history_store import HistoryFolder
 from medusa.testing import ManualClock
 
 SYSTEM: list[tuple[Any, str]] = [

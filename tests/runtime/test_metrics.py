@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.families import COUNTERS, GAUGES, families
+from medusa.runtime.metrics.prometheus import COUNTERS, GAUGES, families
 
 SCHEMA = {"ts": "int64", "k": "utf8", "v": "int64"}
 OPEN = "application/openmetrics-text; version=1.0.0"

@@ -11,15 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.mind.loads import Loads
-from medusa.mind.loads_status import node_load
-from medusa.mind.settings import Settings
-from medusa.mind.settings_load import FIELDS
-from medusa.runtime.families_node import LINKS, NODE, node_families
-from medusa.runtime.tables import SCHEMAS
-from medusa.sim.node import Node
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_load import FIELDS
+from medusa.nodes.load.load_status import node_load
+from medusa.nodes.load.loads import Loads
+from medusa.runtime.client.status_tables import SCHEMAS
+from medusa.runtime.metrics.prometheus_node import LINKS, NODE, node_families
+from medusa.sim.actors.node import Node
 from medusa.wire.outbox import Outbox
-from tests.mind.test_explaining import Three
+from tests.nodes.test_explaining import Three
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.mind.settings import Limits
-from medusa.sim.federation import Federation
-from medusa.wire.messages_move import Move
+from medusa.nodes.config.settings import Limits
+from medusa.sim.actors.federation import Federation
+from medusa.wire.messages.move import Move
 
 AT = {"up": ["rows", "f"], "down": ["total", "out"]}
 

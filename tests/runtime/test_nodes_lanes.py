@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import medusa as md
-from medusa.runtime.connection import Connection
-from medusa.runtime.zeromq import Transport
+from medusa.runtime.transport.connection import Connection
+from medusa.runtime.transport.zeromq import Transport
 
 SOURCES = ("one", "two", "three")
 TRAINS = 30

@@ -11,22 +11,22 @@ import pytest
 
 import medusa as md
 from medusa.errors import StateError
-from medusa.mind.catalog import CATALOG, Catalog
-from medusa.mind.doubting import begin_doubt
-from medusa.mind.followers import followers
-from medusa.mind.in_doubt import FragmentInDoubt, InDoubt, shared_box
-from medusa.mind.placement import cut
-from medusa.mind.repairing import Decisions
-from medusa.runtime.group_names import GroupName, catalog_names
-from medusa.runtime.repair import repair
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.catalog.in_doubt import FragmentInDoubt, InDoubt, shared_box
+from medusa.nodes.migration.moved_readers import followers
+from medusa.nodes.placement.placement import cut
+from medusa.nodes.repair.doubtful_parts import begin_doubt
+from medusa.nodes.repair.operator_decisions import Decisions
+from medusa.runtime.engine_host.group_names import GroupName, catalog_names
+from medusa.runtime.repair.operator_repair import repair
 from medusa.wire import limits
-from medusa.wire.messages import Digest, Hello, Lookup, Remove
-from medusa.wire.messages_directory import seen_to
-from medusa.wire.messages_move import Move
-from medusa.wire.messages_remote import Instantiate
-from medusa.wire.messages_split import Split
-from tests.mind.diverted import Node
-from tests.mind.keyed import SECURITY, Keyed, curve, revocation
+from medusa.wire.messages.directory import seen_to
+from medusa.wire.messages.links_and_commands import Digest, Hello, Lookup, Remove
+from medusa.wire.messages.move import Move
+from medusa.wire.messages.remote import Instantiate
+from medusa.wire.messages.split import Split
+from tests.nodes.diverted import Node
+from tests.nodes.keyed import SECURITY, Keyed, curve, revocation
 from tests.runtime.damaged import ROWS, Damaged, flip
 
 

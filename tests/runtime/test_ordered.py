@@ -14,8 +14,8 @@ import pytest
 
 import medusa as md
 from medusa.query.builder import Query
-from medusa.runtime.intake import QueuedRun
-from medusa.runtime.ordered import OrderedRun
+from medusa.runtime.embedded.qos_run import OrderedRun
+from medusa.runtime.embedded.queued_run import QueuedRun
 from medusa.testing import ManualClock
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int64()), ("v", pa.int64())])

@@ -10,12 +10,12 @@ import pytest
 
 import medusa as md
 from medusa.elements import Train
-from medusa.engine.checkpoint import unseal
 from medusa.engine.fragment import Fragment
-from medusa.runtime.done import Failed, Persisted, Ran
-from medusa.runtime.group_names import group_name
-from medusa.runtime.host import FragmentHost
-from medusa.sim.disk import Disk
+from medusa.engine.state.checkpoint import unseal
+from medusa.runtime.engine_host.completions import Failed, Persisted, Ran
+from medusa.runtime.engine_host.group_names import group_name
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Persist, RunFragment
 from tests.runtime.test_host import Clock
 
@@ -172,7 +172,7 @@ def test_a_copy_for_which_there_is_no_memory_is_told(hosted: Hosted, monkeypatch
     hosted.persist(1)
     hosted.steps.engine(1)
     with monkeypatch.context() as patched:
-        patched.setattr("medusa.engine.boxes.groups.pick_keys", full)
+        patched.setattr("medusa.engine.operators.windows.groups.pick_keys", full)
         hosted.steps.engine()
     assert hosted.done() == [Persisted(1, False, "out of memory")]
     hosted.persist(2)

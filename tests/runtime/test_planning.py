@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
-from medusa.runtime.planning import expected
+from medusa.cli.main import main
+from medusa.runtime.client.placement import expected
 
 
 def query():

@@ -9,17 +9,17 @@ import pytest
 
 import medusa as md
 from medusa.errors import ConfigError, StateError
-from medusa.mind.catalog import CATALOG, Catalog
-from medusa.mind.settings import Settings
-from medusa.query.registry import registered
-from medusa.runtime import loop, process
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.files import FolderStore
-from medusa.runtime.node_config import import_functions, load_settings
-from medusa.runtime.node_groups import write_catalog
-from medusa.runtime.process import run_node
-from medusa.runtime.recovery import recover
-from medusa.runtime.reports import KIND_MAX, KIND_S, Reports
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.config.settings import Settings
+from medusa.query.user_registry import registered
+from medusa.runtime.engine_host.node_groups import write_catalog
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.node import loop, process
+from medusa.runtime.node.configuration import import_functions, load_settings
+from medusa.runtime.node.process import run_node
+from medusa.runtime.node.reports import KIND_MAX, KIND_S, Reports
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.store.folder_store import FolderStore
 from medusa.wire.outbox import Report
 from medusa.wire.statement import client_name
 
@@ -159,8 +159,8 @@ def settings_with(module: str) -> Settings:
 
 
 def store_with(folder, *catalogs: bytes) -> FolderStore:
-    from medusa.engine.checkpoint import seal
-    from medusa.runtime.group_names import group_name
+    from medusa.engine.state.checkpoint import seal
+    from medusa.runtime.engine_host.group_names import group_name
 
     store = FolderStore(folder / "data")
     for number, data in enumerate(catalogs, start=1):
@@ -277,7 +277,7 @@ def test_what_was_counted_of_a_peer_is_told_with_the_next_one(monkeypatch):
     lines: list[str] = []
     log = Reports(lambda level, line: lines.append(line))
     now = [100.0]
-    monkeypatch.setattr("medusa.runtime.reports.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("medusa.runtime.node.reports.time.monotonic", lambda: now[0])
     for number in range(KIND_MAX + 7):
         log.report(Report(level="error", what="rows lost", fields={"peer": "p", "rows": number}))
     now[0] += KIND_S

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.runtime import zeromq
-from medusa.runtime.zeromq import Transport
+from medusa.runtime.transport import zeromq
+from medusa.runtime.transport.zeromq import Transport
 
 ROWS = 600
 

@@ -10,12 +10,12 @@ import time
 import pytest
 import zmq
 
-from medusa.runtime import receiving
-from medusa.runtime.caller_rounds import MESSAGES_MIN
-from medusa.runtime.connection import Connection
-from medusa.runtime.keys import CurveKey
-from medusa.runtime.link_events import LinkDown, LinkUp
-from medusa.runtime.receive_meter import (
+from medusa.runtime.keys.key_files import CurveKey
+from medusa.runtime.transport import multipart_receive
+from medusa.runtime.transport.caller_rounds import MESSAGES_MIN
+from medusa.runtime.transport.connection import Connection
+from medusa.runtime.transport.link_events import LinkDown, LinkUp
+from medusa.runtime.transport.receive_meter import (
     ALL_UNFINISHED_BYTES_MAX,
     ALL_UNTAKEN_BYTES_MAX,
     SLOW_BYTES_MAX,
@@ -24,8 +24,8 @@ from medusa.runtime.receive_meter import (
     UNTAKEN_BYTES_MAX,
     ReceiveMeter,
 )
-from medusa.runtime.refusals import Refused
-from medusa.runtime.sockets import FRAME_BYTES_MAX
+from medusa.runtime.transport.refusals import Refused
+from medusa.runtime.transport.sockets import FRAME_BYTES_MAX
 from tests.runtime import raw_peer
 from tests.runtime.test_zeromq import DEADLINE_S, payloads, until
 
@@ -403,8 +403,8 @@ def test_a_message_of_many_parts_is_dropped_in_turns_and_ends_its_connection(
     open_transport, server, monkeypatch
 ):
     """It is whole, so the loop has to take it: part by part, and not all of them in one turn."""
-    monkeypatch.setattr(receiving, "DROPPED_AT_ONCE", 1_000)
-    monkeypatch.setattr(receiving, "DROP_S", 0.0)
+    monkeypatch.setattr(multipart_receive, "DROPPED_AT_ONCE", 1_000)
+    monkeypatch.setattr(multipart_receive, "DROP_S", 0.0)
     client = open_transport(listen=None, peers={"server": server.endpoint})
     until(lambda s, c: LinkUp("server") in c, server, client)
     attacker = raw_peer.connected(server.endpoint)

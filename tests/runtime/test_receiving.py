@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import zmq
 
-from medusa.runtime import receiving
-from medusa.runtime.receiving import DROP_S, DROPPED_AT_ONCE, Parts
+from medusa.runtime.transport import multipart_receive
+from medusa.runtime.transport.multipart_receive import DROP_S, DROPPED_AT_ONCE, Parts
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ class Clock:
 @pytest.fixture(params=["libzmq", "python"])
 def way(request, monkeypatch):
     """Where libzmq's functions can't be found, pyzmq's take their place."""
-    assert receiving.libzmq_calls() is not None
+    assert multipart_receive.libzmq_calls() is not None
     if request.param == "python":
-        monkeypatch.setattr(receiving, "_LIBZMQ", None)
+        monkeypatch.setattr(multipart_receive, "_LIBZMQ", None)
 
 
 @pytest.mark.usefixtures("way")

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import seal
-from medusa.runtime.files import FolderStore
+from medusa.engine.state.checkpoint import seal
+from medusa.runtime.store.folder_store import FolderStore
 from tests.runtime.test_attach import CARS, SECOND, cars, look, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::medusa.errors.LateWarning")

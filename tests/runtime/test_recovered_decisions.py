@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 import medusa as md
-from medusa.engine.checkpoint import seal
 from medusa.engine.fragment import Fragment
-from medusa.mind.catalog import CATALOG, Catalog
-from medusa.mind.checkpointing import Saved
-from medusa.mind.decisions import JOINED, PROMISE, ROWS, Decision, pack
-from medusa.mind.feeds import at_feeds
-from medusa.mind.placement import cut
-from medusa.mind.record import RECORD, FragmentRecord
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.done import Logged
-from medusa.runtime.files import FolderStore
-from medusa.runtime.group_names import group_name, life_names
-from medusa.runtime.host import FragmentHost
-from medusa.runtime.journal import FolderJournal
-from medusa.runtime.recovery import recover
+from medusa.engine.state.checkpoint import seal
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.fragment.checkpoint_record import RECORD, FragmentRecord
+from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.input_log_records import JOINED, PROMISE, ROWS, Decision, pack
+from medusa.nodes.fragment.upstreams import at_feeds
+from medusa.nodes.placement.placement import cut
+from medusa.runtime.engine_host.completions import Logged
+from medusa.runtime.engine_host.group_names import group_name, life_names
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.journal import FolderJournal
 from medusa.wire.outbox import Log, Persist
 from tests.runtime.test_host import AtOnce
 

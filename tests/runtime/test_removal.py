@@ -10,10 +10,10 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Train
-from medusa.engine import pieces
-from medusa.engine.boxes import join
-from medusa.engine.boxes.base import Operator
-from medusa.engine.boxes.sink import SinkBox
+from medusa.engine.core import output_pieces
+from medusa.engine.core.box import Operator
+from medusa.engine.operators.joins import join
+from medusa.engine.operators.sink import SinkBox
 from tests.runtime.engine_by_hand import PIECE_US, SCHEMA, Desk, rows, whole
 
 PIECE = 100
@@ -35,7 +35,7 @@ KINDS: dict[str, Build] = {
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Pieces are small, and each takes its time: two are a slice."""
-    monkeypatch.setattr(pieces, "ROWS_MAX", PIECE)
+    monkeypatch.setattr(output_pieces, "ROWS_MAX", PIECE)
     monkeypatch.setattr(join, "PAIRS_MAX", PIECE)
     made, step = Desk(), Operator.step
 
@@ -83,7 +83,7 @@ def test_pieces_give_what_one_gives(monkeypatch: pytest.MonkeyPatch, kind: str) 
     q.sink("out", KINDS[kind](q.source("rows", SCHEMA, time="ts", slack="0s")))
     elements = rows(ROWS), Boundary(2_000), rows(ROWS, ROWS), Boundary(END_US)
     once = whole(q.graph, *elements)
-    monkeypatch.setattr(pieces, "ROWS_MAX", PIECE)
+    monkeypatch.setattr(output_pieces, "ROWS_MAX", PIECE)
     monkeypatch.setattr(join, "PAIRS_MAX", PIECE)
     assert whole(q.graph, *elements) == once
 

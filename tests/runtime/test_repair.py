@@ -15,15 +15,15 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
+from medusa.cli.main import main
 from medusa.errors import ConfigError, StateError
-from medusa.mind.catalog import CATALOG, Catalog
-from medusa.mind.in_doubt import FragmentInDoubt
-from medusa.mind.repairing import Decisions, decided
-from medusa.runtime import repair as repairing
-from medusa.runtime.group_names import GroupName, owner_of
-from medusa.runtime.node_config import load_settings
-from medusa.runtime.repair import look, repair
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.catalog.in_doubt import FragmentInDoubt
+from medusa.nodes.repair.operator_decisions import Decisions, decided
+from medusa.runtime.engine_host.group_names import GroupName, owner_of
+from medusa.runtime.node.configuration import load_settings
+from medusa.runtime.repair import operator_repair as repairing
+from medusa.runtime.repair.operator_repair import look, repair
 
 LIMITS = '[limits]\nsubscriber_timeout = "1s"\n'
 """A publisher that died is waited for no longer."""

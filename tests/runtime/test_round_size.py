@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.runtime.round_size import MESSAGES_MAX, MESSAGES_MIN, ROUND_S, RoundSize
+from medusa.runtime.transport.round_size import MESSAGES_MAX, MESSAGES_MIN, ROUND_S, RoundSize
 
 
 def rounds(each_s, count, size=None):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import zmq
 
-from medusa.runtime import sending
-from medusa.runtime.sending import LENT_BYTES, WINDOW_BYTES, Waiting
-from medusa.runtime.sockets import UNANSWERED_MS, open_socket
-from medusa.wire.session import PROMPT
+from medusa.runtime.transport import send_queue
+from medusa.runtime.transport.send_queue import LENT_BYTES, WINDOW_BYTES, Waiting
+from medusa.runtime.transport.sockets import UNANSWERED_MS, open_socket
+from medusa.wire.link.session import PROMPT
 
 LARGE = bytes(1 << 20)
 SMALL = bytes(1 << 10)
@@ -29,7 +29,7 @@ class Taken:
     """A connection that takes everything."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sending.zmq, "Frame", Lent)
+        monkeypatch.setattr(send_queue.zmq, "Frame", Lent)
         self.given: list[Any] = []
         self.waiting = Waiting(self._give)
 

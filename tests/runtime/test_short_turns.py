@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 
 from medusa.errors import QueryError
-from medusa.runtime import short_turns
-from medusa.runtime.graph_parser import GraphParser
-from medusa.runtime.short_turns import TURN_US, ShortTurns
-from medusa.runtime.worker_thread import WorkerThread
+from medusa.runtime.machine import short_turns
+from medusa.runtime.machine.short_turns import TURN_US, ShortTurns
+from medusa.runtime.machine.worker_thread import WorkerThread
+from medusa.runtime.node.graph_parser import GraphParser
 from medusa.wire.outbox import Parse
 from tests.runtime.test_forked import in_child
 

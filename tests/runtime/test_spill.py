@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.runtime import spill
-from medusa.runtime.spill import FolderSpill
+from medusa.runtime.store import spill
+from medusa.runtime.store.spill import FolderSpill
 
 
 def files(path: Path) -> list[str]:

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from medusa.errors import LinkError
-from medusa.mind.sliding import PATIENCE_US
-from medusa.mind.splits import ASK_US
-from medusa.runtime import splitting
+from medusa.nodes.move_orders import PATIENCE_US
+from medusa.nodes.repartition.coordinator import ASK_US
+from medusa.runtime.client import splits
 
 
-class Client(splitting.SplittingMethods):
+class Client(splits.SplittingMethods):
     move = None
 
 
@@ -34,8 +34,8 @@ def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatc
             raise LinkError("node 'a' knows no fragment 'q/box-router'", code="E_FRAGMENT")
         return {"fragments": ["q/box"], "node": "a", "pause_us": 5}
 
-    monkeypatch.setattr(splitting, "ask", ask)
-    monkeypatch.setattr(splitting, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(splits, "ask", ask)
+    monkeypatch.setattr(splits, "LOOK_EVERY_S", 0)
     assert client.merge("q/box", timeout="1s") == {
         "fragment": "q/box",
         "node": "a",

@@ -14,9 +14,10 @@ import pytest
 
 import medusa as md
 from medusa.elements import Boundary, Kind
-from medusa.engine.boxes import sink_spill, window_spill
-from medusa.runtime import files
-from medusa.runtime.spill import FolderSpill
+from medusa.engine.operators import sink_spill
+from medusa.engine.operators.windows import window_spill
+from medusa.runtime.store import folder_store
+from medusa.runtime.store.spill import FolderSpill
 
 KEYS = 4_000
 
@@ -25,7 +26,7 @@ KEYS = 4_000
 def _little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_spill, "PIECE_BYTES", 5_000)
     monkeypatch.setattr(window_spill, "CHUNK_BYTES_MIN", 4_000)
-    monkeypatch.setattr(files, "MAPPED_BYTES_MIN", 20_000)
+    monkeypatch.setattr(folder_store, "MAPPED_BYTES_MIN", 20_000)
 
 
 def query() -> md.Query:

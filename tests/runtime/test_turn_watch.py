@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 import medusa as md
-from medusa.mind.loads import EngineHeld, Loads, Usage
-from medusa.mind.loads_status import node_load
-from medusa.mind.settings import Settings
-from medusa.runtime.budgets import NEVER, Bounds
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.done import Failed
-from medusa.runtime.host import FragmentHost
-from medusa.sim.disk import Disk
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.load.load_status import node_load
+from medusa.nodes.load.loads import EngineHeld, Loads, Usage
+from medusa.runtime.engine_host.budgets import NEVER, Bounds
+from medusa.runtime.engine_host.completions import Failed
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Outbox, Report, RunFragment
 from tests.runtime.engine_by_hand import SCHEMA, rows
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from medusa.mind.loads import LOOK_US, Usage
-from medusa.runtime.usage import process_usage, thread_cpu_us
-from tests.mind.test_explaining import Three
+from medusa.nodes.load.loads import LOOK_US, Usage
+from medusa.runtime.machine.usage import process_usage, thread_cpu_us
+from tests.nodes.test_explaining import Three
 
 
 def burn(ms: int) -> None:

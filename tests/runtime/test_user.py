@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import medusa as md
-from medusa.engine.calls import read_output
+from medusa.engine.udf.calls import read_output
 from medusa.query.boxes import Field
-from medusa.runtime.tasks import LoopTasks
+from medusa.runtime.machine.event_loop import LoopTasks
 
 SCHEMA = {"ts": "timestamp", "k": "int64"}
 SECOND = 1_000_000
@@ -343,12 +343,12 @@ class TestCheckpoints:
             md.start(q, checkpoint=tmp_path / "c")
 
     def test_what_nobody_registered_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from medusa.query import registry
+        from medusa.query import user_registry
 
         q = query(lambda a: a.process(Totals, {"k": "int64", "n": "int64"}, by="k", state={"n": "int64"}))
         with md.start(q, checkpoint=tmp_path / "c"):
             pass
-        monkeypatch.setattr(registry, "_known", {})
+        monkeypatch.setattr(user_registry, "_known", {})
         with pytest.raises(md.QueryError, match=r"nobody registered: 'test\.Totals' version 1 of process"):
             md.restore(tmp_path / "c")
         monkeypatch.undo()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.done import Failed
-from medusa.runtime.graph_parser import GraphParser
-from medusa.runtime.host import FragmentHost
-from medusa.runtime.worker_thread import WorkerThread
-from medusa.sim.disk import Disk
+from medusa.runtime.engine_host.completions import Failed
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.machine.worker_thread import WorkerThread
+from medusa.runtime.node.graph_parser import GraphParser
+from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Parse, Persist
 from tests.runtime.engine_by_hand import Desk, desk, passing, rows, small
 
@@ -24,8 +24,8 @@ __all__ = ["desk", "small"]  # fixtures
 DEADLINE_S = 60.0
 BROKEN_NODE = """
 import sys
-from medusa.cli import main
-from medusa.runtime.host_disk import HostDisk
+from medusa.cli.main import main
+from medusa.runtime.engine_host.host_disk import HostDisk
 
 def write(self, *effect):
     raise ZeroDivisionError("planted")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.runtime.workers import ThreadWorkers
+from medusa.runtime.machine.native_workers import ThreadWorkers
 
 
 @pytest.fixture

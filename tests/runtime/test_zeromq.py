@@ -10,11 +10,11 @@ import pytest
 import zmq
 
 from medusa.errors import LinkError
-from medusa.runtime import sockets
-from medusa.runtime.introduction import Introduction
-from medusa.runtime.refusals import Refused
-from medusa.runtime.round_size import MESSAGES_MAX, MESSAGES_MIN, RoundSize
-from medusa.runtime.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transport
+from medusa.runtime.transport import sockets
+from medusa.runtime.transport.first_use import Introduction
+from medusa.runtime.transport.refusals import Refused
+from medusa.runtime.transport.round_size import MESSAGES_MAX, MESSAGES_MIN, RoundSize
+from medusa.runtime.transport.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transport
 
 DEADLINE_S = 20.0
 

@@ -20,7 +20,7 @@ BUSY_S = 0.5
 
 CHILD = """
 import sys
-from medusa.runtime.zeromq import Arrival, Transport
+from medusa.runtime.transport.zeromq import Arrival, Transport
 
 listening = Transport(listen="tcp://127.0.0.1:*")
 print(listening.endpoint, flush=True)

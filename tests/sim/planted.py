@@ -8,25 +8,25 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from medusa.mind import hosting
-from medusa.mind.catalog import REMOVING
-from medusa.mind.decided import Decided
-from medusa.mind.deploying import Coordinator
-from medusa.mind.feeding import Feeding
-from medusa.mind.hosting import Hosted
-from medusa.mind.inputs import Input
-from medusa.mind.outputs import Output
-from medusa.mind.record import FragmentRecord
-from medusa.mind.spilling import Spilling
-from medusa.runtime import folder_contents
-from medusa.sim import query_trial
-from medusa.sim import relay as relay_module
-from medusa.sim.actors import SubscriberActor
-from medusa.sim.chain import Parts
-from medusa.sim.relay import Relay
-from medusa.sim.saved import save_sender
-from medusa.wire.receiver import Lost, Promise, Receiver, Rows
-from medusa.wire.sender import Sender
+from medusa.nodes.catalog.catalog import REMOVING
+from medusa.nodes.deploy.coordinator import Coordinator
+from medusa.nodes.fragment import host
+from medusa.nodes.fragment.checkpoint_record import FragmentRecord
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.input_log import Decided
+from medusa.nodes.fragment.input_queue import Feeding
+from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.fragment.spilling import Spilling
+from medusa.runtime.repair import folder_contents
+from medusa.sim.actors import relay as relay_module
+from medusa.sim.actors.chain_ends import SubscriberActor
+from medusa.sim.actors.relay import Relay
+from medusa.sim.actors.saved_output import save_sender
+from medusa.sim.trials import queries
+from medusa.sim.trials.chain import Parts
+from medusa.wire.link.receiver import Lost, Promise, Receiver, Rows
+from medusa.wire.link.sender import Sender
 
 
 class AckBeforePersist(Relay):
@@ -282,7 +282,7 @@ def position_of_arrival(monkeypatch):
         return honest(self)
 
     monkeypatch.setattr(Input, "record", early)
-    monkeypatch.setattr(hosting, "RUNNING_MAX", 1)  # no mistake, but rows wait where they else go on
+    monkeypatch.setattr(host, "RUNNING_MAX", 1)  # no mistake, but rows wait where they else go on
 
 
 def decisions_leave_early(monkeypatch):
@@ -364,7 +364,7 @@ def undone_in_silence(monkeypatch):
             honest(self, now_us, client, request, plan)
 
     monkeypatch.setattr(Coordinator, "deploy", silent)
-    monkeypatch.setattr(query_trial, "PATIENCE_US", 1 << 60)  # nor does its user ask once more
+    monkeypatch.setattr(queries, "PATIENCE_US", 1 << 60)  # nor does its user ask once more
 
 
 @dataclass(frozen=True)

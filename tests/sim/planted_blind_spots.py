@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from medusa.engine.partition_tables import Cut
-from medusa.mind import streams
-from medusa.mind.decided import Decided
-from medusa.mind.diverting import Diverting
-from medusa.mind.publishers import Publishers
-from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Offer
-from medusa.wire.receiver import Receiver
-from medusa.wire.session import Session
+from medusa.engine.repartition.tables import Cut
+from medusa.nodes import streams
+from medusa.nodes.fragment.input_log import Decided
+from medusa.nodes.fragment.publishers import Publishers
+from medusa.nodes.migration.rerouting import Diverting
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.link.receiver import Receiver
+from medusa.wire.link.session import Session
+from medusa.wire.messages.links_and_commands import Offer
 
 
 def epochs_begin_at_0(monkeypatch):

@@ -434,7 +434,7 @@ MISTAKES: dict[str, Mistake] = {
         edits=edit(
             "engine.partition_tables:Cut.owners",
             "return part_of(keys, self.made.routers[input].cuts)",
-            "from medusa.query.key_ranges import even_cuts\n"
+            "from medusa.query.rewrite.key_ranges import even_cuts\n"
             "    return part_of(keys, even_cuts(len(self.made.parts)))",
         ),
         scenarios=("splits",),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from medusa.engine.partition import CUTS
-from medusa.engine.partition_rows import cut_distinct
-from medusa.engine.partition_tables import Cut
-from medusa.mind.arrivals import Arrivals
-from medusa.mind.diverting import Diverting
-from medusa.mind.hosting import Hosted
-from medusa.mind.moves import Moves
-from medusa.mind.moves_kept import Ownership
-from medusa.mind.moving import TargetState
-from medusa.mind.regrouped import Regrouped
-from medusa.mind.shadow import Shadow
-from medusa.mind.splits import Splits
+from medusa.engine.repartition.partition import CUTS
+from medusa.engine.repartition.rows import cut_distinct
+from medusa.engine.repartition.tables import Cut
+from medusa.nodes.catalog.kept_moves import Ownership
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.migration.automaton import TargetState
+from medusa.nodes.migration.incoming import Arrivals
+from medusa.nodes.migration.outgoing import Moves
+from medusa.nodes.migration.rerouting import Diverting
+from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.repartition.coordinator import Splits
+from medusa.nodes.repartition.successor import Regrouped
 from medusa.query.boxes import Distinct
 
 

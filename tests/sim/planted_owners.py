@@ -1,8 +1,8 @@
 """Mistakes in what two owners have to do with each other, and in subscriptions that have names.
 
-They are those of an engineer who hadn't written ``mind/remote*.py``, ``mind/dht*.py``, ``mind/between.py``,
-``mind/subscribers.py`` and ``mind/security.py``; ``tests.sim.planting`` plants one, and a seed of ``owners``
-notices it.
+They are those of an engineer who hadn't written ``nodes/remote/``, ``nodes/dht/``,
+``nodes/names/participant_catalog.py``, ``nodes/fragment/subscribers.py`` and ``nodes/security/registry.py``;
+``tests.sim.planting`` plants one, and a seed of ``owners`` notices it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWNERS: dict[str, Mistake] = {
             "self._revoke(statement)",
             "if statement.participant == self.participant:\n            self._revoke(statement)",
         ),
-        tests="tests/mind/test_statements.py",
+        tests="tests/nodes/test_statements.py",
         scenarios=_IN,
         seed=0,
         shows="SimulationError: revoked: ",
@@ -38,7 +38,7 @@ OWNERS: dict[str, Mistake] = {
             "(age_of(held.entry), held.data) > (age_of(entry), data)",
             "(age_of(held.entry)[1], held.data) > (age_of(entry)[1], data)",
         ),
-        tests="tests/mind/test_between.py",
+        tests="tests/nodes/test_between.py",
         scenarios=_IN,
     ),
     "a revocation without an end is forgotten": Mistake(
@@ -50,7 +50,7 @@ OWNERS: dict[str, Mistake] = {
             "if 0 < each.expires_us < wall_us - 2 * SKEW_US",
             "if each.expires_us < wall_us - 2 * SKEW_US",
         ),
-        tests="tests/mind/test_remote_revoking.py",
+        tests="tests/nodes/test_remote_revoking.py",
         scenarios=_IN,
         seed=13,
         shows="SimulationError: defined: ",
@@ -64,7 +64,7 @@ OWNERS: dict[str, Mistake] = {
             "if view is not None and view.named and view.durable > before:",
             "if view is not None and view.named and view.durable > before and view.state is None:",
         ),
-        tests="tests/mind/test_subscribers.py",
+        tests="tests/nodes/test_subscribers.py",
         scenarios=_IN,
         seed=2,
     ),

@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from medusa.engine.partition_tables import hashes_of
-from medusa.query.key_ranges import even_cuts
-from medusa.runtime.group_names import catalog_names, group_name
-from medusa.sim.disk import Disk
-from medusa.sim.fault_draws import FILES
-from medusa.sim.faults import BELIEVED, LATE, LATE_ORDERS, STORAGE, draw
-from medusa.sim.file_damage import HOW, damaged
-from medusa.sim.keys import keys_at_cuts
-from medusa.sim.network import Faults, Network
+from medusa.engine.repartition.tables import hashes_of
+from medusa.query.rewrite.key_ranges import even_cuts
+from medusa.runtime.engine_host.group_names import catalog_names, group_name
 from medusa.sim.scenarios import SCENARIOS, run_scenario
-from medusa.sim.world import World
+from medusa.sim.world.disk import Disk
+from medusa.sim.world.fault_draws import FILES
+from medusa.sim.world.faults import BELIEVED, LATE, LATE_ORDERS, STORAGE, draw
+from medusa.sim.world.file_damage import HOW, damaged
+from medusa.sim.world.keys_at_cuts import keys_at_cuts
+from medusa.sim.world.network import Faults, Network
+from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_blind_spots import BLIND_SPOTS
 from tests.sim.planting import noticed
@@ -28,7 +28,7 @@ SEEDS = {"returns": 12, "storage": 30, "seams": 4}
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, n in SEEDS.items() for seed in range(n)])
 def test_seed(name, seed):
-    """Chaos and checks: as ``medusa.sim.move_trial`` and ``query_trial`` say."""
+    """Chaos and checks: as ``medusa.sim.trials.moves`` and ``query_trial`` say."""
     passed(name, seed)
 
 

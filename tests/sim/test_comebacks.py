@@ -7,13 +7,13 @@ import time
 import msgspec
 import pytest
 
-from medusa.mind.inputs import Input
-from medusa.mind.publishers import Publishers
-from medusa.sim.query_trial import QueryTrial
+from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.publishers import Publishers
 from medusa.sim.scenarios import run_scenario
+from medusa.sim.trials.queries import QueryTrial
 from medusa.wire.codec import decode_frame
-from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Attach
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.links_and_commands import Attach
 from tests.sim.conftest import SPENT
 
 SEEDS = 24
@@ -27,7 +27,7 @@ EVER_FAILED = [
 
 @pytest.mark.parametrize("seed", [*range(SEEDS), *EVER_FAILED])
 def test_seed(seed):
-    """Chaos and checks: as ``medusa.sim.query_trial`` says, with ``program``."""
+    """Chaos and checks: as ``medusa.sim.trials.queries`` says, with ``program``."""
     passed(seed)
 
 

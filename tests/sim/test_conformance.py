@@ -8,18 +8,18 @@ import msgspec
 import pyarrow as pa
 
 import medusa as md
-from medusa.mind.brain import Brain
-from medusa.mind.settings import Limits, Settings
+from medusa.nodes.config.settings import Limits, Settings
+from medusa.nodes.node import Brain
 from medusa.query.boxes import Source
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.graph_parser import GraphParser
-from medusa.runtime.host import FragmentHost
-from medusa.runtime.loop import NodeLoop
-from medusa.runtime.recovery import recover
-from medusa.runtime.zeromq import Transport
-from medusa.sim.disk import Disk
-from medusa.sim.federation import Federation
-from medusa.sim.federations import windows
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.node.graph_parser import GraphParser
+from medusa.runtime.node.loop import NodeLoop
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.transport.zeromq import Transport
+from medusa.sim.actors.federation import Federation
+from medusa.sim.trials.federations import windows
+from medusa.sim.world.disk import Disk
 from tests.ports import free_ports
 
 NODES = ("e1", "e2", "core")

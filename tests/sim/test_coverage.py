@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from medusa.cli import main
-from medusa.sim.coverage import TABLES, Coverage, events, refusal_codes
+from medusa.cli.main import main
 from medusa.sim.coverage_run import cover, report, summary
 from medusa.sim.scenarios import run_scenario
+from medusa.sim.trials.coverage import TABLES, Coverage, events, refusal_codes
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 UNMET = "## What no run meets"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import StateError
-from medusa.sim.journal import DiskJournal
+from medusa.sim.world.journal import DiskJournal
 
 
 def written(*, fails: bool = False, tears: bool = False) -> DiskJournal:

@@ -11,7 +11,7 @@ import pytest
 import medusa as md
 from medusa import sim
 from medusa.errors import DataError, QueryError
-from medusa.mind.outputs import Output
+from medusa.nodes.fragment.outputs import Output
 from tests.sim.planted import forget_output
 
 SCHEMA = {"ts": "timestamp", "seg": "utf8", "speed": "float64"}

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from medusa.engine import later
-from medusa.mind.split_steps import Step
-from medusa.sim.faults import (
+from medusa.engine.state import background_copy
+from medusa.nodes.repartition.steps import Step
+from medusa.sim.scenarios import SCENARIOS, run_scenario
+from medusa.sim.world.faults import (
     AIMED,
     AIMED_SPLITS,
     LINKS,
@@ -19,8 +20,7 @@ from medusa.sim.faults import (
     Fault,
     draw,
 )
-from medusa.sim.scenarios import SCENARIOS, run_scenario
-from medusa.sim.world import World
+from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_moves import MOVED, SPLIT
 from tests.sim.planting import noticed
@@ -43,7 +43,7 @@ CASES += [("move", 3321), ("move", 3732), ("move", 3821)]
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_seed(name, seed):
-    """Chaos and checks: as ``medusa.sim.move_trial`` and ``split_trial`` say."""
+    """Chaos and checks: as ``medusa.sim.trials.moves`` and ``split_trial`` say."""
     passed(name, seed)
 
 
@@ -57,16 +57,16 @@ def passed(name, seed):
 @pytest.mark.parametrize("name", SEEDS)
 def test_states_that_are_copied_row_by_row_while_rows_come(name, monkeypatch):
     """As large ones are: a move, a death or a split comes in between."""
-    monkeypatch.setattr(later, "AT_ONCE", -1)
-    monkeypatch.setattr(later, "SLICE_ROWS", 1)
+    monkeypatch.setattr(background_copy, "AT_ONCE", -1)
+    monkeypatch.setattr(background_copy, "SLICE_ROWS", 1)
     for seed in range(500, 507):
         passed(name, seed)
 
 
 def test_a_part_of_sessions_that_is_copied_row_by_row_and_moves(monkeypatch):
     """Found when keys became dense at the cuts."""
-    monkeypatch.setattr(later, "AT_ONCE", -1)
-    monkeypatch.setattr(later, "SLICE_ROWS", 1)
+    monkeypatch.setattr(background_copy, "AT_ONCE", -1)
+    monkeypatch.setattr(background_copy, "SLICE_ROWS", 1)
     passed("splits", 507)
 
 

@@ -1,4 +1,4 @@
-"""Two owners under faults, ``medusa.sim.owners_trial``, and mistakes in what they do with each other."""
+"""Two owners under faults, ``medusa.sim.trials.owners``, and mistakes in what they do with each other."""
 
 from __future__ import annotations
 

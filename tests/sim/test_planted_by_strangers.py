@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from medusa.sim.scenarios import SCENARIOS, run_scenario
-from medusa.wire.log import OutputLog
+from medusa.wire.link.output_log import OutputLog
 from tests.sim.planted_by_strangers import MISTAKES
 from tests.sim.planted_owners import OWNERS
 from tests.sim.planting import Mistake, edit, noticed, planted

@@ -11,12 +11,12 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from medusa.cli import main
-from medusa.mind import hosting
-from medusa.sim.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, STORAGE
+from medusa.cli.main import main
+from medusa.nodes.fragment import host
 from medusa.sim.scenarios import SCENARIOS, run_scenario, smallest
-from medusa.sim.trial import faults_of
-from medusa.sim.world import World
+from medusa.sim.trials.trial import faults_of
+from medusa.sim.world.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, STORAGE
+from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted import PLANTED, AckBeforePersist, Parts
 from tests.sim.planting import noticed
@@ -71,7 +71,7 @@ TRACES: dict[tuple[str, int], str] = {}
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_seed(name, seed):
-    """Chaos and checks: as the scenario's functions and ``medusa.sim.checkers`` say."""
+    """Chaos and checks: as the scenario's functions and ``medusa.sim.checkers.delivery`` say."""
     TRACES[name, seed] = passed(name, seed).trace_hash
 
 
@@ -256,6 +256,6 @@ def test_a_planted_mistake_is_found_by_search(mistake, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tiny_queues_change_nothing(seed, monkeypatch):
-    monkeypatch.setattr(hosting, "RUNNING_MAX", 1)
+    monkeypatch.setattr(host, "RUNNING_MAX", 1)
     outcome = run_scenario("nodes", seed)
     assert outcome.ok, str(outcome)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from medusa.sim.chain import Parts
-from medusa.sim.relay import Relay
+from medusa.sim.actors.relay import Relay
 from medusa.sim.script import Script
+from medusa.sim.trials.chain import Parts
 from tests.sim.planted import NeverAsks
 
 FILES = sorted(Path(__file__).parents[1].glob("scenarios/*.txt"))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from medusa.engine.checkpoint import seal
-from medusa.runtime.group_names import begun_name, catalog_names, group_name
-from medusa.sim.disk import Disk
-from medusa.sim.loss_check import more_than
+from medusa.engine.state.checkpoint import seal
+from medusa.runtime.engine_host.group_names import begun_name, catalog_names, group_name
+from medusa.sim.actors.start_check import StartCheck, check_marks
+from medusa.sim.checkers.losses import more_than
 from medusa.sim.scenarios import run_scenario
-from medusa.sim.start_check import StartCheck, check_marks
-from medusa.sim.world import SimulationError
+from medusa.sim.world.disk import Disk
+from medusa.sim.world.virtual_time import SimulationError
 from tests.sim.planted_storage import STORAGE
 from tests.sim.planting import Mistake, noticed, planted
 

@@ -12,12 +12,12 @@ import pytest
 
 import medusa as md
 from medusa.query.boxes import Field
-from medusa.query.published import PublishedStream
-from medusa.sim.checkers import check_node
-from medusa.sim.federation import Federation
-from medusa.sim.network import Faults
-from medusa.wire.messages import Reply
-from medusa.wire.messages_move import Move
+from medusa.query.published_stream import PublishedStream
+from medusa.sim.actors.federation import Federation
+from medusa.sim.checkers.delivery import check_node
+from medusa.sim.world.network import Faults
+from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.move import Move
 
 COLUMNS = (Field("ts", "int64"), Field("v", "int64"))
 SCHEMA = {field.name: field.type for field in COLUMNS}

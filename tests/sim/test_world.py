@@ -7,16 +7,16 @@ import pytest
 
 from medusa.elements import Boundary
 from medusa.errors import StateError
-from medusa.sim.checkers import Delivered, check_receiver
-from medusa.sim.disk import Disk
-from medusa.sim.host import Host
-from medusa.sim.network import Faults, Network
-from medusa.sim.relay import pack_rows, unpack_rows
-from medusa.sim.world import SimulationError, World
-from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Data, Heartbeat
+from medusa.sim.actors.host import Host
+from medusa.sim.actors.relay import pack_rows, unpack_rows
+from medusa.sim.checkers.delivery import Delivered, check_receiver
+from medusa.sim.world.disk import Disk
+from medusa.sim.world.network import Faults, Network
+from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.link.receiver import Lost, Promise, Rows
+from medusa.wire.messages.links_and_commands import Data, Heartbeat
 from medusa.wire.outbox import Outbox, Persist, RunFragment, Send
-from medusa.wire.receiver import Lost, Promise, Rows
 from tests.wire.pair import SMALL, Pair
 
 

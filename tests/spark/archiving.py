@@ -9,8 +9,8 @@ import sys
 import threading
 from typing import Any
 
-from medusa.cli import main as command
-from medusa.spark.pipeline.growing import Growing
+from medusa.apps.pipeline.growing import Growing
+from medusa.cli.main import main as command
 
 
 def main(epoch: str, flag: str, *arguments: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import medusa as md
-from medusa.mind.placement import cut
+from medusa.nodes.placement.placement import cut
 
 __all__ = ["Reading", "node_of", "over_nodes"]
 

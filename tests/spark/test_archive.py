@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
-from medusa.spark.pipeline.growing import CHECKPOINT, Growing
+from medusa.apps.pipeline.growing import CHECKPOINT, Growing
+from medusa.cli.main import main
 from tests.gateway.here import with_gateway
 from tests.spark.driver import Driver
 from tests.system.nodes import until

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from medusa.apps.pipeline import casts
 from medusa.query.types import normalise
-from medusa.spark.pipeline import casts
 
 TEXTS: dict[str, tuple[list[str], list[str]]] = {
     "decimal128(5, 2)": (

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pyspark_medusa
-from medusa.spark import writing
+from medusa.spark import data_source_writer
 from medusa.spark.options import options_from
 from tests.gateway.fake_spark import World
 
@@ -31,7 +31,7 @@ class Task:
 
 
 def test_a_table_is_written_for_the_query_whose_function_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "caller", World(0))
+    monkeypatch.setattr(data_source_writer, "caller", World(0))
     run = "11111111-2222-3333-4444-555555555555"
 
     def staged(task: Task | None) -> Any:

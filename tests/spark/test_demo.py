@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from medusa.cli import main
+from medusa.cli.main import main
 
 COMMAND = ["demo", "spark", "--speed", "0", "--json"]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.workloads import netmon, netmon_check
+from medusa.apps.workloads import netmon, netmon_check
 from tests.spark.live import Feed, Written, ended
 from tests.spark.placed import over_nodes
 from tests.spark.same import check, delayed, plain

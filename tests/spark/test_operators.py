@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.spark import source
-from medusa.spark.ways import WAYS, Way
+from medusa.spark.dataframes import source
+from medusa.spark.support import WAYS, Way
 from tests.spark.cases import CASES, SCHEMA, rows
 from tests.spark.same import as_archive, check, in_spark, plain
 

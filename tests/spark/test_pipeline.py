@@ -17,14 +17,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import medusa as md
-from medusa.cli import main
+from medusa.apps.pipeline.compare import compared
+from medusa.apps.pipeline.frames import frame
+from medusa.apps.pipeline.keys import key_of
+from medusa.apps.workloads import netmon, netmon_check
+from medusa.apps.workloads.linear_road_traffic import Traffic, traffic
+from medusa.apps.workloads.scaled import shifted
+from medusa.cli.main import main
 from medusa.query.boxes import Field
-from medusa.spark.pipeline.compare import compared
-from medusa.spark.pipeline.frames import frame
-from medusa.spark.pipeline.keys import key_of
-from medusa.workloads import netmon, netmon_check
-from medusa.workloads.linear_road_traffic import Traffic, traffic
-from medusa.workloads.scaled import shifted
 from tests.spark.cases import SCHEMA, rows
 from tests.spark.same import as_archive, in_spark, plain
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.workloads import linear_road
-from medusa.workloads.linear_road_traffic import Traffic, traffic
+from medusa.apps.workloads import linear_road
+from medusa.apps.workloads.linear_road_traffic import Traffic, traffic
 from tests.spark.cases import SCHEMA, rows
 from tests.spark.same import check
 

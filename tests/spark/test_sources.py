@@ -13,7 +13,7 @@ import pytest
 
 import medusa as md
 from medusa.query.boxes import Source
-from medusa.spark import source
+from medusa.spark.dataframes import source
 from tests.spark.cases import CASES, SCHEMA, rows
 from tests.spark.same import as_archive, check, in_spark, plain
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.spark.packed import place
+from medusa.spark.streaming.packed import place
 from tests.gateway.here import with_gateway
 from tests.spark import functions
 from tests.spark.cases import SCHEMA, rows

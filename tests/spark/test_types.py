@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import medusa as md
+from medusa.apps.pipeline.frames import frame
 from medusa.query.types import normalise, to_arrow
-from medusa.spark.columns import wire
-from medusa.spark.pipeline.frames import frame
+from medusa.spark.column_types import wire
 from tests.gateway.here import with_gateway
 from tests.spark.same import plain
 from tests.system.nodes import until

@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def main(config: str, ill: str) -> None:
-    from medusa import cli
-    from medusa.runtime import assembly
+    from medusa.cli import main
+    from medusa.runtime.node import assembly
 
     assembly.STOP_TIMEOUT_US, assembly.ENDING_S = 500_000, 0.1
     honest = os.fsync
@@ -25,4 +25,4 @@ def main(config: str, ill: str) -> None:
 
     os.fsync = fsync
     sys.argv = ["medusa", "node", config]
-    cli.main()
+    main.main()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import medusa as md
-import medusa.runtime.embedded
+import medusa.runtime.embedded.embedded_run
 from tests.runtime.changed_query import query, rows
 
 TOTAL = 160

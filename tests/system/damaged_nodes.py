@@ -24,11 +24,11 @@ import pyarrow as pa
 
 import medusa as md
 from medusa.errors import MedusaError, StateError
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.files import FolderStore
-from medusa.runtime.group_names import GroupName
-from medusa.runtime.journal import FolderJournal
-from medusa.runtime.recovery import recover
+from medusa.runtime.engine_host.group_names import GroupName
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.journal import FolderJournal
 from tests.runtime.damaged import KINDS, harm, intact, named
 from tests.system.nodes import DEADLINE_S, ForkedNodes, until
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from medusa.errors import LinkError
-from medusa.runtime.keys import read_public
+from medusa.runtime.keys.key_files import read_public
 from medusa.wire.statement import Revocation
 from tests.runtime.damaged import KINDS, harm
 from tests.runtime.test_keyed_node import Place, said_by, signed

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import medusa as md
-import medusa.runtime.embedded  # read once, before the first fork
+import medusa.runtime.embedded.embedded_run  # read once, before the first fork
 from tests.system.decided_query import SINKS, query, rows_of
 from tests.system.restored_run import take
 

@@ -15,10 +15,10 @@ from typing import Any
 
 
 def main(config: str, doom: str) -> None:
-    from medusa import cli
-    from medusa.mind.commands import Commands
-    from medusa.runtime.loop import NodeLoop
-    from medusa.wire.messages import Install, Remove, Reply
+    from medusa.cli import main
+    from medusa.nodes.commands import Commands
+    from medusa.runtime.node.loop import NodeLoop
+    from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 
     file = Path(doom)
     honest = os.fsync
@@ -58,4 +58,4 @@ def main(config: str, doom: str) -> None:
 
     os.fsync, Commands.receive, NodeLoop._send = fsync, doomed_receive, doomed_send  # type: ignore[assignment]
     sys.argv = ["medusa", "node", config]
-    cli.main()
+    main.main()

@@ -10,8 +10,8 @@ import sys
 
 import medusa as md
 from medusa.errors import LinkError
-from medusa.runtime.client import Federation
-from medusa.runtime.reading import Subscription
+from medusa.runtime.client.client import Federation
+from medusa.runtime.client.subscription import Subscription
 from tests.system.nodes import until
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 DEADLINE_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
-RUN = "import sys; from medusa.cli import main; sys.argv[0] = 'medusa'; main()"
+RUN = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"
 
 
 class Nodes:

@@ -23,7 +23,7 @@ from medusa import _native
 
 def run(order: dict[str, Any]) -> int:
     """What a child does: the command, with its output in files; the exit code."""
-    from medusa.cli import main
+    from medusa.cli.main import main
 
     new = os.O_WRONLY | os.O_CREAT
     for number, path, mode in (
@@ -48,8 +48,8 @@ def run(order: dict[str, Any]) -> int:
 
 
 def serve() -> None:
-    import medusa.cli
-    import medusa.runtime.process  # noqa: F401  (all that a node needs)
+    import medusa.cli.main
+    import medusa.runtime.node.process  # noqa: F401  (all that a node needs)
 
     gc.collect()
     gc.freeze()

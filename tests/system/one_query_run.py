@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import medusa as md
-from medusa.workloads import netmon
+from medusa.apps.workloads import netmon
 from tests.system.restored_run import take
 
 TRACE_SEED = 5

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import medusa as md
-import medusa.runtime.embedded  # read once, before the first fork
+import medusa.runtime.embedded.embedded_run  # read once, before the first fork
 from tests.system.decided_run import die, live_and_die
 from tests.system.restored_run import take
 from tests.system.shed_query import SINKS, query, rows_of

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 import medusa as md
 from medusa.ports import Buffer
-from medusa.runtime import storage
-from medusa.runtime.spill import FolderSpill
+from medusa.runtime.embedded import memory_options
+from medusa.runtime.store.spill import FolderSpill
 from tests.system import spilled_run
 from tests.system.spilled_run import STEP, rows_of
 
@@ -107,7 +107,7 @@ def forked(kind: str, state: str, spill: str, keys: int, kill_at: int) -> int:
 
 
 def main(folder: str, keys: int, seed: int, kills: int, kind: str) -> None:
-    storage.FolderSpill = DeadlySpill  # type: ignore[misc]
+    memory_options.FolderSpill = DeadlySpill  # type: ignore[misc]
     state, spill = f"{folder}/state", f"{folder}/spill"
     chance = random.Random(seed)
     killed = ended = 0

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
-from medusa.runtime.group_names import GroupName
+from medusa.cli.main import main
+from medusa.runtime.engine_host.group_names import GroupName
 from tests.system.nodes import ForkedNodes, until
 
 pytestmark = pytest.mark.system

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medusa.workloads import netmon
+from medusa.apps.workloads import netmon
 
 pytestmark = pytest.mark.system
 
-COMMAND = [sys.executable, "-m", "medusa.cli", "demo", "netmon"]
+COMMAND = [sys.executable, "-m", "medusa.cli.main", "demo", "netmon"]
 DEADLINE_S = 120
 
 

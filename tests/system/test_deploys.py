@@ -1,5 +1,5 @@
 """Processes: one of five targets fails in the middle of a deployment or removal over all of them; then
-nothing of it is left, or all of it runs. ``tests/mind/test_deployed.py`` has every step."""
+nothing of it is left, or all of it runs. ``tests/nodes/test_deployed.py`` has every step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import medusa as md
-from tests.mind.deployed import AT, NODES, query
+from tests.nodes.deployed import AT, NODES, query
 from tests.system.nodes import Forked, ForkedNodes, until
 
 pytestmark = pytest.mark.system

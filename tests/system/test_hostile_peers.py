@@ -9,16 +9,16 @@ import pytest
 import zmq
 
 import medusa as md
-from medusa.mind import parsing
-from medusa.mind.admission import CLIENTS_PER_KEY
-from medusa.mind.placement import cut
-from medusa.mind.spec import fragment_to
-from medusa.mind.subscribers import OWNER_PER_STREAM
+from medusa.nodes.deploy import background_parsing
+from medusa.nodes.fragment.subscribers import OWNER_PER_STREAM
+from medusa.nodes.placement.placement import cut
+from medusa.nodes.security.sessions import CLIENTS_PER_KEY
+from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.query.codec import graph_to_msgpack
-from medusa.runtime.keys import CurveKey, read_curve_key, read_public, write_key
+from medusa.runtime.keys.key_files import CurveKey, read_curve_key, read_public, write_key
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages import (
+from medusa.wire.messages.links_and_commands import (
     OLDEST,
     Attach,
     Deploy,
@@ -29,7 +29,7 @@ from medusa.wire.messages import (
     Reply,
     StatusRequest,
 )
-from medusa.wire.messages_remote import DefineRemote, KeepRemote
+from medusa.wire.messages.remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 from tests.system.nodes import until
 from tests.system.test_two_owners import Owners
@@ -59,7 +59,7 @@ def large(nbytes):
 
 @pytest.fixture(scope="module")
 def graph():
-    return large(20 * parsing.LOOP_BYTES_MAX)
+    return large(20 * background_parsing.LOOP_BYTES_MAX)
 
 
 class WithGuests(Owners):
@@ -205,7 +205,7 @@ def test_graphs_of_a_client_without_the_right_to_deploy_are_not_read(owners, hos
 
 def test_a_flood_of_graphs_is_bounded_and_the_others_are_served_meanwhile(owners, hostile, graph):
     peer, document = hostile("deployer"), graph_to_msgpack(graph)
-    most = parsing.CALLER_BYTES_MAX // len(document)
+    most = background_parsing.CALLER_BYTES_MAX // len(document)
     count = most + GRAPHS
     for number in range(1, count + 1):
         peer.say(define(number), document)

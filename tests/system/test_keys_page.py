@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import medusa as md
-from medusa.cli import main
+from medusa.cli.main import main
 from tests.blocks import blocks
 from tests.ports import free_ports
 from tests.system.nodes import DEADLINE_S, RUN, first_line, until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import medusa as md
-from medusa.runtime.keys import CurveKey, write_key
+from medusa.runtime.keys.key_files import CurveKey, write_key
 from tests.system.nodes import Forked, ForkedNodes, until
 
 pytestmark = pytest.mark.system

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.workloads import netmon
-from medusa.workloads.local_nodes import LocalNodes
-from medusa.workloads.netmon_run import Replay
-from medusa.workloads.screens import Screen
+from medusa.apps.workloads import netmon
+from medusa.apps.workloads.demos.netmon_run import Replay
+from medusa.apps.workloads.local_nodes import LocalNodes
+from medusa.apps.workloads.screens import Screen
 from tests.engine.queries import numbers
 from tests.system.one_query_run import TRACE_SEED, arrivals
 from tests.system.test_restore import ROOT, SECONDS_MAX, read_rows

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import medusa as md
-from medusa.runtime.keys import CurveKey, write_key
+from medusa.runtime.keys.key_files import CurveKey, write_key
 from tests.system.network.net import Net, needs_network
 from tests.system.nodes import DEADLINE_S, RUN, first_line, until
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import medusa as md
-from medusa.cli import main
-from medusa.mind.catalog import CATALOG
-from medusa.runtime.group_names import GroupName
+from medusa.cli.main import main
+from medusa.nodes.catalog.catalog import CATALOG
+from medusa.runtime.engine_host.group_names import GroupName
 from tests.system.nodes import ForkedNodes, until
 
 pytestmark = pytest.mark.system

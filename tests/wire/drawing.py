@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from medusa.mind.message_rights import RIGHTS
-from medusa.mind.moving import OWNER, TARGET
-from medusa.wire import limits, messages
-from medusa.wire.link import RECEIVER, SENDER
+from medusa.nodes.migration.automaton import OWNER, TARGET
+from medusa.nodes.security.message_rights import RIGHTS
+from medusa.wire import limits
+from medusa.wire.link.automaton import RECEIVER, SENDER
+from medusa.wire.messages import links_and_commands
 
 WAYS = {
     "Hello": "both",
@@ -87,7 +88,7 @@ def automaton(table):
 def message_table():
     """Command, way, fields, meaning (the first sentence of the struct)."""
     rows = ["| Message | From, to | Fields | Says |", "|---|---|---|---|"]
-    for kind in get_args(messages.Message):
+    for kind in get_args(links_and_commands.Message):
         fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
         says = " ".join(kind.__doc__.split("\n\n")[0].split())
         rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {says} |")
@@ -104,7 +105,7 @@ def rights_table():
     """Messages with the same rights share a row."""
     rows = ["| Message | node of this participant | of another one | client |", "|---|---|---|---|"]
     kinds = {}
-    for kind in get_args(messages.Message):
+    for kind in get_args(links_and_commands.Message):
         row = RIGHTS[kind]
         kinds.setdefault((row.own.words, row.abroad.words, row.client.words), []).append(kind.__name__)
     rows += [f"| {', '.join(names)} | {' | '.join(words)} |" for words, names in kinds.items()]

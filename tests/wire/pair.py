@@ -5,10 +5,10 @@ from __future__ import annotations
 from medusa.errors import RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.link import LinkEvent, LinkSettings
+from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.receiver import Receiver
+from medusa.wire.link.sender import Sender
 from medusa.wire.outbox import Outbox, Send
-from medusa.wire.receiver import Receiver
-from medusa.wire.sender import Sender
 
 SCHEMA = (Field("a", "int64"),)
 SMALL = LinkSettings(window_bytes=2000, frame_bytes_max=1000, retained_bytes_max=10_000, keep_bytes=3000)

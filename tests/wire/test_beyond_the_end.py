@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.wire.link import LinkEvent, SenderState
-from medusa.wire.messages import Attach, Attached, Data
+from medusa.wire.link.automaton import LinkEvent, SenderState
+from medusa.wire.messages.links_and_commands import Attach, Attached, Data
 from medusa.wire.outbox import Report, Send
 from tests.wire.pair import SMALL, Pair, sends
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
-from medusa.wire.client import ClientMind
+from medusa.wire.client_mind import ClientMind
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.link import LinkEvent
-from medusa.wire.messages import (
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.link.receiver import Receiver
+from medusa.wire.link.sender import Sender
+from medusa.wire.messages.links_and_commands import (
     OLDEST,
     Ack,
     Attach,
@@ -23,8 +25,6 @@ from medusa.wire.messages import (
     StatusRequest,
 )
 from medusa.wire.outbox import Outbox
-from medusa.wire.receiver import Receiver
-from medusa.wire.sender import Sender
 from tests.wire.pair import SCHEMA, SMALL, sends
 
 

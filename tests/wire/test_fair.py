@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.errors import LocalProtocolError
-from medusa.wire.fair import QUANTUM_BYTES, FairQueue
+from medusa.wire.link.fair_queue import QUANTUM_BYTES, FairQueue
 
 STREAMS = st.sampled_from("abcde")
 WEIGHTS = {"a": 1, "b": 2, "c": 4, "d": 3, "e": 1000}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
-from medusa.wire.link import RECEIVER, SENDER, LinkEvent, LinkSettings, ReceiverState, SenderState
-from medusa.wire.messages import Ack, Attach, Attached, Boundary, Detach, Progress, Refuse
+from medusa.wire.link.automaton import RECEIVER, SENDER, LinkEvent, LinkSettings, ReceiverState, SenderState
+from medusa.wire.messages.links_and_commands import Ack, Attach, Attached, Boundary, Detach, Progress, Refuse
 from tests.wire.pair import SCHEMA, SMALL, Pair, sends
 
 PEER = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from medusa.elements import START_US
 from medusa.errors import LocalProtocolError
 from medusa.wire import limits
-from medusa.wire.log import OutputLog
+from medusa.wire.link.output_log import OutputLog
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["train", "train", "boundary", "trim", "trim to"]), st.integers(0, 40)),

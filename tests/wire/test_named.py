@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
-from medusa.wire.client import ClientMind
+from medusa.wire.client_mind import ClientMind
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.link import LinkEvent, LinkSettings, SenderState
-from medusa.wire.messages import NOW, OLDEST, Ack, Attach, Detach, Hello
-from medusa.wire.named import is_key, key_of, objection, owner_and_name
+from medusa.wire.link.automaton import LinkEvent, LinkSettings, SenderState
+from medusa.wire.link.named_subscriptions import is_key, key_of, objection, owner_and_name
+from medusa.wire.link.receiver import Lost, Receiver, Rows
+from medusa.wire.link.sender import Sender
+from medusa.wire.messages.links_and_commands import NOW, OLDEST, Ack, Attach, Detach, Hello
 from medusa.wire.outbox import Outbox, Send
-from medusa.wire.receiver import Lost, Receiver, Rows
-from medusa.wire.sender import Sender
 from tests.wire.pair import SCHEMA, SMALL, sends
 
 KEY = key_of("", "r")

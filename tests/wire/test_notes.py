@@ -6,11 +6,11 @@ import pytest
 
 from medusa.errors import RemoteProtocolError
 from medusa.wire import limits
-from medusa.wire.link import LinkEvent, LinkSettings
-from medusa.wire.messages import RESUME, Ack, Attach, Attached, Boundary, Data
+from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.receiver import Receiver
+from medusa.wire.link.sender import Sender
+from medusa.wire.messages.links_and_commands import RESUME, Ack, Attach, Attached, Boundary, Data
 from medusa.wire.outbox import Outbox
-from medusa.wire.receiver import Receiver
-from medusa.wire.sender import Sender
 from tests.wire.pair import SCHEMA, sends
 
 

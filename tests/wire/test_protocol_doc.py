@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medusa.wire.link import RECEIVER, LinkEvent, ReceiverState
+from medusa.wire.link.automaton import RECEIVER, LinkEvent, ReceiverState
 from tests.wire.drawing import MOVING, PARTS, automaton, drawn
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from medusa.errors import RemoteProtocolError
-from medusa.wire import messages
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages_remote import StoppedRemote
+from medusa.wire.messages import links_and_commands
+from medusa.wire.messages.remote import StoppedRemote
 
 LAYOUTS = {2: "4ac6a0075fb56733"}
 """By version, a digest of the fields of all messages. Where they changed raise ``PROTOCOL_VERSION`` and add
@@ -22,7 +22,7 @@ the digest under it; the one of a version that was released never changes."""
 def layout():
     """Each message with its tag and its fields in order, with types and defaults."""
     lines = []
-    for kind in get_args(messages.Message):
+    for kind in get_args(links_and_commands.Message):
         info = msgspec.inspect.type_info(kind)
         fields = [f"{each.name} {each.type} {each.default!r}" for each in info.fields]
         lines.append(f"{info.tag}: {'; '.join(fields)}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from medusa.wire.link import LinkEvent, ReceiverState
-from medusa.wire.messages import Refuse
+from medusa.wire.link.automaton import LinkEvent, ReceiverState
+from medusa.wire.link.receiver import PATIENCE_US
+from medusa.wire.messages.links_and_commands import Refuse
 from medusa.wire.outbox import Report
-from medusa.wire.receiver import PATIENCE_US
 from tests.wire.pair import Pair
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Heartbeat, Hello, StatusRequest
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.link.session import PeerState, Session, SessionSettings
+from medusa.wire.messages.links_and_commands import Heartbeat, Hello, StatusRequest
 from medusa.wire.outbox import Outbox
-from medusa.wire.session import PeerState, Session, SessionSettings
 from tests.wire.pair import sends
 
 KNOBS = SessionSettings()

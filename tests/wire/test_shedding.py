@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from medusa.errors import LocalProtocolError
 from medusa.wire import limits
-from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState, SenderState
-from medusa.wire.log import OutputLog
-from medusa.wire.messages import Attach, Refuse
+from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
+from medusa.wire.link.output_log import OutputLog
+from medusa.wire.link.receiver import Lost, Promise, Rows
+from medusa.wire.messages.links_and_commands import Attach, Refuse
 from medusa.wire.outbox import Outbox, Report
-from medusa.wire.receiver import Lost, Promise, Rows
 from medusa.wire.retention import Retention
 from tests.wire.pair import SMALL, Pair
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from medusa.query.boxes import Field
-from medusa.wire.link import LinkEvent, LinkSettings
-from medusa.wire.messages import OLDEST, Ack, Attach
+from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.sender import Sender
+from medusa.wire.messages.links_and_commands import OLDEST, Ack, Attach
 from medusa.wire.outbox import Outbox
-from medusa.wire.sender import Sender
 
 SCHEMA = (Field("v", "int64"),)
 SECOND = 1_000_000

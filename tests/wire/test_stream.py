@@ -7,8 +7,9 @@ import pytest
 from medusa.elements import END_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
-from medusa.wire.link import LinkEvent, LinkSettings, ReceiverState, SenderState
-from medusa.wire.messages import (
+from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
+from medusa.wire.link.receiver import Lost, Promise
+from medusa.wire.messages.links_and_commands import (
     NOW,
     OLDEST,
     Ack,
@@ -16,7 +17,6 @@ from medusa.wire.messages import (
     Boundary,
     Refuse,
 )
-from medusa.wire.receiver import Lost, Promise
 from tests.wire.pair import SMALL, Pair, sends
 
 

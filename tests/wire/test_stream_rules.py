@@ -9,8 +9,8 @@ from medusa.elements import START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire import limits
-from medusa.wire.link import LinkEvent, ReceiverState, SenderState
-from medusa.wire.messages import Ack, Attached, Boundary, Data, Progress
+from medusa.wire.link.automaton import LinkEvent, ReceiverState, SenderState
+from medusa.wire.messages.links_and_commands import Ack, Attached, Boundary, Data, Progress
 from tests.wire.pair import SCHEMA, SMALL, Pair, sends
 
 

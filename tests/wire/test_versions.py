@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.wire.link import LinkEvent
-from medusa.wire.messages import Refuse
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.links_and_commands import Refuse
 from tests.wire.pair import Pair
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input, Schema
-from medusa.query.expression import Expression, Named
+from medusa.query.expressions.expression import Expression, Named
 from medusa.query.qos import QoS
 
 __all__ = ["Filter", "Select", "Sink", "Source", "Union", "WithColumns"]

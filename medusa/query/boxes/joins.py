@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input
-from medusa.query.expression import Expression, Named
+from medusa.query.expressions.expression import Expression, Named
 
 __all__ = ["ASOF_HOWS", "JOIN_HOWS", "AsofJoin", "Join", "WindowJoin"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input
-from medusa.query.expression import Named
+from medusa.query.expressions.expression import Named
 
 __all__ = ["BSort", "Resample", "SUnion", "WSort"]
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input
 from medusa.query.boxes.windows import AggregateCall
-from medusa.query.expression import Named
+from medusa.query.expressions.expression import Named
 
 __all__ = ["LAG", "Running"]
 

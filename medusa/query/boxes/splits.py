@@ -1,11 +1,12 @@
-"""Boxes that stand before and behind the parts of a box that was split: they come from ``query.split``."""
+"""Boxes that stand before and behind the parts of a box that was split: they come from
+``query.rewrite.split``."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input
-from medusa.query.expression import Named
+from medusa.query.expressions.expression import Named
 
 __all__ = ["KeyRouter", "OrderedMerge"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Function, Input, Schema
-from medusa.query.expression import Named
+from medusa.query.expressions.expression import Named
 
 __all__ = ["Apply", "Process"]
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from medusa.query.boxes.base import BoxData, Input
 from medusa.query.boxes.windows import AggregateCall
-from medusa.query.expression import Expression, Named
+from medusa.query.expressions.expression import Expression, Named
 
 __all__ = ["RowWindow", "Session", "Top", "ValueWindow"]
 

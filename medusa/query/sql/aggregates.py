@@ -7,16 +7,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from medusa.query.aggregates import AggregateSpec
 from medusa.query.boxes import AGGREGATE_FUNCTIONS, Function
-from medusa.query.column import Expr
-from medusa.query.expression import Call, Expression
-from medusa.query.names import FUNCTION_NAMES
-from medusa.query.show import show
+from medusa.query.expressions.aggregates import AggregateSpec
+from medusa.query.expressions.column import Expr
+from medusa.query.expressions.expression import Call, Expression
+from medusa.query.expressions.show import show
+from medusa.query.expressions.tree import filtered
+from medusa.query.expressions.user_aggregates import registered_aggregate
 from medusa.query.sql.text import Text
+from medusa.query.sql_names import FUNCTION_NAMES
 from medusa.query.suggest import did_you_mean
-from medusa.query.tree import filtered
-from medusa.query.user_aggregates import registered_aggregate
 
 __all__ = ["AGGREGATES", "Calls", "is_aggregate"]
 

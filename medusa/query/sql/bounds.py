@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from medusa.query.expression import Call, Column, Expression, Literal
+from medusa.query.expressions.expression import Call, Column, Expression, Literal
 from medusa.query.sql.scope import TimeColumn
 from medusa.query.types import DURATION, is_integer
 

@@ -7,13 +7,13 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.errors import QueryError
-from medusa.query.check import infer
-from medusa.query.expression import Expression
-from medusa.query.names import FUNCTION_NAMES
-from medusa.query.parse import Reader
+from medusa.query.checker import infer
+from medusa.query.expressions.expression import Expression
+from medusa.query.expressions.parse import Reader
 from medusa.query.sql.aggregates import AGGREGATES, is_aggregate
 from medusa.query.sql.scope import Scope
 from medusa.query.sql.text import BOX, Text
+from medusa.query.sql_names import FUNCTION_NAMES
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["WINDOW_BOUNDS", "WINDOW_FUNCTIONS", "SqlReader", "check_type", "function_name"]
@@ -111,7 +111,7 @@ class SqlReader(Reader):
         )
 
     def _unknown(self, node: Any, name: str) -> None:
-        from medusa.query.parse import HINTS
+        from medusa.query.expressions.parse import HINTS
 
         if name in HINTS:
             return

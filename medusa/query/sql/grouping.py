@@ -9,9 +9,9 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.errors import QueryError
-from medusa.query.expression import Column, Expression
+from medusa.query.expressions.expression import Column, Expression
+from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS
-from medusa.query.show import show
 from medusa.query.sql.aggregates import Calls, is_aggregate
 from medusa.query.sql.expressions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, SqlReader, check_type, function_name
 from medusa.query.sql.scope import Scope, TimeColumn

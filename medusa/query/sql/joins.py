@@ -9,14 +9,14 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.errors import QueryError
-from medusa.query.column import Expr
-from medusa.query.expression import Call, Column, Expression
+from medusa.query.expressions.column import Expr
+from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.bounds import Bounds, bounds_of
 from medusa.query.sql.expressions import SqlReader
 from medusa.query.sql.scope import Relation, Scope, TimeColumn
 from medusa.query.sql.text import Text
-from medusa.query.stream import Stream
+from medusa.query.stream.stream import Stream
 
 __all__ = ["Join", "join_kind", "read_join"]
 
@@ -198,7 +198,7 @@ def _windowed(reader: _PairReader) -> bool:
 
 def _is_keys(made: Call) -> bool:
     """Whether an equation has one side of the left only, the other of the right only."""
-    from medusa.query.tree import walk
+    from medusa.query.expressions.tree import walk
 
     sides = [{n.name.partition(".")[0] for n in walk(arg) if isinstance(n, Column)} for arg in made.args]
     return sides in ([{"left"}, {"right"}], [{"right"}, {"left"}])

@@ -9,7 +9,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
 from medusa.errors import QueryError
-from medusa.query.dialect import MedusaExpressions, checked_tokens, error_start
+from medusa.query.expressions.dialect import MedusaExpressions, checked_tokens, error_start
 from medusa.query.sql.text import BOX, Text
 
 __all__ = ["statements"]

@@ -9,10 +9,10 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.query.boxes import Source
-from medusa.query.expression import Call, Column, Expression
+from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.text import Text
-from medusa.query.stream import Stream
+from medusa.query.stream.stream import Stream
 from medusa.query.suggest import did_you_mean
 from medusa.units import TIME_UNITS_US
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from medusa.query.column import Expr
-from medusa.query.expression import Call, Column, Expression
+from medusa.query.expressions.column import Expr
+from medusa.query.expressions.expression import Call, Column, Expression
+from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS
-from medusa.query.show import show
 from medusa.query.sql.aggregates import Calls, is_aggregate
 from medusa.query.sql.expressions import SqlReader, check_type
 from medusa.query.sql.grouping import GroupedReader, Grouping, has_aggregate, read_grouping

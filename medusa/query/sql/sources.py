@@ -17,7 +17,7 @@ from medusa.query.types import TIMESTAMP, is_integer, schema_from
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
-    from medusa.query.stream import Stream
+    from medusa.query.stream.stream import Stream
 
 __all__ = ["SourceSpec", "add_source", "source", "time_columns"]
 

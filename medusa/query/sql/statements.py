@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from medusa.errors import QueryError
 from medusa.query.builder import Query
-from medusa.query.column import Expr
-from medusa.query.expression import Cast, Column
+from medusa.query.expressions.column import Expr
+from medusa.query.expressions.expression import Cast, Column
 from medusa.query.ids import check_name
 from medusa.query.sql.expressions import WINDOW_FUNCTIONS, function_name
 from medusa.query.sql.read import statements
@@ -20,7 +20,7 @@ from medusa.query.sql.sources import add_source, time_columns
 from medusa.query.sql.text import BOX, Text
 from medusa.query.sql.top import with_inner_rank
 from medusa.query.sql.windows import read_table_function
-from medusa.query.stream import Stream
+from medusa.query.stream.stream import Stream
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import common_type
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from medusa.query.column import Expr
-from medusa.query.expression import Column, Expression
+from medusa.query.expressions.column import Expr
+from medusa.query.expressions.expression import Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.expressions import SqlReader, function_name
 from medusa.query.sql.grouping import window_of

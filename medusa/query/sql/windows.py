@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from medusa.query.expression import Call, Column, Literal
+from medusa.query.expressions.expression import Call, Column, Literal
 from medusa.query.sql.expressions import WINDOW_FUNCTIONS, SqlReader, function_name
 from medusa.query.sql.scope import Scope
 from medusa.query.sql.text import Text
@@ -16,7 +16,7 @@ from medusa.query.types import DURATION
 from medusa.units import duration_us
 
 if TYPE_CHECKING:
-    from medusa.query.stream import Stream
+    from medusa.query.stream.stream import Stream
 
 __all__ = ["WindowSpec", "read_table_function", "read_window"]
 

@@ -15,11 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from medusa.errors import ConfigError, DataError, LinkError, MedusaError, RemoteProtocolError
-from medusa.mind.settings import check_address
+from medusa.nodes.config.settings import check_address
 from medusa.ports import Buffer
-from medusa.runtime.client_keys import ClientKeys, client_keys
-from medusa.runtime.link_events import Arrival, LinkDown, LinkRefused, LinkUp
-from medusa.runtime.zeromq import Transport
+from medusa.runtime.keys.client_keys import ClientKeys, client_keys
+from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused, LinkUp
+from medusa.runtime.transport.zeromq import Transport
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.requests import Answer, Request, decode_answer, encode
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from medusa.errors import ConfigError
-from medusa.mind.config_file import ConfigFile
-from medusa.mind.settings import check_address
+from medusa.nodes.config.config_file import ConfigFile
+from medusa.nodes.config.settings import check_address
 from medusa.spark.exchange.gateway import Gateway, gateway
 from medusa.units import byte_count, duration_us
 

@@ -20,17 +20,17 @@ from types import TracebackType
 from typing import Any
 
 from medusa.errors import ConfigError, LinkError, RemoteProtocolError
-from medusa.mind.config_file import NAME, NAME_RULE
-from medusa.runtime.client_keys import KeyGiven
-from medusa.runtime.files import FolderStore, path_of, told
-from medusa.runtime.history_files import make_folder
-from medusa.runtime.journal import FolderJournal
-from medusa.runtime.keys import CurveKey, read_curve_key, read_public
-from medusa.runtime.link_events import Arrival, Refused
-from medusa.runtime.zeromq import Transport
-from medusa.spark.exchange.desk import Desk, Later
-from medusa.spark.exchange.held import KEEP_S, Inlets, Outlets
+from medusa.nodes.config.config_file import NAME, NAME_RULE
+from medusa.runtime.keys.client_keys import KeyGiven
+from medusa.runtime.keys.key_files import CurveKey, read_curve_key, read_public
+from medusa.runtime.store.folder_store import FolderStore, path_of, told
+from medusa.runtime.store.history_files import make_folder
+from medusa.runtime.store.journal import FolderJournal
+from medusa.runtime.transport.link_events import Arrival, Refused
+from medusa.runtime.transport.zeromq import Transport
+from medusa.spark.exchange.handlers import Desk, Later
 from medusa.spark.exchange.nodes import FederationNodes, Greeting
+from medusa.spark.exchange.registry import KEEP_S, Inlets, Outlets
 from medusa.spark.exchange.requests import decode_request, encode
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.exchange.workers import Nodes, Worker

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.errors import ConfigError, LinkError
-from medusa.mind.settings import check_address
+from medusa.nodes.config.settings import check_address
 from medusa.query.boxes import Schema, Source
-from medusa.runtime.client import Federation, dial
-from medusa.runtime.client_keys import KeyGiven, client_keys
-from medusa.runtime.client_loop import ClientLoop
-from medusa.runtime.publishing import described
+from medusa.runtime.client.client import Federation, dial
+from medusa.runtime.client.client_loop import ClientLoop
+from medusa.runtime.client.publisher import described
+from medusa.runtime.keys.client_keys import KeyGiven, client_keys
 from medusa.spark.exchange.delivery import Port
 from medusa.spark.exchange.workers import Reading, Worker
 

@@ -19,7 +19,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type
 from medusa.wire import limits
-from medusa.wire.message_base import Count, MessageBase, Name, StreamTime, Text
+from medusa.wire.messages.base import Count, MessageBase, Name, StreamTime, Text
 
 __all__ = [
     "CHUNK_BYTES",

@@ -1,7 +1,7 @@
 """The rows of a stream on a gateway's disk: in order, by their numbers, from when the node gave them until
 Spark has committed what came of them.
 
-The files are those of a history (``medusa.engine.history_records``): segments of record batches, each under
+The files are those of a history (``medusa.engine.history.records``): segments of record batches, each under
 a CRC-32C, with the late mark of each row and the boundary that stood before it. Only what is synced is
 shown to Spark and acknowledged at the node; what a killed gateway had not synced comes from there again.
 """
@@ -16,7 +16,7 @@ from itertools import islice
 import pyarrow as pa
 
 from medusa.elements import START_US, Train
-from medusa.engine.history_records import (
+from medusa.engine.history.records import (
     ENTRY_BYTES,
     HEAD_BYTES,
     Entry,

@@ -17,11 +17,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from medusa.engine.checkpoint import seal, unseal
+from medusa.engine.state.checkpoint import seal, unseal
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
 from medusa.spark.exchange.attempts import Attempts
-from medusa.spark.exchange.books import (
+from medusa.spark.exchange.journal import (
     Balance,
     Books,
     Delivered,

@@ -20,7 +20,7 @@ from medusa.errors import DataError, LinkError, MedusaError
 from medusa.ports import Segments
 from medusa.query.boxes import Schema, Source
 from medusa.spark.exchange.delivery import Port, deliver
-from medusa.spark.exchange.desk import Later
+from medusa.spark.exchange.handlers import Later
 from medusa.spark.exchange.spool import RECORD_BYTES, Spool, schema_of
 from medusa.spark.exchange.staging import Staging
 
@@ -45,7 +45,7 @@ COLLECT_EVERY_S = 60.0
 
 
 class Reading(Protocol):
-    """A named subscription: ``medusa.runtime.reading.Subscription``."""
+    """A named subscription: ``medusa.runtime.client.subscription.Subscription``."""
 
     schema: pa.Schema
     timed: bool

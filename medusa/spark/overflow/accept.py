@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 from medusa.errors import QueryError
-from medusa.mind.spec import Fragment
+from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.boxes import Graph, Sink, Source
 from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of, reads_dead_of_several
-from medusa.query.registry import registered
-from medusa.spark import ways
+from medusa.query.user_registry import registered
+from medusa.spark import support
 from medusa.units import duration_text
 
 __all__ = ["KINDS", "reason", "worth_until_us"]
 
 KINDS = tuple(
-    sorted(kind for kind, way in ways.WAYS.items() if way is not ways.Way.REFUSED and kind != "union")
+    sorted(kind for kind, way in support.WAYS.items() if way is not support.Way.REFUSED and kind != "union")
 )
 """Boxes that are taken, as the catalog lists them."""
 
@@ -30,7 +30,7 @@ def reason(spec: Fragment, *, latency_us: int) -> tuple[str, str]:
     """
     graph = spec.graph
     try:
-        ways.check(graph, ways.read_ports(graph), judged=True)
+        support.check(graph, support.read_ports(graph), judged=True)
         refuse_unregistered(graph, "Spark")
     except QueryError as error:
         return error.message, error.hint or "leave it at a node that runs its fragments itself"

@@ -12,19 +12,19 @@ import pyarrow as pa
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
 from medusa.errors import ConfigError
-from medusa.mind.settings import Settings
+from medusa.nodes.config.settings import Settings
 from medusa.ports import Clock
-from medusa.query.aggregates import count
 from medusa.query.builder import Query
-from medusa.runtime.clock import SystemClock
-from medusa.runtime.inside import Node
-from medusa.runtime.node_config import NodeConfig
-from medusa.runtime.process import run_node
-from medusa.spark.overflow.away import Away
+from medusa.query.expressions.aggregates import count
+from medusa.runtime.embedded_node.node_thread import Node
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.node.configuration import NodeConfig
+from medusa.runtime.node.process import run_node
 from medusa.spark.overflow.executor import Executor
 from medusa.spark.overflow.participant import Latency, Participant
+from medusa.spark.overflow.remote_fragment import Away
 from medusa.spark.session import running, session
-from medusa.spark.starting import quiet
+from medusa.spark.session_setup import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

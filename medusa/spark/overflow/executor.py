@@ -8,7 +8,7 @@ from typing import Protocol
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
-from medusa.query.registry import registered
+from medusa.query.user_registry import registered
 from medusa.spark.overflow.group import Made, State, Task, run_group
 
 __all__ = ["Executor", "InProcess", "LostError", "modules_of"]

@@ -7,13 +7,13 @@ from typing import Any
 
 from medusa.engine.fragment import Fragment
 from medusa.errors import LinkError
-from medusa.mind.spec import Fragment as Spec
+from medusa.nodes.spec.fragment_spec import Fragment as Spec
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Graph
 from medusa.spark.overflow.accept import KINDS, reason
-from medusa.spark.overflow.away import Away
 from medusa.spark.overflow.executor import Executor
 from medusa.spark.overflow.group import Made
+from medusa.spark.overflow.remote_fragment import Away
 
 __all__ = ["Latency", "Participant"]
 

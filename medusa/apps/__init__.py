@@ -1,0 +1,1 @@
+"""Applications on the library: nothing below imports them."""

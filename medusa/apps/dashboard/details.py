@@ -1,0 +1,129 @@
+"""What the page says of a thing that somebody points at: lines of a name and a value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from medusa.apps.dashboard.network import UP, Link, Network, NodeView, Stream
+from medusa.apps.dashboard.picture import key_of, stream_key
+from medusa.apps.dashboard.status_schema import Box, Fragment
+from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, size
+
+__all__ = ["Details", "details_of"]
+
+Lines = list[tuple[str, str]]
+Details = dict[str, tuple[str, Lines]]
+"""Key in the drawing -> title, and lines."""
+
+
+def details_of(network: Network) -> Details:
+    """Of everything in the drawing."""
+    return {
+        key: (plain(title), [(plain(name), plain(value)) for name, value in lines])
+        for key, title, lines in _all(network)
+    }
+
+
+def _all(network: Network) -> Iterator[tuple[str, str, Iterator[tuple[str, str]]]]:
+    for node in network.nodes:
+        yield key_of("node", node.name), f"node {node.name}", _of_node(node)
+        for fragment in node.fragments:
+            key = key_of("fragment", node.name, fragment.fragment)
+            yield key, f"fragment {fragment.fragment} at {node.name}", _of_fragment(fragment)
+            for name, box in fragment.boxes.items():
+                key = key_of("box", node.name, fragment.fragment, name)
+                yield key, f"{box.kind} {name} of {fragment.fragment} at {node.name}", _of_box(box)
+    for stream in network.streams:
+        yield stream_key(stream), f"stream {stream.name}", _of_stream(stream)
+    for link in network.links:
+        yield key_of("link", link.a, link.b), f"link between {link.a} and {link.b}", _of_link(link)
+
+
+def _of_link(link: Link) -> Iterator[tuple[str, str]]:
+    yield "state", link.state
+    yield f"{link.a} says of {link.b}", link.said_by_a or "it doesn't answer"
+    yield f"{link.b} says of {link.a}", link.said_by_b or "it doesn't answer"
+
+
+def _of_node(node: NodeView) -> Iterator[tuple[str, str]]:
+    yield "state", node.state
+    if node.why:
+        yield "why", node.why
+    if node.address:
+        yield "address", node.address
+    yield "owner", node.owner or "not known"
+    if node.status is None:
+        return
+    status = node.status
+    yield "last answer", "now" if node.state == UP else f"{ago(node.age_s)} ago"
+    yield "rows in", f"{status.rows_in:,}, {per_second(status.rows_in_per_s)}"
+    yield "rows out", f"{status.rows_out:,}, {per_second(status.rows_out_per_s)}"
+    yield "largest lag", lag(status.lag_us)
+    yield "arrived, not yet through", size(status.queue_bytes)
+    yield "kept for readers", size(status.kept_bytes)
+    yield "late, dead, lost, shed rows", _four(status.late, status.dead, status.lost_rows, status.shed_rows)
+    yield "disk", status.disk_error or "no error"
+    for peer, state in sorted(status.peers.items()):
+        refused = status.away.get(peer)
+        yield f"link to {peer}", f"{state}: it {refused.refusal}" if refused and refused.refusal else state
+
+
+def _of_fragment(fragment: Fragment) -> Iterator[tuple[str, str]]:
+    yield "query", fragment.query
+    yield "state", fragment.state
+    if fragment.failed:
+        yield "failed", fragment.failed
+    yield "rows in", f"{fragment.rows_in:,}, {per_second(fragment.rows_in_per_s)}"
+    yield "rows out", f"{fragment.rows_out:,}, {per_second(fragment.rows_out_per_s)}"
+    yield "lag", lag(fragment.lag_us)
+    yield "arrived, not yet through", size(fragment.queue_bytes)
+    yield "kept for readers", size(fragment.kept_bytes)
+    yield "state of its boxes", size(fragment.state_bytes)
+    yield (
+        "late, dead, lost, shed rows",
+        _four(fragment.late, fragment.dead, fragment.lost_rows, fragment.shed_rows),
+    )
+    yield "checkpoints", f"{fragment.checkpoints:,}"
+    if fragment.disk_error:
+        yield "disk", fragment.disk_error
+    for input in fragment.inputs:
+        text = f"{input.rows:,} rows, {input.state}"
+        yield f"from {input.origin}: {input.stream}", f"{text}: {input.refusal}" if input.refusal else text
+    for output in fragment.outputs:
+        yield f"out: {output.stream}", f"{output.rows:,} rows, {size(output.kept_bytes)} kept"
+        for reader in output.receivers:
+            behind = max(output.rows - reader.received_row, 0)
+            yield f"read by {reader.to}", f"{reader.state}, {behind:,} rows behind"
+        for named in output.named:
+            behind = max(output.rows - named.acknowledged_row, 0)
+            reads = "read now" if named.connected else "nobody reads"
+            yield f"named {named.name}", f"{reads}, {behind:,} rows not acknowledged"
+
+
+def _of_box(box: Box) -> Iterator[tuple[str, str]]:
+    yield "waits for", box.waits_for or "not known"
+    if box.held_by:
+        yield "lowest input", box.held_by
+    if box.unmoved_us is not None:
+        yield "boundary stands for", lag(box.unmoved_us)
+    yield "load", percent(box.load)
+    yield "rows in", f"{box.rows_in:,}, {per_second(box.rows_in_per_s)}"
+    yield "rows out", f"{box.rows_out:,}, {per_second(box.rows_out_per_s)}"
+    yield "selectivity", count(box.selectivity)
+    yield "cost per row", "?" if box.cost_us is None else f"{box.cost_us:.3g} us"
+    yield "lag", lag(box.lag_us)
+    yield "waiting", f"{box.queue_rows:,} rows, {size(box.queue_bytes)}"
+    yield "state", size(box.state_bytes)
+    yield "late, dead rows", f"{box.late:,}, {box.dead:,}"
+
+
+def _of_stream(stream: Stream) -> Iterator[tuple[str, str]]:
+    yield "state", f"{stream.state}: {stream.why}" if stream.why else stream.state
+    yield "from", f"{stream.origin} {stream.origin_fragment}"
+    yield "to", f"{stream.target} {stream.target_fragment}"
+    yield "rate", per_second(stream.rate)
+    yield "rows under way", count(stream.behind_rows)
+
+
+def _four(*numbers: int) -> str:
+    return ", ".join(f"{number:,}" for number in numbers)

@@ -1,0 +1,295 @@
+"""The nodes of a federation and what runs between them, out of what each says of itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from medusa.apps.dashboard.status_schema import Fragment, Input, Output, Receiver, Status
+
+__all__ = [
+    "CUT",
+    "FLOWING",
+    "UNASKED",
+    "UNKNOWN",
+    "UNREACHABLE",
+    "UP",
+    "Link",
+    "Network",
+    "NodeView",
+    "Seen",
+    "Stream",
+    "input_rate",
+    "network_of",
+    "output_rate",
+]
+
+UP, UNREACHABLE, UNASKED = "up", "unreachable", "not asked"
+FLOWING, WAITING, CUT, REFUSED, UNKNOWN = "flowing", "waiting", "cut", "refused", "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is known of the node at an address.
+
+    Attributes:
+        name: what others call it; empty: nobody has said yet.
+        status: what it said last; None: it has never answered.
+        age_s: how long ago that was, or since when it has been asked.
+        why: why it didn't answer the last time; empty: it did.
+        hint: what to do about that.
+    """
+
+    address: str
+    name: str = ""
+    status: Status | None = None
+    age_s: float = 0.0
+    why: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node.
+
+    ``state`` is up, unreachable (its fragments are as it last said) or not asked (others name it).
+    """
+
+    name: str
+    owner: str
+    state: str
+    address: str = ""
+    age_s: float = 0.0
+    why: str = ""
+    status: Status | None = None
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """What runs there, by name."""
+        found = self.status.fragments if self.status is not None else ()
+        return tuple(sorted(found, key=lambda each: each.fragment))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A stream from node to node. Where a side's status isn't known its fragment is empty.
+
+    Attributes:
+        state: flowing, waiting (nothing came yet), cut, refused, or unknown (neither side answers).
+        rate: rows per second; None: not known.
+        behind_rows: rows that left the origin's engine and have not arrived; None: not known.
+        why: what is wrong.
+    """
+
+    name: str
+    origin: str
+    origin_fragment: str
+    target: str
+    target_fragment: str
+    state: str
+    rate: float | None
+    behind_rows: int | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Two nodes that name each other as peers, the lesser name first, and what each says of the other:
+    up, silent, or nothing where it doesn't answer."""
+
+    a: str
+    b: str
+    said_by_a: str
+    said_by_b: str
+
+    @property
+    def state(self) -> str:
+        said = {self.said_by_a, self.said_by_b} - {""}
+        return UNKNOWN if not said else UP if said == {UP} else CUT
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Nodes by owner and name, streams and links by their ends."""
+
+    nodes: tuple[NodeView, ...]
+    streams: tuple[Stream, ...]
+    links: tuple[Link, ...]
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The participants, in order; empty text: not known whose."""
+        return tuple(dict.fromkeys(node.owner for node in self.nodes))
+
+
+def network_of(seen: Iterable[Seen]) -> Network:
+    """Put together what the nodes say, in an order that only depends on their names."""
+    nodes = _nodes(seen)
+    return Network(
+        tuple(sorted(nodes.values(), key=lambda node: (node.owner == "", node.owner, node.name))),
+        tuple(_streams(nodes)),
+        tuple(_links(nodes)),
+    )
+
+
+def _nodes(seen: Iterable[Seen]) -> dict[str, NodeView]:
+    nodes: dict[str, NodeView] = {}
+    for each in sorted(seen, key=lambda one: (one.why != "", one.age_s, one.address)):
+        status = each.status
+        name = status.node if status is not None else each.name or each.address
+        if name in nodes:  # Two addresses of one node: the one that answered last says more.
+            continue
+        nodes[name] = NodeView(
+            name=name,
+            owner="" if status is None else status.participant,
+            state=UNREACHABLE if each.why or status is None else UP,
+            address=each.address,
+            age_s=each.age_s,
+            why=(f"{each.why}: {each.hint}" if each.hint else each.why)
+            or ("" if status is not None else "it has not answered yet"),
+            status=status,
+        )
+    for node in list(nodes.values()):
+        for peer in sorted(node.status.peers) if node.status is not None else ():
+            if peer not in nodes:
+                nodes[peer] = NodeView(name=peer, owner="", state=UNASKED)
+    return nodes
+
+
+def _links(nodes: Mapping[str, NodeView]) -> list[Link]:
+    pairs = sorted(
+        {
+            (min(name, peer), max(name, peer))
+            for name, node in nodes.items()
+            if node.status is not None
+            for peer in node.status.peers
+        }
+    )
+    return [Link(a=a, b=b, said_by_a=_said(nodes, a, b), said_by_b=_said(nodes, b, a)) for a, b in pairs]
+
+
+def _said(nodes: Mapping[str, NodeView], name: str, of: str) -> str:
+    node = nodes[name]
+    if node.state != UP or node.status is None:
+        return ""
+    return node.status.peers.get(of, "")
+
+
+def _streams(nodes: Mapping[str, NodeView]) -> list[Stream]:
+    """Every stream that either side names, once."""
+    made: dict[tuple[str, str, str, str], Stream] = {}
+    for node in sorted(nodes.values(), key=lambda each: each.name):
+        for fragment in node.fragments:
+            for output in fragment.outputs:
+                for receiver in output.receivers:
+                    if receiver.to in nodes:
+                        for target in _takers(nodes[receiver.to], node.name, output.stream) or [None]:
+                            stream = _stream(nodes, node, (fragment, output, receiver), receiver.to, target)
+                            made[_ends(stream)] = stream
+    met = {(one.name, one.origin, one.target, one.target_fragment) for one in made.values()}
+    for node in sorted(nodes.values(), key=lambda each: each.name):
+        for fragment in node.fragments:
+            for input in fragment.inputs:
+                if input.origin in nodes and (
+                    (input.stream, input.origin, node.name, fragment.fragment) not in met
+                ):
+                    stream = _stream(nodes, nodes[input.origin], None, node.name, (fragment, input))
+                    made[_ends(stream)] = stream
+    return [made[ends] for ends in sorted(made)]
+
+
+def _ends(stream: Stream) -> tuple[str, str, str, str]:
+    origin = f"{stream.origin}\0{stream.origin_fragment}"
+    return origin, stream.target, stream.target_fragment, stream.name
+
+
+def _takers(node: NodeView, origin: str, stream: str) -> list[tuple[Fragment, Input] | None]:
+    return [
+        (fragment, input)
+        for fragment in node.fragments
+        for input in fragment.inputs
+        if input.origin == origin and input.stream == stream
+    ]
+
+
+def _stream(
+    nodes: Mapping[str, NodeView],
+    origin: NodeView,
+    sent: tuple[Fragment, Output, Receiver] | None,
+    target: str,
+    taken: tuple[Fragment, Input] | None,
+) -> Stream:
+    state, why = _state(nodes, origin, sent, nodes[target], taken)
+    behind = None
+    if sent is not None:
+        arrived = sent[2].received_row
+        if taken is not None and nodes[target].state == UP:
+            arrived = max(arrived, taken[1].next_row)
+        behind = max(sent[1].rows - arrived, 0)
+    name = sent[1].stream if sent is not None else taken[1].stream if taken is not None else ""
+    return Stream(
+        name=name,
+        origin=origin.name,
+        origin_fragment="" if sent is None else sent[0].fragment,
+        target=target,
+        target_fragment="" if taken is None else taken[0].fragment,
+        state=state,
+        rate=_rate(origin, sent, nodes[target], taken),
+        behind_rows=behind,
+        why=why,
+    )
+
+
+def _state(
+    nodes: Mapping[str, NodeView],
+    origin: NodeView,
+    sent: tuple[Fragment, Output, Receiver] | None,
+    target: NodeView,
+    taken: tuple[Fragment, Input] | None,
+) -> tuple[str, str]:
+    """From the sides that answer: what one remembers of before its death counts no more."""
+    states = []
+    if sent is not None and origin.state == UP:
+        states.append({"flowing": FLOWING, "paused": CUT, "detached": WAITING}.get(sent[2].state, UNKNOWN))
+    if taken is not None and target.state == UP:
+        if taken[1].refusal:
+            return REFUSED, taken[1].refusal
+        known = {"flowing": FLOWING, "idle": CUT, "attaching": WAITING, "refused": REFUSED}
+        states.append(known.get(taken[1].state, UNKNOWN))
+    for one, other in ((origin, target), (target, origin)):
+        if _said(nodes, one.name, other.name) not in ("", UP):
+            return CUT, f"{one.name} hears nothing of {other.name}"
+    for state in (REFUSED, CUT, WAITING, UNKNOWN):
+        if state in states:
+            return state, ""
+    return (FLOWING if states else UNKNOWN), ""
+
+
+def _rate(
+    origin: NodeView,
+    sent: tuple[Fragment, Output, Receiver] | None,
+    target: NodeView,
+    taken: tuple[Fragment, Input] | None,
+) -> float | None:
+    """What enters the sink that it leaves by; or the source that it comes into, if alone there."""
+    if sent is not None and origin.state == UP:
+        return output_rate(sent[0], sent[1])
+    if taken is not None and target.state == UP:
+        return input_rate(taken[0], [taken[1]])
+    return None
+
+
+def output_rate(fragment: Fragment, output: Output) -> float | None:
+    """Rows per second of an output; None: not known."""
+    box = fragment.boxes.get(output.of or output.sink)
+    return None if box is None else box.rows_in_per_s
+
+
+def input_rate(fragment: Fragment, inputs: Sequence[Input]) -> float | None:
+    """Rows per second of what comes into a source by these inputs; None: not known, as where others come
+    into it, too."""
+    sources = {each.source for each in inputs}
+    if len(sources) != 1 or sum(each.source in sources for each in fragment.inputs) != len(inputs):
+        return None
+    box = fragment.boxes.get(inputs[0].source)
+    return None if box is None else box.rows_in_per_s

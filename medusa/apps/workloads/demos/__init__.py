@@ -1,0 +1,1 @@
+"""``medusa demo``: each demonstration as its run, its outcome and its screen."""

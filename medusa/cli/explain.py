@@ -1,0 +1,115 @@
+"""``medusa explain``: what a query does, and what its boxes wait for where it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from medusa.cli.options.key_options import key_options
+from medusa.cli.options.query_file import read_query
+from medusa.cli.screens.terminal_text import plain
+from medusa.cli.status import all_option
+from medusa.errors import LinkError
+from medusa.query.suggest import did_you_mean
+from medusa.units import duration_text
+
+__all__ = ["explain"]
+
+EXAMPLES = """\b
+Example:
+  medusa explain netmon.json
+  medusa explain netmon.json --svg > netmon.svg
+  medusa explain netmon --node tcp://127.0.0.1:5557 --all
+  medusa explain heavy --node tcp://127.0.0.1:5557"""
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("query", metavar="QUERY|BOX")
+@click.option("--node", "address", metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH, where it runs")
+@key_options
+@all_option
+@click.option("--svg", "form", flag_value="svg", help="draw it, as SVG; of a file")
+@click.option("--mermaid", "form", flag_value="mermaid", help="draw it, as Mermaid text; of a file")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts; with --node")
+@click.pass_context
+def explain(
+    context: click.Context,
+    /,
+    query: str,
+    address: str | None,
+    all_nodes: bool,
+    form: str | None,
+    as_json: bool,
+    **keys: Any,
+) -> None:
+    """Say what a query does box by box, or what the boxes of a running one wait for.
+
+    QUERY is a file that q.to_json() wrote. With --node it is the name of a query that runs there, or of a box
+    or source of one: of each box it says what it needs, which input holds it back since when, and why that
+    one doesn't move: who has promised nothing more, is silent, has no credit, or which disk is waited for.
+    """
+    if address is None:
+        if all_nodes or as_json or any(keys.values()):
+            raise click.UsageError("--all, --json and keys go with --node")
+        _of_file(_FILE.convert(query, context.command.params[0], context), form)
+        return
+    if form is not None:
+        raise click.UsageError(f"--{form} draws a file; medusa draw draws what runs on nodes")
+    from medusa.runtime.client.client import connect
+
+    with connect(address, **keys) as fed:
+        found = _chosen(fed.explain(all=all_nodes), query)
+    if as_json:
+        click.echo(json.dumps({"boxes": found}))
+        return
+    for line in _lines(found):
+        click.echo(plain(line))
+
+
+def _of_file(path: Path, form: str | None) -> None:
+    asked = read_query(path)
+    if form == "svg":
+        click.echo(asked.diagram()._repr_svg_())
+    elif form == "mermaid":
+        click.echo(asked.diagram().mermaid)
+    else:
+        click.echo(asked.explain())
+
+
+def _chosen(boxes: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Those of the query of this name; where there is none, the boxes of this name.
+
+    Raises:
+        LinkError: neither is there.
+    """
+    for key in ("query", "box"):
+        if found := [each for each in boxes if each[key] == name]:
+            return found
+    known = dict.fromkeys([*(each["query"] for each in boxes), *(each["box"] for each in boxes)])
+    raise LinkError(
+        f"no query or box there is called {name!r:.100}", hint=did_you_mean(name, known), code="E_QUERY"
+    )
+
+
+def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    part = None
+    for each in boxes:
+        if part != (each["fragment"], each["node"]):
+            part = (each["fragment"], each["node"])
+            silent = "" if each["kind"] else f": {each['waits_for'].removeprefix('its node, which ')}"
+            lines.append(f"{each['fragment']} at {each['node']}{silent}")
+        if each["kind"]:  # Else its node is away.
+            lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
+    return lines
+
+
+def _since(since_us: int | None) -> str:
+    if since_us is None or since_us < 1_000_000:
+        return ""
+    return f"; unmoved for {duration_text(since_us // 1_000_000 * 1_000_000)}"

@@ -1,0 +1,486 @@
+"""The ``medusa`` command. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from medusa.cli.dashboard import dashboard, draw
+from medusa.cli.explain import explain
+from medusa.cli.keygen import declare, keygen
+from medusa.cli.move import grant, move
+from medusa.cli.naming import define, find, queries
+from medusa.cli.options.key_options import key_options
+from medusa.cli.options.query_file import read_placement, read_query
+from medusa.cli.publish import publish
+from medusa.cli.remote import remote
+from medusa.cli.repair import repair
+from medusa.cli.run import run
+from medusa.cli.simulate import sim
+from medusa.cli.split import merge, split
+from medusa.cli.status import status
+from medusa.cli.tail import tail
+from medusa.cli.top import top
+from medusa.errors import MedusaError, StateError
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+class _Commands(click.Group):
+    """A group that prints our errors as one line and a hint, and lists commands as defined."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MedusaError as error:
+            # A place in a text is shown below it; everything else is one line.
+            text = error.message if "\n" in error.message and "^" in error.message else None
+            click.echo(f"error: {text or ' '.join(error.message.split())}", err=True)
+            if error.hint:
+                click.echo(f"hint: {error.hint}", err=True)
+            ctx.exit(1)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:  # the reader has seen enough, as with `| head`
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python complains on exit)
+            ctx.exit(0)
+
+
+class _Loaded(click.Group):
+    """A group whose commands are loaded when they are asked for, as md.spark is heavy."""
+
+    def __init__(
+        self, name: str, load: Callable[[], MutableMapping[str, click.Command]], **more: Any
+    ) -> None:
+        self._load = load
+        super().__init__(name, **more)
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        return self._load()
+
+    @commands.setter
+    def commands(self, value: object) -> None:
+        """What click begins with: none."""
+
+
+def _example(*lines: str) -> str:
+    """An epilogue that click doesn't wrap."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="medusa-streams", prog_name="medusa")
+def main() -> None:
+    """Medusa: continuous queries over streams, inside a program or over many nodes."""
+
+
+_ADDRESS = "tcp://HOST:PORT or ipc://PATH"
+_NODE = click.option("--node", "address", required=True, metavar="ADDRESS", help=_ADDRESS)
+_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@main.group()
+def demo() -> None:
+    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners, Spark beside."""
+
+
+@demo.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="of the delays that disorder the flows")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="netmon-report.html",
+    show_default=True,
+    help="where to write the HTML report",
+)
+@click.option("--trace", type=_FILE, help="replay this Parquet file instead of the shipped trace")
+@click.option("--check", type=_FILE, help="expect the answers of this file (default: of the one replayed)")
+@click.option("--keep", is_flag=True, help="keep the nodes' folder: configurations, state, logs")
+@_JSON
+def netmon(*, as_json: bool, **options: Any) -> None:
+    """Watch three nodes on this machine find a botnet in a real campus trace.
+
+    Two edge nodes each see every second flow and send partial counts; the third merges them. At the
+    end the results are compared, row by row, with an independent computation. Exit code 1: they are
+    not equal. Ctrl-C at any time stops all three nodes.
+    """
+    from medusa.apps.workloads.demos.netmon_demo import Options, run_demo
+
+    with _interruptible():
+        equal = run_demo(Options(**options), as_json=as_json)
+    sys.exit(0 if equal else 1)
+
+
+@demo.command(epilog=_example("medusa demo shed --plot shed.svg"))
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="draw it: .png or .svg")
+@click.option("--seed", type=int, default=0, show_default=True, help="of the rows that come")
+@_JSON
+def shed(plot: Path | None, seed: int, as_json: bool) -> None:
+    """Watch a query at 1.5 and 3 times what it can bear.
+
+    By our shedder, by random drops, and with none: what its two outputs are worth, second by second, and
+    the account of every row. In virtual time, on rows and costs that are recorded. Exit code 1: an account
+    doesn't add up.
+    """
+    from medusa.apps.workloads.demos.shed_screen import run_demo
+
+    with _interruptible():
+        adds_up = run_demo(plot=plot, seed=seed, as_json=as_json)
+    sys.exit(0 if adds_up else 1)
+
+
+@demo.command(epilog=_example("medusa demo federation --json"))
+@click.option(
+    "--rate", type=click.IntRange(50, 1_000_000), default=2000, show_default=True, help="cars a second"
+)
+@click.option(
+    "--rest",
+    type=click.FloatRange(0, 3600),
+    default=1.5,
+    show_default=True,
+    help="seconds without a change between two of them",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="of the cars")
+@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
+@_JSON
+def federation(*, as_json: bool, **options: Any) -> None:
+    """Watch two owners run one query over five nodes, and change where it runs.
+
+    Alice has three nodes on this machine, bob two; bob runs two boxes for her, within what he offers.
+    While rows flow a fragment is moved twice, a box is split over two nodes and merged, a node leaves and
+    one joins; a subscriber at bob follows the result by its name. At the end the result is compared, row by
+    row, with the query in one process. Exit code 1: something differs. Ctrl-C at any time stops all nodes.
+    """
+    from medusa.apps.workloads.demos.federation_demo import Options, run_demo
+
+    with _interruptible():
+        fine = run_demo(Options(**options), as_json=as_json)
+    sys.exit(0 if fine else 1)
+
+
+@demo.command("spark", epilog=_example("medusa demo spark --json"))
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
+)
+@click.option("--memory", default="1g", show_default=True, help="of Spark")
+@click.option("--keep", is_flag=True, help="keep the folder: archives, nodes' state, logs")
+@_JSON
+def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
+    """Watch Spark prepare, archive and check what two nodes answer.
+
+    Spark makes the input of the campus trace; two nodes on this machine answer a query over it live, some
+    rows late, and a fragment goes to Spark and comes back meanwhile. Spark archives the stream, each row
+    once, and computes the answers again in batch. Each step's checks are printed. Needs Java 17 and the
+    extra `spark`. Exit code 1: a check isn't passed.
+    """
+    import medusa.spark as jobs
+    from medusa.apps.workloads.demos.spark_demo import Options, run_demo
+    from medusa.cli.pipeline import spark_session
+
+    with _interruptible(), spark_session("local[2]", memory) as spark:
+        fine = run_demo(Options(**options), spark, jobs, as_json=as_json)
+    sys.exit(0 if fine else 1)
+
+
+main.add_command(run)
+main.add_command(publish)
+main.add_command(top)
+main.add_command(draw)
+main.add_command(dashboard)
+main.add_command(keygen)
+main.add_command(declare)
+main.add_command(sim)
+
+
+@main.command(epilog=_example("medusa node edge-1.toml"))
+@click.argument("config", type=_FILE)
+@click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
+@click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
+def node(config: Path, with_parent: bool, as_json: bool) -> None:
+    """Run a node until it is told to stop (Ctrl-C, SIGTERM).
+
+    CONFIG is a TOML file: name, listen, data, [peers], [limits]; docs/nodes.md describes it. A node
+    that was killed goes on from its last checkpoint when it is started again.
+
+    Exit codes: 0 after its last checkpoint; 1 for an error, with a line that says what to do (the
+    configuration, the address, the data folder, a last checkpoint that wasn't written); 2 for a wrong
+    command line.
+    """
+    from medusa.runtime.node.process import run_node
+
+    if with_parent:
+        threading.Thread(target=_end_with_input, daemon=True).start()
+    run_node(config, as_json=as_json)
+
+
+main.add_command(repair)
+
+
+def _gateway_commands() -> MutableMapping[str, click.Command]:
+    from medusa.cli.gateway import finish, forget, run, status
+
+    return {"run": run, "status": status, "forget": forget, "finish": finish}
+
+
+class _Gateway(_Loaded):
+    """``medusa gateway CONFIG`` runs one; what else there is has a name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = next((each for each in args if not each.startswith("-")), None)
+        slip = first is not None and not os.path.exists(first) and get_close_matches(first, self.commands)
+        if first is not None and first not in self.commands and not slip:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+main.add_command(
+    _Gateway(
+        "gateway",
+        _gateway_commands,
+        help="A gateway between Spark and a node: `medusa gateway CONFIG` runs one (CONFIG is a TOML file).",
+        epilog=_example(
+            "medusa gateway gateway.toml", "medusa gateway status --gateway tcp://127.0.0.1:7777"
+        ),
+    )
+)
+
+
+@main.command("spark-participant", epilog=_example("medusa spark-participant spark1.toml"))
+@click.argument("config", type=_FILE)
+@click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
+@click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
+def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
+    """Run a node whose fragments run on Spark, until it is told to stop (Ctrl-C, SIGTERM).
+
+    CONFIG is that of a node (medusa node), with a table [spark]: master, memory, shards, latency, conf;
+    docs/spark.md describes it. Move a fragment there, and back, as between nodes: medusa move. It takes what
+    runs on Spark in time, and refuses the rest with the reason. Exit codes are those of medusa node.
+    """
+    from medusa.spark.overflow.command import run_participant
+
+    if with_parent:
+        threading.Thread(target=_end_with_input, daemon=True).start()
+    run_participant(config, as_json=as_json)
+
+
+@main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
+@click.argument("query", type=_FILE)
+@_NODE
+@key_options
+@click.option("--at", type=_FILE, help='JSON: {"node": ["box or source", ...]}')
+@click.option("--balance", is_flag=True, help="place boxes by load; --at then says what is pinned")
+@click.option("--nodes", metavar="NODE,...", help="with --balance: those that may be used; else the own ones")
+@click.option(
+    "--bandwidth",
+    multiple=True,
+    metavar="NODE=SIZE",
+    help='with --balance: what a node can send and receive in a second: edge-1="10 MB"',
+)
+@click.option("--dry-run", is_flag=True, help="say what would stand where, with which loads; deploy nothing")
+@_JSON
+def deploy(
+    query: Path,
+    address: str,
+    at: Path | None,
+    balance: bool,
+    nodes: str | None,
+    bandwidth: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    **keys: Any,
+) -> None:
+    """Deploy a query, written by q.to_json(), over nodes."""
+    from medusa.runtime.client import placement as planning
+    from medusa.runtime.client.client import connect
+
+    given = None if at is None else read_placement(at)
+    if (nodes is not None or bandwidth) and not balance:
+        raise click.UsageError("--nodes and --bandwidth go with --balance")
+    if any("=" not in each for each in bandwidth):
+        raise click.UsageError("--bandwidth is NODE=SIZE, such as edge-1=10MB")
+    wished = None if nodes is None else [each.strip() for each in nodes.split(",") if each.strip()]
+    bytes_per_s = dict(each.split("=", 1) for each in bandwidth)
+    placement = planning.balance(pins=given, nodes=wished, bandwidth=bytes_per_s) if balance else given
+    asked = read_query(query)
+    with connect(address, **keys) as fed:
+        if dry_run:
+            plan = fed.plan(asked, at=placement)
+            click.echo(json.dumps(asdict(plan)) if as_json else str(plan))
+            return
+        fed.deploy(asked, at=placement)
+    click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
+
+
+@main.command(epilog=_example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))
+@click.argument("name")
+@_NODE
+@key_options
+@_JSON
+def undeploy(name: str, address: str, as_json: bool, **keys: Any) -> None:
+    """Stop a query everywhere and forget its state; any node of the participant takes the order."""
+    from medusa.runtime.client.client import connect
+
+    with connect(address, **keys) as fed:
+        fed.undeploy(name)
+    click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
+
+
+main.add_command(status)
+main.add_command(define)
+main.add_command(move)
+main.add_command(queries)
+main.add_command(find)
+main.add_command(grant)
+main.add_command(split)
+main.add_command(merge)
+main.add_command(remote)
+
+
+main.add_command(tail)
+main.add_command(explain)
+
+
+def _pipeline_commands() -> MutableMapping[str, click.Command]:
+    from medusa.cli.archive import archive
+    from medusa.cli.pipeline import pipeline, prepare, prepare_options, prepared
+    from medusa.cli.workloads import workload_commands
+
+    if "netmon" not in prepare.commands:
+        for each in workload_commands(prepare_options, prepared):
+            prepare.add_command(each)
+    pipeline.add_command(archive)
+    return pipeline.commands
+
+
+main.add_command(
+    _Loaded(
+        "pipeline",
+        _pipeline_commands,
+        help="Archives on Spark: make them, validate answers, sum them up, replay them.",
+    )
+)
+
+
+@main.group()
+def checkpoint() -> None:
+    """Look into checkpoints."""
+
+
+@checkpoint.command("show", epilog=_example("medusa checkpoint show state/"))
+@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@_JSON
+def checkpoint_show(path: Path, as_json: bool) -> None:
+    """What a checkpoint folder holds: position of each source, size of each box's state."""
+    found = [_checkpoint(group) for group in _groups(path)]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for each in found:
+        click.echo(f"{each['name']}  query {each['query']}  {each['verdict']}")
+        if each.get("delta_on"):
+            bases = f"{each['delta_on'][0]} and {len(each['delta_on']) - 1} deltas since"
+            click.echo(f"  a delta of {each['stored_bytes']:,} bytes on {bases}")
+        for source, rows in each["positions"].items():
+            click.echo(f"  source {source}: {rows:,} rows")
+        for file in each["files"]:
+            rows = "" if file["rows"] is None else f"  {file['rows']:,} rows"
+            click.echo(f"  {file['name']}  {file['bytes']:,} bytes{rows}")
+
+
+def _groups(path: Path) -> list[Path]:
+    """The checkpoints in a folder, or the folder itself where it is one."""
+    groups = [path] if (path / "manifest.json").exists() else sorted(path.glob("checkpoint-*/"))
+    if not groups:
+        raise StateError(
+            f"{path}: holds no checkpoint",
+            hint="name the folder given as checkpoint= to md.start, or one checkpoint in it",
+            code="state.missing",
+        )
+    return groups
+
+
+def _checkpoint(group: Path) -> dict[str, Any]:
+    """One checkpoint, every byte checked; read without its lock, as a run may be writing others."""
+    import pyarrow as pa
+
+    from medusa.engine.state.checkpoint import read_chain
+
+    def read(name: str) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in sorted((group.parent / name).iterdir())}
+
+    try:
+        stored = sum(map(len, read(group.name).values()))
+        manifest, data, parts = read_chain(group.name, read, lambda name: str(group.parent / name))
+    except (StateError, OSError) as error:
+        verdict = f"damaged: {error}"
+        return {"name": group.name, "query": "?", "positions": {}, "files": [], "verdict": verdict}
+    listed = []
+    for name, content in data.items():
+        rows = None
+        if name.endswith(".arrow"):
+            rows = pa.ipc.open_file(pa.py_buffer(content)).read_all().num_rows
+        listed.append({"name": name, "bytes": len(content), "rows": rows})
+    query = manifest["query"]["name"]
+    positions = manifest["positions"]
+    return {
+        "name": group.name,
+        "query": query,
+        "positions": positions,
+        "files": listed,
+        "verdict": "whole",
+        "stored_bytes": stored,
+        "delta_on": list(parts[:-1]),
+    }
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Inside, SIGTERM ends the command as Ctrl-C does, so that children are stopped in order."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end_with_input() -> None:
+    """Wait for the parent to close our input, as its death does, then ask ourselves to stop."""
+    # Not sys.stdin: a thread that waits in it at the end of the interpreter aborts the process.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""``medusa define``, ``medusa queries``, ``medusa find``: streams and queries by name, at any node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from medusa.cli.options.key_options import key_options
+from medusa.errors import LinkError, QueryError
+from medusa.runtime.node.link_states import away_of
+
+if TYPE_CHECKING:
+    from medusa.runtime.client.client import Federation
+
+__all__ = ["define", "find", "queries"]
+
+NOT_SHOWN = (
+    "no query is shown to this client: the node's configuration would have to say status = true, or "
+    "deploy = [...] with their names, in its [clients.NAME]"
+)
+
+_NODE = click.option(
+    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+
+
+@click.command(
+    epilog="\b\nExample:\n  medusa define cars -c ts='timestamp[us, UTC]' -c v=int64 --node tcp://127.0.0.1:5555"
+    "\n  medusa define --list --node tcp://127.0.0.1:5555",
+)
+@click.argument("name", required=False)
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--column", "-c", "columns", multiple=True, metavar="NAME=TYPE", help="instead of FILE")
+@click.option("--time", help="the column that holds the time; left out, rows have no time")
+@click.option("--unit", help="s, ms, us or ns, of an integer time")
+@click.option("--slack", help="how late rows may be: 2s")
+@click.option("--remove", is_flag=True, help="forget the definition, and the rows that are kept")
+@click.option("--list", "listed", is_flag=True, help="what is defined")
+@_NODE
+@key_options
+@_JSON
+def define(
+    name: str | None,
+    file: Path | None,
+    columns: tuple[str, ...],
+    time: str | None,
+    unit: str | None,
+    slack: str | None,
+    remove: bool,
+    listed: bool,
+    address: str,
+    as_json: bool,
+    **keys: Any,
+) -> None:
+    """Define a stream by NAME: what is published under it can be read under it.
+
+    FILE is JSON: {"column": "type", ...}. Defined again as it is, nothing happens; changed, it is a new
+    version, which is refused while somebody reads the old one.
+    """
+    from medusa.runtime.client.client import connect
+
+    if listed == (name is not None):
+        raise click.UsageError("a NAME to define, or --list")
+    with connect(address, **keys) as fed:
+        if name is None:
+            found = fed.definitions()
+            click.echo(json.dumps(found) if as_json else "\n".join(map(_definition, found)))
+            return
+        if remove:
+            fed.undefine(name)
+            click.echo(json.dumps({"undefined": name}) if as_json else f"{name} is not defined any more")
+            return
+        version = fed.define(name, _schema(file, columns), time=time, unit=unit, slack=slack)
+    shown = {"defined": name, "version": version}
+    click.echo(json.dumps(shown) if as_json else f"{name} is defined, version {version}")
+
+
+def _schema(file: Path | None, columns: tuple[str, ...]) -> dict[str, str]:
+    if (file is None) == (not columns):
+        raise click.UsageError("columns of the stream: a FILE, or --column NAME=TYPE for each")
+    if file is None:
+        pairs = [each.partition("=") for each in columns]
+        return {name: type for name, _, type in pairs}
+    try:
+        found = json.loads(file.read_text())
+    except ValueError as error:
+        raise QueryError(f"{file} is no JSON: {error}", code="query.schema") from None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        text = f"{file} doesn't say columns"
+        raise QueryError(text, hint='{"ts": "timestamp[us, UTC]", "v": "int64"}', code="query.schema")
+    return found
+
+
+def _definition(of: dict[str, Any]) -> str:
+    columns = ", ".join(f"{name} {type}" for name, type in of["columns"])
+    return f"{of['name']}  version {of['version']}  at {of['node']}  {columns}"
+
+
+@click.command(epilog="\b\nExample:\n  medusa queries --node tcp://127.0.0.1:5555")
+@_NODE
+@key_options
+@_JSON
+def queries(address: str, as_json: bool, **keys: Any) -> None:
+    """List the queries of the participant: state, and the node of each fragment. Then what its nodes run for
+    other participants; --json lists the own ones only."""
+    from medusa.runtime.client.client import connect
+
+    with connect(address, **keys) as fed:
+        found, guests = fed.queries(), fed.guests()
+        sees = bool(found) or as_json or _sees_all(fed)
+        doubts = [] if as_json else _doubts(fed)
+        shown = str if as_json or not (found or guests) else _with_away(fed)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for line in doubts:
+        click.echo(line, err=True)
+    if not found and not guests:
+        click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
+    for each in found:
+        click.echo(f"{each['name']}  {each['state']}  coordinated by {shown(each['node'])}")
+        for stream in each["reads"]:
+            click.echo(f"  reads {stream}")
+        for fragment, nodes in each["fragments"].items():
+            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}")
+        for fragment, node, participant, _ in each["abroad"]:
+            click.echo(f"  {fragment}  at {shown(node)} of {participant}")
+        for fragment, node in each["stopped"].items():
+            click.echo(f"  {fragment}  STOPPED by the owner of {node}")
+    for each in guests:
+        click.echo(f"{each['name']}  here for {each['participant']}")
+        click.echo(f"  {each['fragment']}  at {shown(each['node'])}")
+
+
+def _doubts(fed: Federation) -> list[str]:
+    """What the node can't know of queries, after its disk lost something."""
+    status = _status(fed)
+    doubt = status.get("in_doubt") or {}
+    lines = []
+    if doubt.get("lost_catalog"):
+        what = "has lost its newest catalog: queries that it coordinated may be missing here"
+        lines.append(f"node {status['node']} {what}. {doubt['see']}")
+    for name, each in doubt.get("fragments", {}).items():
+        lines.append(f"{name} of query {each['query']} is in doubt at node {status['node']}: {each['why']}")
+    return lines
+
+
+def _sees_all(fed: Federation) -> bool:
+    """Whether the node shows this client whatever it has."""
+    return "rows_in" in _status(fed)
+
+
+def _status(fed: Federation) -> dict[str, Any]:
+    """What the node shows this client of itself."""
+    try:
+        return fed.status()
+    except LinkError as error:
+        if error.code != "E_ROLE":
+            raise
+        return {}
+
+
+def _with_away(fed: Federation) -> Callable[[str], str]:
+    """Names of nodes as they are shown: of those that aren't there, since when."""
+    status = _status(fed)
+
+    def shown(node: str) -> str:
+        why = away_of(status, node)
+        return f"{node} (away, {why})" if why else node
+
+    return shown
+
+
+@click.command(epilog="\b\nExample:\n  medusa find alice/counts.out --node tcp://127.0.0.1:5555")
+@click.argument("name")
+@_NODE
+@key_options
+@_JSON
+def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
+    """Say where NAME is: a stream, source, query, fragment, node or definition, or a box (QUERY/BOX).
+
+    Any node of the participant knows. What another participant publishes is called PARTICIPANT/NAME, and is
+    looked up in the catalog between participants.
+    """
+    from medusa.runtime.client.client import connect
+
+    with connect(address, **keys) as fed:
+        found = fed.find(name)
+        shown = str if as_json else _with_away(fed)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    where = f" {found['address']}" if found["address"] else ""
+    whose = f" of {found['participant']}" if found["kind"] == "box" and "participant" in found else ""
+    state = f", {found['state']}" if found["kind"] == "query" else ""
+    epoch = f"epoch {found['epoch']}{state}"
+    click.echo(f"{found['kind']} {name} is at {shown(found['node'])}{whose}{where}, {epoch}")
+    for stream in found.get("reads", ()):
+        click.echo(f"  reads {stream}")
+    for column, type in found.get("columns", ()):
+        click.echo(f"  {column}  {type}")
+    for part, node in found.get("parts", {}).items():
+        click.echo(f"  {part}  at {shown(node)}")

@@ -1,0 +1,86 @@
+"""``medusa split`` and ``medusa merge``: boxes of deployed queries run as parts, and as one again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from medusa.cli.options.key_options import key_options
+
+__all__ = ["merge", "split"]
+
+_NODE = click.option(
+    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
+)
+_TIMEOUT = click.option(
+    "--timeout", default="60s", show_default=True, help="attempts to move a part begin anew so long"
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+
+
+@click.command(
+    epilog="\b\nExample:\n  medusa split netmon/per_src -n 3 --at a --at b --at c --node tcp://127.0.0.1:5555",
+)
+@click.argument("box")
+@click.option("-n", "parts", required=True, type=click.IntRange(min=2), help="how many parts")
+@click.option("--at", multiple=True, metavar="NODE", help="where a part goes: the first, the second, ...")
+@click.option(
+    "--ranges",
+    default="even",
+    show_default=True,
+    metavar="even|weight|CUT,...",
+    help="of the key's hash: as long as each other; such that parts share what the box holds; where they end",
+)
+@_TIMEOUT
+@_NODE
+@key_options
+@_JSON
+def split(
+    box: str,
+    parts: int,
+    at: tuple[str, ...],
+    ranges: str,
+    timeout: str,
+    address: str,
+    as_json: bool,
+    **keys: Any,
+) -> None:
+    """Run a box (QUERY/BOX) of a deployed query as parts, each over a range of its keys.
+
+    The query runs on meanwhile, and gives the same rows. Without --at the parts stay where the box is; medusa
+    move moves them later.
+    """
+    from medusa.runtime.client.client import connect
+
+    numbers = ranges.split(",")
+    cuts = [int(each) for each in numbers] if all(each.strip().isdecimal() for each in numbers) else ranges
+    with connect(address, **keys) as fed:
+        found = fed.split(box, parts, at=list(at) or None, timeout=timeout, ranges=cuts)
+    if as_json:
+        click.echo(json.dumps({"split": box, **found}))
+        return
+    shares = found["shares"] or [None] * len(found["parts"])
+    for (name, node), share in zip(found["parts"].items(), shares, strict=True):
+        click.echo(f"{name} is at {node}" + ("" if share is None else f", {share:.1%} of what the box held"))
+    click.echo(f"router and merge are at {found['node']}; {found['pause_us'] / 1000:.1f} ms pause")
+
+
+@click.command(epilog="\b\nExample:\n  medusa merge netmon/per_src --node tcp://127.0.0.1:5555")
+@click.argument("box")
+@_TIMEOUT
+@_NODE
+@key_options
+@_JSON
+def merge(box: str, timeout: str, address: str, as_json: bool, **keys: Any) -> None:
+    """Run a box (QUERY/BOX) that was split as one again, at the node that has its router."""
+    from medusa.runtime.client.client import connect
+
+    with connect(address, **keys) as fed:
+        found = fed.merge(box, timeout=timeout)
+    if as_json:
+        click.echo(json.dumps({"merged": box, **found}))
+        return
+    where = f"in fragment {found['fragment']} at {found['node']}"
+    click.echo(f"{box} is {where}; {found['pause_us'] / 1000:.1f} ms pause")

@@ -1,0 +1,102 @@
+"""``medusa tail``: the rows of a stream, as they come."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import Any
+
+import click
+
+from medusa.cli.options.key_options import key_options
+
+__all__ = ["tail"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+@click.command(
+    epilog="\b\nExample:\n  medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json",
+)
+@click.argument("stream")
+@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@key_options
+@click.option("--from", "from_", default="now", show_default=True, help="now, oldest, or the number of a row")
+@click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document a row, for scripts")
+def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool, **keys: Any) -> None:
+    """Print the rows of a stream as they come, whichever node of the participant has it.
+
+    It ends with the stream, after --limit rows, or by Ctrl-C, which says how many rows came and from which
+    one to go on. Exit code: 0; 130 after Ctrl-C before --limit rows.
+    """
+    from medusa.runtime.client.client import connect
+
+    where: str | int = int(from_) if from_.isdecimal() else from_
+    came, next_row, lost_rows = 0, None, 0
+    with _Between() as between, connect(address, **keys) as fed, fed.subscribe(stream, from_=where) as trains:
+        try:
+            while came != limit:
+                train = trains.next()
+                if trains.lost_rows > lost_rows:
+                    click.echo(f"{trains.lost_rows - lost_rows:,} rows are not kept any more", err=True)
+                    lost_rows = trains.lost_rows
+                if train is None:
+                    return
+                for number, row in enumerate(train.batch.to_pylist()):
+                    if came == limit:
+                        break
+                    between.held = True
+                    click.echo(_row_text(row, as_json))
+                    came, next_row = came + 1, train.first_seq + number + 1
+                    between.check()
+        except KeyboardInterrupt:
+            on = "" if next_row is None else f"; --from {next_row} goes on"
+            click.echo(f"ended: {came:,} rows{on}", err=True)
+            sys.exit(0 if limit is None else INTERRUPTED)
+
+
+def _row_text(row: dict[str, Any], as_json: bool) -> str:
+    if as_json:
+        return json.dumps(row, default=str)
+    return "  ".join(f"{name}={value}" for name, value in row.items())
+
+
+class _Between:
+    """Inside, Ctrl-C and SIGTERM end the command, but not between a row's printing and its counting.
+
+    Attributes:
+        held: the signal waits for ``check``; a second one doesn't, as nobody may read what is printed.
+    """
+
+    def __init__(self) -> None:
+        self.held = False
+        self._asked = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal came meanwhile."""
+        self.held = False
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.held and not self._asked:
+            self._asked = True
+        else:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> _Between:
+        # Who starts us in the background of a script has Ctrl-C ignored: it stays so.
+        heard = [each for each in SIGNALS if signal.getsignal(each) not in (signal.SIG_IGN, None)]
+        self._before = {each: signal.signal(each, self._ask) for each in heard}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each, before in self._before.items():
+            signal.signal(each, before)

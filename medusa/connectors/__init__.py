@@ -1,1 +1,0 @@
-"""Sources and sinks outside of the program: files, standard input and output."""

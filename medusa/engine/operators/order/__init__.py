@@ -1,0 +1,3 @@
+"""Operators that put rows in order: SUnion and BSort, WSort, and resample, which puts them on regular
+times.
+"""

@@ -1,0 +1,224 @@
+"""Running aggregates: each row with the aggregates of its group so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from medusa._native import Expiry
+from medusa.elements import END_US, Train
+from medusa.engine.core.box import BoxState, Operator, expect_table
+from medusa.engine.core.dead_letters import DeadLetters, DeadRow
+from medusa.engine.core.native_types import narrow
+from medusa.engine.core.rows import as_int64, on_time_rows, take, take_array
+from medusa.engine.operators.windows.groups import Groups, expect_integers
+from medusa.engine.operators.windows.lag import Lags
+from medusa.engine.operators.windows.slot_results import Numbers
+from medusa.query.boxes import AggregateCall, Running, Schema
+from medusa.query.boxes.running import LAG
+from medusa.query.expressions.expression import Named
+from medusa.query.types import schema_to_arrow, to_arrow
+
+__all__ = ["RunningBox"]
+
+SPARE = 4096
+
+
+class RunningBox(Operator):
+    """A row in, a row out. Slots are the numbers of keys or, with ``expire``, of their lives.
+
+    Args:
+        timed: whether the input has times.
+    """
+
+    kind = "running"
+
+    def __init__(
+        self, spec: Running, *, input: Schema, output: Schema, letters: DeadLetters, timed: bool
+    ) -> None:
+        super().__init__(spec.id, inputs=1)
+        self._expire = spec.expire_us
+        self._letters = letters
+        self._schema = schema_to_arrow(output)
+        self._types = [field.type for field in output]
+        self._calls = spec.aggregates
+        self._key_names = [key.name for key in spec.keys]
+        plain = [call for call in spec.aggregates if call.function != LAG]
+        lags = [call for call in spec.aggregates if call.function == LAG]
+        looked: list[Named] = []
+        offsets: list[tuple[int, int]] = []
+        for call in lags:
+            known = [named.expression for named in looked]
+            if call.arg not in known:
+                looked.append(Named(call.name, call.arg))  # type: ignore[arg-type]
+                known.append(call.arg)  # type: ignore[arg-type]
+            offsets.append((known.index(call.arg), int(call.parameter or 1)))  # type: ignore[arg-type]
+        self._groups = Groups(
+            self,
+            letters,
+            input,
+            keys=spec.keys,
+            calls=plain or [AggregateCall("rows", "count")],
+            extra=looked,
+            latest=False,
+            by_time=False,
+            timed=timed,
+        )
+        self._plain = len(plain)
+        width = len(spec.keys)
+        self._looked = slice(width, width + len(looked))
+        self._look_types = [to_arrow(type) for type in self._groups.columns.types[self._looked]]
+        self._lags = Lags(self._look_types, offsets) if lags else None
+        self._expiry = Expiry(spec.expire_us) if spec.expire_us is not None else None
+
+    def on_train(self, input: int, train: Train) -> None:
+        kept = train
+        if self._expire is not None:
+            kept = on_time_rows(train)
+            self.late += len(train) - len(kept)
+        whole, arrays = self._groups.columns.compute(kept)
+        rows = len(whole)
+        if not rows:
+            return
+        self._started = True
+        ids = self._groups.ids(arrays, rows)
+        if self._expiry is None:
+            slots = ids.cast(pa.int64())
+        else:
+            slots = pa.array(self._expiry.assign(ids, whole.times))
+        earlier: list[pa.Array] = []
+        if self._lags is not None:
+            earlier = self._lags.take(as_int64(slots), arrays[self._looked])
+        index = np.arange(rows)
+        results: list[pa.Array] = []
+        if self._plain:
+            finished = self._groups.run(slots, arrays)
+            index, results = finished.index, finished.columns
+            self._bury(whole, finished.failed)
+            if not len(index):
+                return
+        self._emit(whole, index, results, earlier)
+
+    def _emit(self, whole: Train, index: Numbers, results: list[pa.Array], earlier: list[pa.Array]) -> None:
+        batch, times, late = whole.batch, whole.times, whole.late
+        if len(index) < len(whole):
+            at = pa.array(index)
+            batch = take(batch, at)
+            times = None if times is None else take_array(times, at)
+            late = None if late is None else take_array(late, at)
+            earlier = [take_array(array, at) for array in earlier]
+        plain, before = iter(results), iter(earlier)
+        columns = list(batch.columns)
+        for call, type in zip(self._calls, self._types[len(columns) :], strict=True):
+            columns.append(next(before) if call.function == LAG else narrow(next(plain), type))
+        made = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        self.emit_train(Train(batch=made, times=times, late=late))
+
+    def _bury(self, train: Train, failed: Sequence[tuple[int, int]]) -> None:
+        names = [call.name for call in self._calls if call.function != LAG]
+        before = -1
+        for row, call in failed:
+            if row == before:
+                continue
+            before = row
+            self.dead += 1
+            columns = zip(train.batch.schema.names, train.batch.columns, strict=True)
+            values = {name: column[row].as_py() for name, column in columns}
+            self._letters.add(DeadRow(self.id, f"aggregate {names[call]!r}: its sum doesn't fit", values))
+
+    def on_boundary(self, time_us: int) -> None:
+        self.advance(time_us)
+        if self._expiry is not None and self._due():
+            self._forget(time_us)
+
+    def _due(self) -> bool:
+        keys = len(self._groups.index)
+        return keys > 2 * self._alive + SPARE or self._groups.settle(self._expiry_slots(), keys)
+
+    _alive = 0
+    _started = False
+
+    def _expiry_slots(self) -> int:
+        return self._expiry.next_slot() if self._expiry is not None else 0
+
+    def _forget(self, time_us: int) -> None:
+        """Drop the state that no later row can see."""
+        assert self._expiry is not None
+        assert self._expire is not None
+        latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
+        live = np.flatnonzero(latest + self._expire >= min(time_us, int(END_US)))
+        self._alive = len(live)
+        kept = slots[live]
+        self._groups.keep(kept)
+        if self._lags is not None:
+            self._lags.keep(kept)
+        self._groups.index.keep(live)
+        self._expiry.load(pa.array(latest[live]), pa.array(kept), next_slot=self._expiry.next_slot())
+
+    def state_bytes(self) -> int:
+        return self._groups.nbytes() + (self._lags.nbytes() if self._lags is not None else 0)
+
+    # State
+
+    def _slots(self) -> tuple[Numbers, Numbers]:
+        """Of each key: its latest time (0 where nothing expires) and its slot."""
+        if self._expiry is None:
+            slots = np.arange(len(self._groups.index) if self._started else 0)
+            return np.zeros(len(slots), dtype=np.int64), slots
+        latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
+        return latest, slots
+
+    def save_more(self, state: BoxState) -> None:
+        latest, slots = self._slots()
+        ids = np.arange(len(slots))
+        names = [f"key.{name}" for name in self._key_names]
+
+        def table(keys: list[pa.Array]) -> pa.Table:
+            columns = [pa.array(latest), pa.array(slots)]
+            return pa.Table.from_arrays([*keys, *columns], names=[*names, "latest", "slot"])
+
+        later = self._groups.index.later(ids, table) if state.patient else None
+        state.put("keys", later or table(self._groups.index.columns(ids)))
+        state.meta["next_slot"] = self._expiry_slots()
+        if self._plain:
+            self._groups.save(state, slots)
+        if self._lags is not None:
+            held, looked = self._lags.rows(slots)
+            state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())
+
+    def _lag_schema(self) -> pa.Schema:
+        return pa.schema(
+            [("slot", pa.int64()), *((f"value{i}", type) for i, type in enumerate(self._look_types))]
+        )
+
+    def load_more(self, state: BoxState) -> None:
+        none = self._groups.index.columns(np.zeros(0, dtype=np.int64))
+        fields = [(f"key.{name}", c.type) for name, c in zip(self._key_names, none, strict=True)]
+        schema = pa.schema([*fields, ("latest", pa.int64()), ("slot", pa.int64())])
+        table = expect_table(state.tables, "keys", schema).combine_chunks()
+        columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
+        if columns[-1].null_count or columns[-2].null_count:
+            raise ValueError("keys: a slot or a time is null")
+        slots = as_int64(columns[-1])
+        self._started = len(slots) > 0
+        (next_slot,) = expect_integers([state.meta["next_slot"]], 1)
+        ids = as_int64(self._groups.index.ids(columns[:-2], len(slots)).cast(pa.int64()))
+        if not np.array_equal(ids, np.arange(len(slots))):
+            raise ValueError("keys: one stands there twice")
+        if self._expiry is None:
+            if not np.array_equal(slots, ids):
+                raise ValueError("keys: other slots than their numbers")
+        else:
+            if len(slots) and (slots.min() < 0 or slots.max() >= next_slot):
+                raise ValueError("keys: a slot that was never given")
+            self._expiry.load(columns[-2], columns[-1], next_slot=next_slot)
+        if self._plain:
+            self._groups.load(state, slots, next_slot)
+        if self._lags is not None:
+            held = expect_table(state.tables, "lags", self._lag_schema()).combine_chunks()
+            parts = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in held.columns]
+            if parts[0].null_count or not np.isin(as_int64(parts[0]), slots).all():
+                raise ValueError("lags: a slot that no key has")
+            self._lags.load(as_int64(parts[0]), parts[1:])

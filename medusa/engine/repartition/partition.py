@@ -1,0 +1,215 @@
+"""State of a box by ranges of its keys, and back: SEEP's ``partition`` (SIGMOD'13, 3.2), and its reverse.
+
+What a checkpoint holds of a box is cut into what each part of the split box takes, each key going where
+the router will send its rows, and the numbers of first rows go along, by which the merge orders. All
+of it happens on tables as ``BoxState`` has them (docs/checkpoints.md); no row is looked at twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from medusa.engine.core.box import BoxState
+from medusa.engine.core.row_buffer import Ints
+from medusa.engine.repartition.groups import (
+    cut_rows,
+    cut_running,
+    cut_session,
+    cut_window,
+    join_rows,
+    join_running,
+    join_session,
+    join_window,
+)
+from medusa.engine.repartition.rows import (
+    SIDES,
+    cut_distinct,
+    cut_join,
+    join_distinct,
+    join_join,
+    side_keys,
+)
+from medusa.engine.repartition.tables import Cut, CutState, Joined, Tables, ints
+from medusa.errors import StateError
+from medusa.query.boxes import (
+    Aggregate,
+    AsofJoin,
+    Box,
+    Distinct,
+    Join,
+    RowWindow,
+    Running,
+    Session,
+    WindowJoin,
+)
+from medusa.query.rewrite.split import Split
+from medusa.query.shape import Shape
+
+__all__ = ["combine_states", "partition_state", "rows_of", "weights_of"]
+
+COUNTS = 4
+LEFT_OUT = ("dropped", "shed")
+
+
+def partition_state(
+    made: Split, inputs: Sequence[Shape], state: BoxState, fresh: Mapping[str, BoxState]
+) -> dict[str, BoxState]:
+    """The state of a box as that of the boxes it was split into.
+
+    Args:
+        made: these.
+        inputs: the streams that the box reads.
+        state: what it saved.
+        fresh: what each part saves that never took a row: how its tables look.
+
+    Returns:
+        Of routers, parts and merges, by id. Together they hold what the box held; its counters are
+        those of the first part.
+    """
+    cut = Cut(made, inputs, state, [fresh[part.id] for part in made.parts])
+    tables, meta, seen = CUTS.get(type(made.whole), _nothing)(cut)
+    states: dict[str, BoxState] = {}
+    for router, reached_us, rows in zip(made.routers, state.meta["inputs_us"], seen, strict=True):
+        states[router.id] = _at([reached_us], reached_us, {"seen": rows})
+    for number, part in enumerate(made.parts):
+        one = _at(state.meta["inputs_us"], state.meta["boundary_us"], meta)
+        if number == 0:
+            one.meta["counts"] = list(state.meta["counts"])
+            one.meta |= {name: state.meta[name] for name in LEFT_OUT if name in state.meta}
+        one.tables = tables[number]
+        states[part.id] = one
+    for merge in made.merges:
+        reached_us = state.meta["boundary_us"]
+        states[merge.id] = _at([reached_us] * len(made.parts), reached_us, {})
+        states[merge.id].tables = dict(fresh[merge.id].tables)
+    return states
+
+
+def combine_states(
+    made: Split, inputs: Sequence[Shape], states: Mapping[str, BoxState], fresh: BoxState
+) -> BoxState:
+    """The state of the boxes that a box was split into, as that of the box.
+
+    Args:
+        made: these boxes.
+        inputs: the streams that the box reads.
+        states: what they saved, by id; they have taken the same rows.
+        fresh: what the box saves that never took a row.
+
+    Raises:
+        StateError: boxes have got further than others, or partial results of one group are in several parts.
+    """
+    routers = [states[router.id] for router in made.routers]
+    parts = [states[part.id] for part in made.parts]
+    last = states[made.merges[-1].id]
+    reached = [router.meta["boundary_us"] for router in routers]
+    waiting = sum(table.num_rows for merge in made.merges for table in states[merge.id].tables.values())
+    if any(part.meta["inputs_us"] != reached for part in parts) or waiting:
+        raise StateError(
+            f"the parts of {made.whole.id!r} have got further than others: {waiting} rows wait in the merge",
+            code="state.split",
+        )
+    joined = Joined(made, inputs, parts, [router.meta["seen"] for router in routers], fresh)
+    tables, meta = JOINED.get(type(made.whole), _nothing_joined)(joined)
+    state = _at(reached, last.meta["boundary_us"], meta)
+    state.tables = tables
+    state.meta["counts"] = [sum(part.meta["counts"][i] for part in parts) for i in range(COUNTS)]
+    for name in LEFT_OUT:
+        if count := sum(part.meta.get(name, 0) for part in parts):
+            state.meta[name] = count
+    return state
+
+
+def weights_of(made: Split, inputs: Sequence[Shape], state: BoxState) -> tuple[list[int], list[int]]:
+    """The hashes of the keys that a box holds, ascending, and how many rows of each it has seen: what ranges
+    are cut by.
+
+    Windows count the rows of each open group; other boxes hold rows of their keys, or the keys. So
+    observing costs nothing while the box runs, and takes no memory of its own.
+    """
+    cut = Cut(made, inputs, state, [])
+    seen = [(cut.hashes(keys), rows) for keys, rows in _weighed(cut)]
+    if not seen:
+        return [], []
+    hashes, which = np.unique(np.concatenate([each for each, _ in seen]), return_inverse=True)
+    rows = np.zeros(len(hashes), np.int64)
+    np.add.at(rows, which, np.concatenate([each for _, each in seen]))
+    held = rows > 0
+    return hashes[held].tolist(), rows[held].tolist()
+
+
+def rows_of(whole: Box, state: BoxState) -> int:
+    """How many rows ``weights_of`` counts in this state of the box, or of a part of it."""
+    return sum(int(rows.sum()) for rows in _rows(whole, state.tables))
+
+
+def _at(inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any]) -> BoxState:
+    head = {"inputs_us": list(inputs_us), "boundary_us": boundary_us, "counts": [0] * COUNTS}
+    return BoxState(meta={**head, **meta})
+
+
+def _nothing(cut: Cut) -> CutState:
+    return [{} for _ in cut.made.parts], {}, [0] * len(cut.made.routers)
+
+
+def _nothing_joined(joined: Joined) -> tuple[Tables, dict[str, Any]]:
+    return {}, {}
+
+
+CUTS: Mapping[type, Callable[[Cut], CutState]] = {
+    Aggregate: cut_window,
+    Session: cut_session,
+    RowWindow: cut_rows,
+    Running: cut_running,
+    Distinct: cut_distinct,
+    Join: cut_join,
+    WindowJoin: cut_join,
+    AsofJoin: cut_join,
+}
+
+JOINED: Mapping[type, Callable[[Joined], tuple[Tables, dict[str, Any]]]] = {
+    Aggregate: join_window,
+    Session: join_session,
+    RowWindow: join_rows,
+    Running: join_running,
+    Distinct: join_distinct,
+    Join: join_join,
+    WindowJoin: join_join,
+    AsofJoin: join_join,
+}
+
+
+def _weighed(cut: Cut) -> list[tuple[list[pa.Array], Ints]]:
+    """Keys, and how many rows each stands for."""
+    whole, tables = cut.made.whole, cut.state.tables
+    rows = _rows(whole, tables)
+    if isinstance(whole, Join | WindowJoin | AsofJoin):
+        return [(side_keys(cut, side), rows[side]) for side in (0, 1)]
+    if not isinstance(whole, Aggregate | Session | Running | RowWindow | Distinct):
+        return []
+    return [(cut.keys(tables[_holder(whole)], whole.keys), each) for each in rows]
+
+
+def _holder(whole: Box) -> str:
+    """The table that has the keys."""
+    return {Aggregate: "groups", Session: "sessions"}.get(type(whole), "keys")
+
+
+def _rows(whole: Box, tables: Tables) -> list[Ints]:
+    """For each table with keys, how many rows each of its rows stands for."""
+    if isinstance(whole, Join | WindowJoin | AsofJoin):
+        return [np.ones(tables[side].num_rows, np.int64) for side in SIDES]
+    if isinstance(whole, Aggregate):
+        return [ints(tables["groups"], "rows")] if whole.keys else []
+    if isinstance(whole, Session | Running) and "groups" in tables:
+        slots, rows = ints(tables["groups"], "slot"), ints(tables["groups"], "rows")
+        of = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
+        of[slots] = rows
+        return [of[ints(tables[_holder(whole)], "slot")]]
+    if isinstance(whole, Session | Running | RowWindow | Distinct):
+        return [np.ones(tables[_holder(whole)].num_rows, np.int64)]
+    return []

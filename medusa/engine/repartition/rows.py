@@ -1,0 +1,103 @@
+"""State of boxes that hold rows by ranges of their keys, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from medusa.engine.core.rows import TIME
+from medusa.engine.expressions.evaluate import compile_projection
+from medusa.engine.repartition.tables import Cut, CutState, Joined, Tables, array_of, ints, ordered
+from medusa.query.boxes import AsofJoin, Distinct, Join, WindowJoin
+from medusa.query.expressions.expression import Column, Named
+from medusa.query.shape import WINDOW_COLUMNS, Shape, types_of
+
+__all__ = ["SIDES", "cut_distinct", "cut_join", "join_distinct", "join_join", "side_keys"]
+
+
+def _row_keys(table: pa.Table, keys: Sequence[Named], shape: Shape) -> list[pa.Array]:
+    """The keys of rows that a table holds with their columns and ``@time``."""
+    types = types_of(shape.schema)
+    batch = pa.RecordBatch.from_arrays([array_of(table.column(name)) for name in types], list(types))
+    times = array_of(table.column("@time")).cast(TIME)
+    made = compile_projection(list(keys), types, box="split", timed=True)(batch, times)
+    return list(made.columns)
+
+
+def cut_distinct(cut: Cut) -> CutState:
+    whole, state = cut.made.whole, cut.state
+    assert isinstance(whole, Distinct)
+    known, rows = state.tables["keys"], state.tables["waiting"]
+    (name,) = (router.number for router in cut.made.routers)
+    assert name is not None
+    tables: list[Tables] = [{} for _ in cut.made.parts]
+    owners = cut.owners(cut.keys(known, whole.keys))
+    for one, each in zip(tables, cut.parts("keys", known, owners, {}), strict=True):
+        one["keys"] = each
+    owners = cut.owners(_row_keys(rows, whole.keys, cut.inputs[0]))
+    more = {name: pa.array(np.arange(rows.num_rows))}  # equal times stand as they came
+    for one, each in zip(tables, cut.parts("waiting", rows, owners, more), strict=True):
+        one["waiting"] = each
+    return tables, {}, [rows.num_rows]
+
+
+def join_distinct(joined: Joined) -> tuple[Tables, dict[str, Any]]:
+    rows = joined.table("waiting")
+    (name,) = (router.number for router in joined.made.routers)
+    assert name is not None
+    tables = {"keys": joined.plain("keys", joined.table("keys"))}
+    tables["waiting"] = joined.plain("waiting", ordered(rows, ints(rows, name)).combine_chunks())
+    return tables, {}
+
+
+AnyJoin = Join | WindowJoin | AsofJoin
+SIDES = ("left", "right")
+
+
+def _join_keys(whole: AnyJoin, side: int) -> tuple[Named, ...]:
+    return (whole.left_keys, whole.right_keys)[side]
+
+
+def side_keys(cut: Cut, side: int) -> list[pa.Array]:
+    """Keys of the rows of a side: columns of it, or ``@keyN``."""
+    whole = cut.made.whole
+    assert isinstance(whole, Join | WindowJoin | AsofJoin)
+    table = cut.state.tables[SIDES[side]]
+    bounds = len(WINDOW_COLUMNS) if isinstance(whole, WindowJoin) else 0
+    found = []
+    for number, key in enumerate(_join_keys(whole, side)):
+        added = f"@key{number + bounds}"
+        if added in table.schema.names:
+            found.append(array_of(table.column(added)))
+        else:
+            assert isinstance(key.expression, Column)
+            found.append(array_of(table.column(key.expression.name)))
+    return found
+
+
+def cut_join(cut: Cut) -> CutState:
+    """Rows that wait or may still find partners, numbered in the order in which they came."""
+    tables: list[Tables] = [{} for _ in cut.made.parts]
+    seen = []
+    for side, router in enumerate(cut.made.routers):
+        rows = cut.state.tables[SIDES[side]]
+        owners = cut.owners(side_keys(cut, side), side)
+        more = {} if router.number is None else {router.number: pa.array(np.arange(rows.num_rows))}
+        for one, each in zip(tables, cut.parts(SIDES[side], rows, owners, more), strict=True):
+            one[SIDES[side]] = each
+        seen.append(rows.num_rows)
+    return tables, {}, seen
+
+
+def join_join(joined: Joined) -> tuple[Tables, dict[str, Any]]:
+    """In the order in which they came; where that was not kept, it doesn't matter across keys."""
+    tables: Tables = {}
+    for side, router in zip(SIDES, joined.made.routers, strict=True):
+        rows = joined.table(side)
+        if router.number is not None:
+            rows = ordered(rows, ints(rows, router.number))
+        tables[side] = joined.plain(side, rows)
+    return tables, {}

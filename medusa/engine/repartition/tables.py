@@ -1,0 +1,129 @@
+"""The tables of a box that is cut into parts, and of parts that become one box."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from medusa._native import hash_partition
+from medusa.engine.core.box import BoxState
+from medusa.engine.core.native_types import narrow
+from medusa.engine.core.row_buffer import Ints
+from medusa.engine.core.rows import as_int64
+from medusa.engine.operators.key_router import part_of
+from medusa.query.boxes import OrderedMerge
+from medusa.query.checker import infer
+from medusa.query.expressions.expression import Named
+from medusa.query.rewrite.split import Split
+from medusa.query.shape import Shape, types_of
+from medusa.query.types import to_arrow
+
+__all__ = ["Cut", "CutState", "Joined", "Tables", "array_of", "hashes_of", "ints", "ordered", "put"]
+
+Tables = dict[str, pa.Table]
+
+
+@dataclass(slots=True)
+class Cut:
+    """A state that is about to be cut."""
+
+    made: Split
+    inputs: Sequence[Shape]
+    state: BoxState
+    fresh: list[BoxState]
+
+    def keys(self, table: pa.Table, keys: Sequence[Named]) -> list[pa.Array]:
+        """The key columns of a table that names them ``key.NAME``, in the types of the query."""
+        types = types_of(self.inputs[0].schema)
+        found = []
+        for key in keys:
+            type = infer(key.expression, types, box=self.made.whole.id, timed=True)
+            column = array_of(table.column(f"key.{key.name}"))
+            found.append(column if column.type == to_arrow(type) else narrow(column, type))
+        return found
+
+    def hashes(self, keys: list[pa.Array]) -> NDArray[np.uint64]:
+        return hashes_of(keys)
+
+    def owners(self, keys: list[pa.Array], input: int = 0) -> Ints:
+        return part_of(keys, self.made.routers[input].cuts)
+
+    def parts(self, name: str, table: pa.Table, owners: Ints, more: Mapping[str, pa.Array]) -> list[pa.Table]:
+        """The rows of each part as its table of that name, with the columns that it has more."""
+        whole = table
+        for column, values in more.items():
+            whole = whole.append_column(column, values)
+        return [
+            whole.filter(pa.array(owners == number)).select(each.tables[name].schema.names)
+            for number, each in enumerate(self.fresh)
+        ]
+
+    @property
+    def hidden(self) -> str:
+        """The column of the parts' results that tells the first row."""
+        merge = self.made.merges[-1]
+        assert isinstance(merge, OrderedMerge)
+        return f"{merge.positions[0]}.value"
+
+
+@dataclass(slots=True)
+class Joined:
+    """States that are about to become one."""
+
+    made: Split
+    inputs: Sequence[Shape]
+    parts: list[BoxState]
+    seen: list[int]
+    fresh: BoxState
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of all parts, with the number of the part as column ``@part``."""
+        tables = [
+            part.tables[name].append_column("@part", pa.array(np.full(part.tables[name].num_rows, number)))
+            for number, part in enumerate(self.parts)
+        ]
+        return pa.concat_tables(tables)
+
+    def plain(self, name: str, table: pa.Table) -> pa.Table:
+        """With the columns that the box has."""
+        return table.select(self.fresh.tables[name].schema.names).cast(self.fresh.tables[name].schema)
+
+    @property
+    def hidden(self) -> str:
+        merge = self.made.merges[-1]
+        assert isinstance(merge, OrderedMerge)
+        return f"{merge.positions[0]}.value"
+
+
+def hashes_of(keys: list[pa.Array]) -> NDArray[np.uint64]:
+    """The hash of each row of the key columns, by which parts share the rows."""
+    batch = pa.RecordBatch.from_arrays(keys, [str(place) for place in range(len(keys))])
+    return np.asarray(pa.array(hash_partition(batch)).to_numpy(), np.uint64)
+
+
+def array_of(column: pa.ChunkedArray) -> pa.Array:
+    column = column.combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    return as_int64(array_of(table.column(name)))
+
+
+def put(table: pa.Table, name: str, values: Ints) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    return table.set_column(at, table.schema.field(at), pa.array(values))
+
+
+def ordered(table: pa.Table, *keys: Ints) -> pa.Table:
+    """Rows by some numbers, the first of them first; equal ones as they stand."""
+    return table.take(pa.array(np.lexsort(keys[::-1])))
+
+
+CutState = tuple[list[Tables], dict[str, Any], list[int]]
+"""Tables of each part, what else all of them know, and how many rows each router has numbered."""

@@ -1,0 +1,372 @@
+"""Checkpoints: groups of files with a manifest that says what every byte of them must be.
+
+A group holds the files of a fragment (``medusa.engine.state.fragment_state``), ``manifest.json`` with the
+length and CRC-32C of each, and ``manifest.crc32c`` with that of the manifest. The store makes a group
+appear whole or not at all; the sums find what goes wrong later. A group may be a delta on an earlier
+one (``medusa.engine.state.delta``), which its manifest names together with the sum of that one's manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from medusa._native import crc32c
+from medusa.engine.state.delta import Cut, Part, Tables, as_files, cut, is_plan, patch
+from medusa.engine.state.newer_checkpoints import Ahead, ahead_from_json, ahead_to_json, positions_of
+from medusa.errors import StateError
+from medusa.ports import Buffer, Content, Store, pieces_of
+
+__all__ = [
+    "DELTAS_MAX",
+    "FULL_BYTES_MIN",
+    "KEPT",
+    "MANIFEST",
+    "Checkpoints",
+    "crc32c",
+    "read_chain",
+    "seal",
+    "unseal",
+]
+
+T = TypeVar("T", bound=Content)
+
+KEPT = 2
+"""Checkpoints kept: the last, and the one before in case the last is damaged."""
+
+DELTAS_MAX = 16
+"""Deltas after which a whole checkpoint is written again."""
+
+FULL_BYTES_MIN = 1 << 16
+"""State up to which every checkpoint is whole: a delta would save nothing."""
+
+MANIFEST = "manifest.json"
+MANIFEST_SUM = "manifest.crc32c"
+FORMAT = "medusa-checkpoint"
+VERSION = 2
+"""A reader takes this one and those before: 1 had no deltas."""
+
+_NAME = re.compile(r"checkpoint-(\d{9,18})")
+
+
+def seal(files: Mapping[str, T], facts: Mapping[str, Any]) -> dict[str, T | bytes]:
+    """The files with their manifest.
+
+    Args:
+        facts: JSON values that go into the manifest besides.
+    """
+    listed = {name: _listed(data) for name, data in files.items()}
+    manifest = {"format": FORMAT, "version": VERSION, **facts, "files": listed}
+    text = json.dumps(manifest, indent=1).encode()
+    return {**files, MANIFEST: text, MANIFEST_SUM: f"{crc32c(text):08x}\n".encode()}
+
+
+def _listed(data: Content) -> dict[str, Any]:
+    size = value = 0
+    for piece in pieces_of(data):
+        size += len(memoryview(piece).cast("B"))
+        value = crc32c(piece, value)
+    return {"bytes": size, "crc32c": f"{value:08x}"}
+
+
+def unseal(
+    group: Mapping[str, Buffer], where: str = "checkpoint"
+) -> tuple[dict[str, Any], dict[str, Buffer]]:
+    """The manifest and the files that it lists, every byte checked.
+
+    Args:
+        where: the group as a person would look for it, for messages.
+
+    Raises:
+        StateError: names the file that is missing, too many, or damaged.
+    """
+    manifest = _manifest(group, where)
+    files: dict[str, Buffer] = {}
+    for name, entry in manifest["files"].items():
+        if name not in group:
+            raise StateError(f"{where}/{name} is missing", code="state.missing")
+        data = group[name]
+        size = len(memoryview(data).cast("B"))
+        if size != entry["bytes"]:
+            raise StateError(
+                f"{where}/{name} is damaged: it has {size} bytes, not {entry['bytes']}", code="state.corrupt"
+            )
+        if f"{crc32c(data):08x}" != entry["crc32c"]:
+            raise StateError(f"{where}/{name} is damaged: its checksum is wrong", code="state.corrupt")
+        files[name] = data
+    for name in group:
+        if name not in files and name not in (MANIFEST, MANIFEST_SUM):
+            raise StateError(f"{where}/{name} doesn't belong there", code="state.corrupt")
+    return manifest, files
+
+
+def _manifest(group: Mapping[str, Buffer], where: str) -> dict[str, Any]:
+    for name in (MANIFEST, MANIFEST_SUM):
+        if name not in group:
+            raise StateError(f"{where}/{name} is missing", code="state.missing")
+    text = bytes(group[MANIFEST])
+    if bytes(group[MANIFEST_SUM]) != f"{crc32c(text):08x}\n".encode():
+        raise StateError(f"{where}/{MANIFEST} is damaged: its checksum is wrong", code="state.corrupt")
+    return _parse(text, where)
+
+
+def _parse(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(text)
+        if manifest["format"] != FORMAT:
+            raise ValueError
+        version = manifest["version"]
+        listed = all(
+            isinstance(entry["bytes"], int) and isinstance(entry["crc32c"], str)
+            for entry in manifest["files"].values()
+        )
+        delta = manifest.get("delta")
+        if delta is not None and not (
+            _NAME.fullmatch(delta["base"]) and isinstance(delta["base_crc32c"], str) and is_plan(delta)
+        ):
+            raise ValueError
+        if type(version) is not int or version < 1 or (not listed and version <= VERSION):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StateError(
+            f"{where}/{MANIFEST}: not the manifest of a checkpoint", code="state.corrupt"
+        ) from None
+    if version > VERSION:
+        raise StateError(
+            f"{where}/{MANIFEST}: has version {version}, this program reads up to {VERSION}",
+            hint="a newer Medusa wrote it",
+            code="state.version",
+        )
+    return manifest  # type: ignore[no-any-return]
+
+
+def read_chain(
+    name: str, read: Callable[[str], Mapping[str, Buffer]], where: Callable[[str], str]
+) -> tuple[dict[str, Any], dict[str, Buffer], tuple[str, ...]]:
+    """A checkpoint and those that it is a delta on.
+
+    Args:
+        read: the files of a group.
+        where: a group as a person would look for it.
+
+    Returns:
+        Its manifest, its files as if it had been written whole, and the names of all groups it is made
+        of, the first of them whole.
+
+    Raises:
+        StateError: one of them is missing or damaged, or isn't the one that was meant.
+    """
+    links: list[tuple[str, dict[str, Any], dict[str, Buffer]]] = []
+    wanted = None
+    base: str | None = name
+    while base is not None:
+        group = read(base)
+        manifest, files = unseal(group, where(base))
+        if manifest.get("name", base) != base:
+            raise StateError(
+                f"{where(base)}/{MANIFEST} was written as {manifest['name']!r:.80}", code="state.corrupt"
+            )
+        if wanted is not None and bytes(group[MANIFEST_SUM]).decode().strip() != wanted:
+            raise StateError(
+                f"{where(base)} is not the one that {where(links[-1][0])} was written after",
+                code="state.corrupt",
+            )
+        delta = manifest.get("delta")
+        links.append((base, manifest, files))
+        # Names ascend, so a chain that comes back to itself can't be.
+        if delta is not None and not delta["base"] < base:
+            raise StateError(f"{where(base)}/{MANIFEST}: a delta on a later one", code="state.corrupt")
+        base, wanted = (None, None) if delta is None else (delta["base"], delta["base_crc32c"])
+    parts: dict[str, Part] = dict(links[-1][2])
+    for link, manifest, files in reversed(links[:-1]):
+        parts = patch(parts, manifest["delta"], files, where(link))
+    return links[0][1], as_files(parts), tuple(link for link, _, _ in reversed(links))
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The checkpoint that the next may be a delta on.
+
+    Attributes:
+        names: of its groups, the first whole.
+        sum: of the last one's manifest.
+        rows: of its tables.
+        delta_bytes: of all its deltas.
+    """
+
+    names: tuple[str, ...] = ()
+    sum: str = ""
+    rows: Tables = field(default_factory=dict)
+    delta_bytes: int = 0
+
+
+class Checkpoints:
+    """The checkpoints of one fragment in one store, numbered ascending.
+
+    Args:
+        secret: two numbers of 64 bits by which changed rows are found; None: no deltas are written.
+    """
+
+    def __init__(self, store: Store, *, secret: tuple[int, int] | None = None) -> None:
+        self._store = store
+        self._secret = secret
+        self._good: dict[str, tuple[str, ...]] = {}
+        """Of each checkpoint that we wrote or read: the groups it is made of."""
+        self._chain = _Chain()
+        self._positions: dict[str, Mapping[str, int]] = {}
+        """Of each good one: the rows of each source that it holds."""
+        self._loaded = ""
+        self._ahead: dict[str, Ahead] = {}
+        """Newer than the one that was gone back to."""
+
+    def names(self) -> list[str]:
+        """Of all checkpoints, the oldest first."""
+        return [name for name in self._store.names() if _NAME.fullmatch(name)]
+
+    def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any]) -> str:
+        """Store a checkpoint durably, then forget all but the last two good ones and what they need.
+
+        Those that were newer than the one that was loaded stay for longer: see
+        ``medusa.engine.state.newer_checkpoints``. It is a delta where that is much smaller; every
+        ``DELTAS_MAX``, or when the deltas have grown to half of the state, it is whole.
+
+        Returns:
+            Its name.
+
+        Raises:
+            StateError: it couldn't be written; the earlier ones are still there.
+        """
+        names = self.names()
+        last = _NAME.fullmatch(names[-1]) if names else None
+        name = f"checkpoint-{int(last[1]) + 1 if last else 1:09d}"
+        ahead = {"ahead": ahead_to_json(self._ahead)} if self._ahead else {}
+        facts = {**facts, "name": name, **ahead}
+        made = self._cut(files)
+        chain = self._chain
+        after = chain.delta_bytes + (made.nbytes if made else 0)
+        if made is None or not chain.names or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2:
+            group = seal(files, facts)
+            chain = _Chain((name,))
+        else:
+            base = {"base": chain.names[-1], "base_crc32c": chain.sum}
+            group = seal(made.files, {**facts, "delta": {**base, **made.plan()}})
+            chain = _Chain((*chain.names, name), delta_bytes=after)
+        self._store.write(name, group)
+        chain.sum = bytes(group[MANIFEST_SUM]).decode().strip()
+        # What the next is compared with is what lies there now, never one that couldn't be written.
+        chain.rows = made.rows if made else {}
+        self._chain = chain if made else _Chain()
+        self._good[name] = chain.names
+        self._positions[name] = positions_of(facts) or {}
+        self._forget(names)
+        return name
+
+    def logged(self) -> list[str]:
+        """Checkpoints that a run may still be restored from, so that their decision logs are needed."""
+        latest = next(reversed(self._positions.values()), {})
+        ahead = [each for each in self._ahead.values() if each.is_behind(latest)]
+        parts = [part for each in (*self._good.values(), *(each.groups for each in ahead)) for part in each]
+        return sorted({*self._good, *parts})
+
+    def logs_ahead(self) -> dict[str, int]:
+        """Of the checkpoints newer than the one that was loaded: the log that begins after each."""
+        return {name: each.decisions for name, each in self._ahead.items() if each.decisions is not None}
+
+    def _cut(self, files: Mapping[str, Buffer]) -> Cut | None:
+        total = sum(len(memoryview(data).cast("B")) for data in files.values())
+        if self._secret is None or total < FULL_BYTES_MIN:
+            return None
+        return cut(files, self._chain.rows, self._secret)
+
+    def _forget(self, names: list[str]) -> None:
+        good = list(self._good)
+        kept = good[-KEPT:]
+        base = self._good[kept[-1]][0]
+        if all(self._good[each][0] == base for each in kept):
+            # One damaged file must not take all with it: the last that doesn't need it stays too.
+            kept += [each for each in good if self._good[each][0] != base][-1:]
+        last = [self._positions[each] for each in good[-KEPT:]]
+        if len(last) == KEPT:
+            rewritten = self._loaded not in good[-KEPT:]
+            gone = {name for name, each in self._ahead.items() if each.may_go(last, rewritten=rewritten)}
+            self._ahead = {name: each for name, each in self._ahead.items() if name not in gone}
+        needed = {part for each in kept for part in self._good[each]}
+        needed |= {part for each in self._ahead.values() for part in each.groups}
+        self._good = {each: parts for each, parts in self._good.items() if each in kept or each in needed}
+        self._positions = {each: found for each, found in self._positions.items() if each in self._good}
+        for other in names:
+            # What we neither wrote nor read is older.
+            if other not in needed:
+                self._store.delete(other)
+
+    def load(self, name: str | None = None) -> tuple[dict[str, Any], dict[str, Buffer]]:
+        """The manifest and the files of a checkpoint, by default the last.
+
+        Raises:
+            StateError: there is none, or it is damaged: then says which earlier one is whole.
+        """
+        names = self.names()
+        if not names:
+            raise StateError(f"{self._store.where('')}: holds no checkpoint", code="state.none")
+        wanted = name or names[-1]
+        if wanted not in names:
+            raise StateError(
+                f"{self._store.where('')}: has no checkpoint {wanted!r}",
+                hint=f"there is: {', '.join(names)}",
+                code="state.none",
+            )
+        try:
+            manifest, files, parts = self._read(wanted)
+        except StateError as error:
+            raise StateError(error.message, hint=self._offer(wanted, names), code=error.code) from None
+        try:
+            self._ahead = ahead_from_json(manifest.get("ahead"), names)
+        except ValueError as error:
+            raise StateError(
+                f"{self._store.where(wanted)}/{MANIFEST}: {error}", code="state.corrupt"
+            ) from None
+        self._ahead |= {each: self._look_ahead(each) for each in names[names.index(wanted) + 1 :]}
+        self._loaded = wanted
+        self._good = {wanted: parts}
+        self._positions = {wanted: positions_of(manifest) or {}}
+        self._chain = _Chain()
+        return manifest, files
+
+    def _look_ahead(self, name: str) -> Ahead:
+        """A checkpoint newer than the one that is loaded, as far as its manifest can be read."""
+        groups, facts = [name], None
+        try:
+            while True:
+                manifest = _manifest(self._store.read(groups[-1]), self._store.where(groups[-1]))
+                facts = facts or manifest
+                delta = manifest.get("delta")
+                if delta is None or not delta["base"] < groups[-1]:
+                    break
+                groups.append(delta["base"])
+        except StateError as error:
+            if facts is None and error.code not in ("state.corrupt", "state.missing"):
+                return Ahead((name,), readable=False)
+        if facts is None:
+            return Ahead((name,))
+        decisions = facts.get("decisions")
+        return Ahead(
+            tuple(groups),
+            positions_of(facts),
+            decisions if type(decisions) is int and decisions > 0 else None,
+        )
+
+    def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Buffer], tuple[str, ...]]:
+        return read_chain(name, self._store.read, self._store.where)
+
+    def _offer(self, wanted: str, names: list[str]) -> str:
+        for other in reversed(names):
+            if other != wanted:
+                try:
+                    self._read(other)
+                except StateError:
+                    continue
+                return f"{other} is whole: restore(..., checkpoint={other!r})"
+        return "no other checkpoint there is whole"

@@ -1,0 +1,403 @@
+"""What a node has installed, what it coordinates, and where names lead. Kept as one small file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import msgspec
+
+from medusa.errors import LinkError, RemoteProtocolError, StateError
+from medusa.nodes.catalog.in_doubt import InDoubt
+from medusa.nodes.catalog.kept_definitions import RemoteKept
+from medusa.nodes.catalog.kept_moves import Ownership
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.ports import Buffer
+from medusa.query.codec import graph_to_msgpack
+from medusa.query.suggest import did_you_mean
+from medusa.wire.messages.directory import Run, check_run
+
+__all__ = ["CATALOG", "Becoming", "Catalog", "Deployment", "Left", "Reading"]
+
+CATALOG = "catalog"
+VERSION = 1
+
+DEPLOYING, RUNNING, REMOVING = "deploying", "running", "removing"
+ENDED = "ended"
+
+REMOVED_MAX = 1000
+"""Names of removed queries that are remembered. A part that was being moved asks within seconds of its node's
+start; one that asks after so many removals stays, and its node says so."""
+
+T = TypeVar("T")
+
+
+class Deployment(msgspec.Struct, kw_only=True):
+    """A query that this node took from a client and spread over nodes.
+
+    Attributes:
+        state: ``deploying`` until every node has it; ``removing`` until every node has forgotten it.
+        client, request: who asked, so that the same question is answered once.
+        streams: (stream, node) for each stream and each source that clients can use.
+        forgetful: (node, fragment, spec) of nodes that forget what they run.
+        defined: of a stream defined by name, the version of the definition; 0: another query.
+        definition: its graph, in canonical form: it stands here wherever its fragment is.
+        reads: full names of the streams of other queries that it reads.
+        stopped: (fragment, node) of parts that the owners of those nodes have ended there.
+        ended: (fragment, node, code, why, when) of parts that took more than they may there.
+        abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
+        began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
+    """
+
+    query: str
+    nodes: tuple[str, ...]
+    state: str
+    client: str
+    request: int
+    streams: tuple[tuple[str, str], ...]
+    forgetful: tuple[tuple[str, str, bytes], ...] = ()
+    defined: int = 0
+    definition: bytes = b""
+    reads: tuple[str, ...] = ()
+    stopped: tuple[tuple[str, str], ...] = ()
+    abroad: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    ended: tuple[tuple[str, str, str, str, int], ...] = ()
+    began: int = 0
+
+    @property
+    def shown(self) -> str:
+        """Its state as users see it: ``ended`` where it runs and a part of it took more than it may."""
+        return ENDED if self.ended and self.state == RUNNING else self.state
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fragment is that was here.
+
+    Attributes:
+        epoch: of the fragment there.
+        names: its streams and sources.
+        untold: (stream, node) of readers that haven't said yet that they know.
+    """
+
+    query: str
+    node: str
+    epoch: int
+    names: tuple[str, ...]
+    untold: tuple[tuple[str, str], ...] = ()
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may keep rows of a stream for a query of ours that reads it: given back when no fragment does."""
+
+    node: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Becoming:
+    """Fragments that take the place of others once the disk says so.
+
+    Attributes:
+        epoch: of all of them.
+    """
+
+    gone: tuple[str, ...]
+    made: tuple[Fragment, ...]
+    epoch: int
+
+    def fragments(self, now: dict[str, Fragment]) -> dict[str, Fragment]:
+        """Those that will be, of those that are."""
+        kept = {name: each for name, each in now.items() if name not in self.gone}
+        return kept | {each.name: each for each in self.made}
+
+    def installed(self, now: dict[str, int]) -> dict[str, int]:
+        """By which requests they came: those that are made came by none."""
+        return {
+            name: request for name, request in now.items() if name not in {each.name for each in self.made}
+        }
+
+    def left(self, now: dict[str, Left]) -> dict[str, Left]:
+        """One that comes back hasn't left."""
+        return {name: left for name, left in now.items() if name not in {each.name for each in self.made}}
+
+    def ownership(self, now: Ownership) -> Ownership:
+        """Who owns what then."""
+        epochs = {name: epoch for name, epoch in now.epochs.items() if name not in self.gone}
+        made = [each.name for each in self.made]
+        epochs |= dict.fromkeys(made, self.epoch)
+        return msgspec.structs.replace(now, epochs=epochs, replaced=now.replaced_by(self.gone, made))
+
+
+class _Saved(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    node: str
+    fragments: tuple[Fragment, ...]
+    owners: dict[str, str]
+    installed: dict[str, int] = {}
+    deployments: tuple[Deployment, ...]
+    statements: dict[str, tuple[bytes, ...]] = {}
+    runs: tuple[Run, ...] = ()
+    expected: dict[str, dict[str, str]] = {}
+    awaited: dict[str, dict[str, int]] = {}
+    left: dict[str, Left] = {}
+    ownership: Ownership = msgspec.field(default_factory=Ownership)
+    remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
+    reading: dict[str, Reading] = {}
+    removed: tuple[str, ...] = ()
+    in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
+
+
+class Catalog:
+    """Names of one node.
+
+    Attributes:
+        fragments: installed here, by name.
+        owners: query -> the node that coordinates it.
+        installed: fragment -> the request of that node by which it came; nothing: it came in another way, or
+            an earlier version didn't keep it.
+        deployments: coordinated here, by query.
+        statements: what participants have declared, by signer and subject; the registry keeps it.
+        runs: what was found on disk of the directory; ``learned`` gives what it knows now.
+        expected: stream -> who will read it when a fragment has moved there -> who reads it now.
+        awaited: the same -> the epoch of the fragment there; 0 or nothing: an earlier version didn't keep it.
+        left: where fragments are that were here, by name (``nodes.migration.rerouting``).
+        ownership: of those that go, or came (``nodes.migration.outgoing``).
+        reading: streams of other queries' sinks that were asked for here
+        (``nodes.deploy.cross_query_reads``).
+        removed: queries that were removed from here, the newest last: parts that were on their way go, too.
+        in_doubt: what the disk lost, so that nobody here knows whether it is ours
+        (``nodes.repair.resolution``).
+        becoming: what is written as if it were so already: if the write fails nothing has been.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.fragments: dict[str, Fragment] = {}
+        self.owners: dict[str, str] = {}
+        self.installed: dict[str, int] = {}
+        self.deployments: dict[str, Deployment] = {}
+        self.statements: dict[str, tuple[bytes, ...]] = {}
+        self.runs: tuple[Run, ...] = ()
+        self.learned: Callable[[], tuple[Run, ...]] = lambda: self.runs
+        self.expected: dict[str, dict[str, str]] = {}
+        self.awaited: dict[str, dict[str, int]] = {}
+        self.left: dict[str, Left] = {}
+        self.ownership = Ownership()
+        self.remote = RemoteKept()
+        self.reading: dict[str, Reading] = {}
+        self.removed: tuple[str, ...] = ()
+        self.in_doubt = InDoubt()
+        self.becoming: list[Becoming] = []
+
+    def add(self, fragment: Fragment, owner: str, request: int = 0) -> None:
+        self.fragments[fragment.name] = fragment
+        self.owners[fragment.query] = owner
+        self.installed.pop(fragment.name, None)
+        if request:
+            self.installed[fragment.name] = request
+
+    def held(self, fragment: str, query: str) -> tuple[str, int]:
+        """The coordinator of a fragment of ours and its epoch; 0: it isn't ours, or not yet."""
+        epoch = self.ownership.surely(fragment) if fragment in self.fragments else 0
+        return self.owners.get(query, ""), epoch
+
+    def expect(self, stream: str, reader: str, like: str, epoch: int) -> None:
+        """``reader`` will read a stream of ours in place of ``like``, with its fragment in this epoch."""
+        self.expected.setdefault(stream, {})[reader] = like
+        self.awaited.setdefault(stream, {})[reader] = epoch
+
+    def expects_only(self, stream: str, readers: Collection[str] = ()) -> None:
+        """Of those that were to read a stream these still are."""
+        _keep(self.expected, stream, readers)
+        _keep(self.awaited, stream, readers)
+
+    def awaited_in(self, stream: str, reader: str) -> int:
+        """The epoch of the fragment with which a node is to read a stream of ours; 0: it isn't expected."""
+        return self.awaited.get(stream, {}).get(reader, 0)
+
+    def came_by(self, query: str, requests: range) -> list[str]:
+        """The fragments of a query that these requests have installed."""
+        of = [name for name, fragment in self.fragments.items() if fragment.query == query]
+        return [name for name in of if self.installed.get(name) in requests]
+
+    def is_removed(self, query: str) -> bool:
+        """Whether a query was removed from here, or is being; not one whose deployment is undone."""
+        known = self.deployments.get(query)
+        return query in self.removed if known is None else known.state == REMOVING and not known.began
+
+    def undeployed(self, query: str) -> None:
+        """A deployment of ours is over; one that was undone removed nothing that was there before."""
+        if not self.deployments.pop(query).began:
+            others = tuple(each for each in self.removed if each != query)
+            self.removed = (*others, query)[-REMOVED_MAX:]
+
+    def remove(self, query: str, only: Collection[str] | None = None, *, undoes: bool = False) -> list[str]:
+        """Forget the fragments of a query, or only these of them; their names.
+
+        Args:
+            undoes: they had just come: where others of the query have gone stays known.
+        """
+        of = [name for name, fragment in self.fragments.items() if fragment.query == query]
+        gone = [name for name in of if only is None or name in only]
+        for name in gone:
+            for stream in self.fragments.pop(name).streams.values():
+                self.expects_only(stream)
+            self.remote.made.pop(name, None)
+            self.installed.pop(name, None)
+        if only is None or gone == of:
+            self.owners.pop(query, None)
+            if not undoes:
+                self.left = {name: left for name, left in self.left.items() if left.query != query}
+        return gone
+
+    # --- names --------------------------------------------------------------------------------
+
+    def entry(self, name: str) -> tuple[str, str]:
+        """(fragment, source) that publishers of ``name`` feed.
+
+        Raises:
+            LinkError: not here; with the node where it is, or the nearest name.
+        """
+        for fragment in self.fragments.values():
+            for source, published in fragment.entries.items():
+                if published == name:
+                    return fragment.name, source
+        raise self._unknown("source", name, self.entry_names())
+
+    def sink(self, name: str) -> tuple[str, str]:
+        """(fragment, sink) that feeds the stream ``name``.
+
+        Raises:
+            LinkError: as ``entry``.
+        """
+        for fragment in self.fragments.values():
+            for sink, stream in fragment.streams.items():
+                if stream == name:
+                    return fragment.name, sink
+        raise self._unknown("stream", name, self.stream_names())
+
+    def entry_names(self) -> list[str]:
+        """Sources here that publishers can feed."""
+        return [name for fragment in self.fragments.values() for name in fragment.entries.values()]
+
+    def stream_names(self) -> list[str]:
+        """Streams here that can be read; those that a query reads by itself aren't named."""
+        specs = self.fragments.values()
+        return [name for spec in specs for id, name in spec.streams.items() if id not in spec.guests]
+
+    def elsewhere(self) -> dict[str, list[str]]:
+        """Streams and sources of queries that we coordinate, and the other nodes that have them."""
+        found: dict[str, dict[str, None]] = {}
+        for deployment in self.deployments.values():
+            for stream, node in deployment.streams:
+                if node != self.node:
+                    found.setdefault(stream, {})[node] = None
+        return {stream: list(nodes) for stream, nodes in found.items()}
+
+    def place(self, name: str) -> Left | None:
+        """Where the fragment is that has this stream or source, if it was here."""
+        places = [left for left in self.left.values() if name in left.names]
+        return max(places, key=lambda left: left.epoch, default=None)
+
+    def _unknown(self, what: str, name: str, here: Iterable[str]) -> LinkError:
+        if (left := self.place(name)) is not None:
+            text = f"{what} {name[:100]!r} was moved from node {self.node!r} to {left.node!r}"
+            return LinkError(text, hint=f"connect to node {left.node!r}", code="E_MOVED")
+        stopped = next((f for f, each in self.remote.stopped.items() if name in each.names), "")
+        if stopped:
+            part = self.remote.stopped[stopped]
+            why = part.why or f"{stopped!r} was stopped by the owner of node {self.node!r}"
+            hint = f"undeploy {part.query}, and deploy it again so that it takes less" if part.code else ""
+            text = f"{what} {name[:100]!r} is no more: {why}"
+            return LinkError(text, hint=hint, code=part.code or "E_REMOVED")
+        elsewhere = self.elsewhere().get(name)
+        if elsewhere:
+            nodes = " and ".join(repr(node) for node in elsewhere)
+            return LinkError(
+                f"{what} {name[:100]!r} is not at node {self.node!r} but at {nodes}",
+                hint="connect to that node",
+                code="E_STREAM",
+            )
+        return LinkError(
+            f"node {self.node!r} has no {what} {name[:100]!r}",
+            hint=did_you_mean(name, here) or "nothing is deployed here",
+            code="E_STREAM",
+        )
+
+    # --- file ---------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        fragments, left, ownership = self.fragments, self.left, self.ownership
+        installed = self.installed
+        for each in self.becoming:
+            fragments, left = each.fragments(fragments), each.left(left)
+            ownership, installed = each.ownership(ownership), each.installed(installed)
+        saved = _Saved(
+            version=VERSION,
+            node=self.node,
+            fragments=cast(tuple[Fragment, ...], tuple(map(_packed, fragments.values()))),
+            owners=dict(self.owners),
+            installed={name: request for name, request in installed.items() if name in fragments},
+            deployments=tuple(self.deployments.values()),
+            statements=dict(self.statements),
+            runs=self.learned(),
+            expected={stream: dict(follows) for stream, follows in self.expected.items()},
+            awaited={stream: dict(epochs) for stream, epochs in self.awaited.items()},
+            left=dict(left),
+            ownership=ownership,
+            remote=self.remote.packed(),
+            reading=dict(self.reading),
+            removed=self.removed,
+            in_doubt=self.in_doubt,
+        )
+        return msgspec.msgpack.encode(saved)
+
+    @classmethod
+    def from_bytes(cls, data: Buffer, *, node: str, where: str) -> Catalog:
+        """Read it back.
+
+        Raises:
+            StateError: damaged, of another version, or of another node.
+        """
+        try:
+            saved = msgspec.msgpack.decode(data, type=_Saved)
+            for run in saved.runs:
+                check_run(run)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, RemoteProtocolError) as error:
+            raise StateError(f"{where} is damaged: {error}", code="state.catalog") from None
+        if saved.version != VERSION:
+            raise StateError(f"{where} has version {saved.version}, not {VERSION}", code="state.version")
+        if saved.node != node:
+            raise StateError(
+                f"{where} belongs to node {saved.node!r}, this is {node!r}",
+                hint="give each node a data folder of its own",
+                code="state.node",
+            )
+        made = cls(node)
+        made.fragments = {fragment.name: fragment for fragment in saved.fragments}
+        made.owners, made.installed = saved.owners, saved.installed
+        made.deployments = {each.query: each for each in saved.deployments}
+        for each in saved.deployments:  # Earlier versions kept it with the fragment alone.
+            first = made.fragments.get(f"{each.query}/in")
+            if each.defined and not each.definition and first is not None:
+                each.definition = graph_to_msgpack(first.graph)
+        made.statements = saved.statements
+        made.runs = saved.runs
+        made.expected, made.awaited, made.left = saved.expected, saved.awaited, saved.left
+        made.ownership = saved.ownership
+        made.remote = saved.remote
+        made.reading = saved.reading
+        made.removed, made.in_doubt = saved.removed, saved.in_doubt
+        return made
+
+
+def _packed(fragment: Fragment) -> msgspec.Raw:
+    """What it is encoded to, so that a large one isn't encoded for every change of the catalog."""
+    return msgspec.Raw(fragment.packed)
+
+
+def _keep(known: dict[str, dict[str, T]], stream: str, readers: Collection[str]) -> None:
+    left = {reader: what for reader, what in known.pop(stream, {}).items() if reader in readers}
+    if left:
+        known[stream] = left

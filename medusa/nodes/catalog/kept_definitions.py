@@ -1,0 +1,203 @@
+"""Remote definitions as the catalog keeps them: those that others have here, and ours elsewhere. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import cast
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_offers import ALWAYS, OfferRules
+from medusa.nodes.spec.cached_attribute import lazily
+from medusa.nodes.spec.fragment_spec import Feed, Fragment, fragment_to
+from medusa.query.ids import kind_of
+from medusa.query.published_stream import reads_of
+
+__all__ = [
+    "EXPIRES_MAX_US",
+    "HeldDefinition",
+    "MappedDefinition",
+    "RemoteKept",
+    "StoppedPart",
+    "check_offer",
+    "kept_for",
+    "refuse_unoffered",
+    "said_of",
+    "template_of",
+]
+
+EXPIRES_MAX_US = 1 << 57
+"""About the year 6500; more than any duration from now on."""
+
+
+class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What we keep for a node, of our or of another participant.
+
+    Attributes:
+        expires_us: by the clock, since the Unix epoch; 0: it counts until it is revoked.
+        asked: the first ``KeepRemote`` that brought it; 0: an earlier version didn't keep it.
+    """
+
+    participant: str
+    node: str
+    fragment: Fragment
+    expires_us: int = 0
+    asked: int = 0
+
+    @lazily
+    def packed(self) -> msgspec.Raw:
+        """As msgpack; made once, as that of a ``Fragment``."""
+        return msgspec.Raw(msgspec.msgpack.encode(self))
+
+
+class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """What another node keeps for us: ``template`` tells whether a fragment is it.
+
+    Attributes:
+        asked: the ``KeepRemote`` that wasn't confirmed yet; 0: it was.
+    """
+
+    node: str
+    query: str
+    fragment: str
+    template: bytes
+    expires_us: int = 0
+    asked: int = 0
+
+
+class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that ran here for a node, until this node's owner stopped it, or its query took too much.
+
+    Attributes:
+        names: its streams and sources.
+        told: its node has heard so.
+        code: ``E_MEMORY`` or ``E_BUSY``: its query took more than it may here; empty: the owner stopped it.
+        why: the same in words.
+        at_us: when that was, since the Unix epoch; 0: the node didn't know the time.
+    """
+
+    node: str
+    query: str
+    names: tuple[str, ...]
+    told: bool
+    code: str = ""
+    why: str = ""
+    at_us: int = 0
+
+
+class RemoteKept(msgspec.Struct, kw_only=True):
+    """``held`` by ``participant/name``; ``mapped`` and ``revoking`` (``nodes.remote.revocation``) by name.
+
+    Attributes:
+        made: fragments that run, or ran, here -> by which definition.
+        stopped: fragments that this node's owner has ended (``nodes.remote.stopping``).
+    """
+
+    held: dict[str, HeldDefinition] = {}
+    mapped: dict[str, MappedDefinition] = {}
+    revoking: dict[str, MappedDefinition] = {}
+    made: dict[str, str] = {}
+    stopped: dict[str, StoppedPart] = {}
+
+    def packed(self) -> RemoteKept:
+        """What is encoded to the same, sooner."""
+        held = {name: cast(HeldDefinition, each.packed) for name, each in self.held.items()}
+        return msgspec.structs.replace(self, held=held)
+
+
+def template_of(fragment: Fragment) -> bytes:
+    """The same for fragments that differ only in where their inputs come from and who reads them."""
+    bare = msgspec.structs.replace(
+        fragment,
+        feeds=tuple(Feed(source=feed.source, node="-", stream="-") for feed in fragment.feeds),
+        readers=dict.fromkeys(fragment.readers, ()),
+    )
+    return blake2b(fragment_to(bare), digest_size=16).digest()
+
+
+def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
+    """As ``status`` says it; ``expires_us`` is since the Unix epoch, None where there is no end."""
+    defined: dict[str, dict[str, object]] = {
+        name: {
+            "node": each.node,
+            "query": each.query,
+            "fragment": each.fragment,
+            "expires_us": each.expires_us or None,
+        }
+        for name, each in kept.mapped.items()
+    }
+    held: dict[str, dict[str, object]] = {
+        name: {
+            "for": each.node,
+            "participant": each.participant,
+            "query": each.fragment.query,
+            "fragment": each.fragment.name,
+            "inputs": [feed.source for feed in each.fragment.feeds],
+            "expires_us": each.expires_us or None,
+        }
+        for name, each in kept.held.items()
+    }
+    stopped: dict[str, dict[str, object]] = {
+        name: {"for": each.node, "query": each.query, "told": each.told}
+        for name, each in kept.stopped.items()
+        if not each.code
+    }
+    ended: dict[str, dict[str, object]] = {
+        name: {
+            "query": each.query,
+            "streams": list(each.names),
+            "code": each.code,
+            "why": each.why,
+            "at_us": each.at_us or None,
+        }
+        for name, each in kept.stopped.items()
+        if each.code
+    }
+    return {"defined": defined, "kept": held, "stopped": stopped, "ended": ended}
+
+
+def kept_for(kept: RemoteKept, participant: str, fragment: str) -> str:
+    """The node of a participant that has this fragment kept here; empty: none."""
+    held = kept.held.values()
+    return next((e.node for e in held if (e.participant, e.fragment.name) == (participant, fragment)), "")
+
+
+def refuse_unoffered(settings: Settings, offers: Mapping[str, OfferRules], participant: str) -> None:
+    """Refuse a participant to which nothing is offered, before anything that it sends is read.
+
+    Raises:
+        QueryError: it is one (``E_OFFER``).
+    """
+    if participant != settings.participant and participant not in offers:
+        raise QueryError(
+            f"node {settings.name!r} offers nothing to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )
+
+
+def check_offer(
+    settings: Settings, offers: Mapping[str, OfferRules], participant: str, fragment: Fragment
+) -> None:
+    """Whether a participant may have this kept and run here.
+
+    Raises:
+        QueryError: a box isn't offered to it (``E_OFFER``), or it reads streams of other queries.
+    """
+    if reads_of(fragment.graph) or fragment.guests:
+        text = "a part that reads a stream of another query is deployed in full"
+        raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
+    if participant == settings.participant:
+        return
+    rules = offers.get(participant)
+    offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
+    wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
+    if wrong is not None:
+        raise QueryError(
+            f"node {settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )

@@ -1,0 +1,41 @@
+"""Whether a node takes a fragment that is offered to it: the one place where that is decided. No IO.
+
+A deployment, a move and a split ask here before anything changes. A node that runs fragments itself takes
+all for which it has room; one that has them run elsewhere says by ``accept`` what it can run, in time. What a
+fragment is offered for, its price, will be weighed here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from medusa.nodes.spec.fragment_spec import Fragment
+
+__all__ = ["Accepting"]
+
+
+class Accepting:
+    """What a node says of fragments that are offered, and of itself to who might offer some.
+
+    Attributes:
+        accept: raises LinkError, with the reason, for one that it won't take.
+        ended: the same for one that took too much here before, while its query is deployed.
+        told: what the catalog and the status say of where its fragments run; empty: in the node.
+    """
+
+    def __init__(self) -> None:
+        self.accept: Callable[[Fragment], None] = lambda fragment: None
+        self.ended: Callable[[Fragment], None] = lambda fragment: None
+        self.told: Callable[[], dict[str, Any]] = dict
+
+    def check(self, *fragments: Fragment) -> None:
+        """Raises LinkError where one isn't taken; nothing has changed."""
+        for fragment in fragments:
+            self.ended(fragment)
+            self.accept(fragment)
+
+    def status(self) -> dict[str, Any]:
+        """For the status of the node."""
+        told = self.told()
+        return {"runs_on": told} if told else {}

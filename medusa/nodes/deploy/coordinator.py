@@ -1,0 +1,483 @@
+"""A deployment: all nodes take their fragments, or none keeps one.
+
+    deploying --every node said yes--> running --Remove--> removing --every node said so--> (gone)
+        |                                                     ^
+        +---------- one refused, or did not answer in time ---+
+
+The state is on disk before the first word goes out. A coordinator that finds "deploying" when it comes
+back hears first what the nodes have (``nodes.deploy.unfinished_deployments``): where that is all of it the
+query runs, where some is missing it removes what it began. A client that removes the query meanwhile removes
+all of it.
+Asking twice is harmless: installing what is installed, and removing what isn't there, succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.deploy.client_limit import Answers, no_room
+from medusa.nodes.deploy.unfinished_deployments import Unfinished
+from medusa.nodes.deploy.wording import (
+    BEGINS,
+    CONTENDED,
+    CONTENDED_AGAIN_US,
+    CONTENDED_US,
+    Attempt,
+    Question,
+    from_node,
+    put_abroad,
+    silent,
+    taken,
+    there_already,
+    undeployed,
+    undone,
+)
+from medusa.nodes.placement.placement import Plan
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.query.codec import graph_to_msgpack
+from medusa.query.published_stream import reads_of
+from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+from medusa.wire.messages.remote import Instantiate
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Coordinator"]
+
+ASK_AGAIN_US = 1_000_000
+"""An unanswered question is asked again after this."""
+
+NEWS_US = 1_000_000
+"""A query that was just removed elsewhere may be in our catalog for so long."""
+
+LOOK_US = 50_000
+WAITING_MAX = 100
+
+REQUESTS_PER_LIFE = 1 << 20
+"""The numbers of our questions begin at this times our incarnation, so that an answer to a question
+of an earlier life answers none of this one."""
+
+
+ANSWERED_MAX = 1000
+"""Removals whose client may ask again, since the answer was lost on its way."""
+
+
+class Coordinator:
+    """Deployments taken from clients of this node.
+
+    Args:
+        catalog: where deployments are written; ``saver`` makes it durable.
+        incarnation: of this node; larger than in any earlier life.
+        way: how a node is told to run a fragment: the message with this number, and its payload.
+        install, remove: do it on this node, as if asked by itself; give a Reply.
+
+    Attributes:
+        stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
+        elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
+        outranks: the other one that goes before us, if it began at the same time; empty: none.
+        readers: other queries of ours that read a sink of a query, as far as is known here.
+        abroad: the participant of another one's node; empty: it is of our own.
+        unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        timeout_us: int,
+        incarnation: int,
+        saver: Saver,
+        install: Callable[[int, Fragment, str], Reply | None],
+        way: Callable[[int, Fragment], tuple[Install | Instantiate, bytes | None]],
+        remove: Callable[[Remove], Reply],
+    ) -> None:
+        self._catalog = catalog
+        self._outbox = outbox
+        self._timeout_us = timeout_us
+        self.stale = 0
+        self.elsewhere: Callable[[str], str] = lambda query: ""
+        self.outranks: Callable[[str], str] = lambda query: ""
+        self.readers: Callable[[str], list[str]] = lambda query: []
+        self.abroad: Callable[[str], str] = lambda node: ""
+        self.unfinished: Unfinished | None = None
+        self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
+        """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
+        until when we wait for news, or until the old one is removed; what."""
+        self._look_at_us = 0
+        self._saver = saver
+        self._install = install
+        self._way = way
+        self._remove = remove
+        self._attempts: dict[str, Attempt] = {}
+        self._questions: dict[int, Question] = {}
+        self._answered: dict[tuple[str, int], int] = {}
+        """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
+        self._answers = Answers(lambda: saver.durable)
+        self._request = incarnation * REQUESTS_PER_LIFE
+        self._forgetful: set[str] = set()
+
+    def ask(self, elsewhere: Callable[[str], str], outranks: Callable[[str], str]) -> None:
+        """Know of other coordinators from now on."""
+        self.elsewhere, self.outranks = elsewhere, outranks
+
+    def resume(self, now_us: int) -> None:
+        """After a start: finish what was being removed; of what was being deployed, hear what there is."""
+        for deployment in list(self._catalog.deployments.values()):
+            if deployment.state == DEPLOYING and deployment.query in self._attempts:
+                continue  # Of this life: others were taken up again beside it.
+            if deployment.state == DEPLOYING and self.unfinished is not None:
+                self.unfinished.begin(now_us, deployment.query)
+            elif deployment.state != RUNNING:
+                self._begin_removal(now_us, deployment)
+
+    def _judge(self, now_us: int) -> None:
+        """Deployments that an earlier life left half done, or whose end the catalog on disk doesn't know."""
+        for deployment, whole in self.unfinished.judged(now_us) if self.unfinished is not None else ():
+            if whole is None:
+                text = "query stays deploying: nodes of other participants don't tell what they have"
+                self._outbox.report("warning", text, query=deployment.query)
+                continue
+            attempt, code = self._attempts.pop(deployment.query, None), ""
+            if not whole or self.outranks(deployment.query):
+                self._begin_removal(now_us, deployment)
+                code = "E_DEPLOYED"
+            else:
+                deployment.state, deployment.began = RUNNING, 0
+                self._outbox.report("warning", "query runs: every node has its part", query=deployment.query)
+            token = self._saver.save()
+            if attempt is not None:
+                self._answer(attempt.client, undone(attempt.request, code, deployment.query), after=token)
+
+    # --- what clients ask -----------------------------------------------------------------------
+
+    def redefine(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
+        """Remove a running definition, and spread this one once every node that had it has forgotten it."""
+        self._begin_removal(now_us, self._catalog.deployments[plan.query])
+        if plan.query in self._catalog.deployments:
+            self._waiting[client, request] = now_us + self._timeout_us, plan, defined
+            self._look_at_us = now_us + LOOK_US
+        else:
+            self.deploy(now_us, client, request, plan, defined=defined)
+
+    def deploy(self, now_us: int, client: str, request: int, plan: Plan, *, defined: int = 0) -> None:
+        """Spread a plan over its nodes; the client hears once, when it is done or undone.
+
+        Args:
+            defined: of a stream defined by name, the version of the definition.
+        """
+        known = self._catalog.deployments.get(plan.query)
+        if known is not None:
+            same = (known.client, known.request) == (client, request)
+            if same and known.state == RUNNING:
+                self.runs(client, request)
+            elif same and self.unfinished is not None and self.unfinished.waits(plan.query):
+                self._attempts.setdefault(
+                    plan.query, Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+                )
+            elif not (same and known.state == DEPLOYING):
+                # The same question while it is undone: this node died in between, or its answer was lost.
+                what = "being removed" if known.state == REMOVING else "deployed already"
+                self._answer(client, taken(request, plan.query, what))
+            return
+        owner = self._catalog.owners.get(plan.query, self._catalog.node)
+        if owner != self._catalog.node:
+            self._is_there(client, request, plan.query, owner)
+            return
+        other = self.elsewhere(plan.query)
+        if other and len(self._waiting) >= WAITING_MAX:
+            self._is_there(client, request, plan.query, other)
+        elif other:
+            self._waiting.setdefault((client, request), (now_us + NEWS_US, plan, defined))
+            self._look_at_us = now_us + LOOK_US
+        elif defined <= 1 and (
+            busy := no_room(client, request, self._attempts.values(), self._answers.waiting())
+        ):  # Of a later version the one before is gone by now.
+            self._answer(client, busy)
+        else:
+            self._spread(now_us, client, request, plan, defined)
+
+    def is_on(self, client: str, request: int) -> bool:
+        """Whether this very question has been taken, and will be answered."""
+        taken = any((each.client, each.request) == (client, request) for each in self._attempts.values())
+        return taken or (client, request) in self._waiting
+
+    def runs(self, client: str, request: int) -> None:
+        """Say that it runs already, as was asked for; that may be on its way to disk."""
+        after = None if self._saver.idle else self._saver.save()
+        self._answer(client, Reply(request=request), after=after)
+
+    def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
+        self._answer(client, there_already(request, query, owner, self.abroad(owner)))
+
+    def _look(self, now_us: int) -> None:
+        """Whether what was asked for is still elsewhere, or being removed."""
+        if not self._waiting or now_us < self._look_at_us:
+            return
+        self._look_at_us = now_us + LOOK_US
+        for (client, request), (until_us, plan, defined) in list(self._waiting.items()):
+            owner = self.elsewhere(plan.query)
+            going = defined > 1 and plan.query in self._catalog.deployments
+            if (owner or going) and now_us < until_us:
+                continue
+            del self._waiting[client, request]
+            if owner:
+                self._is_there(client, request, plan.query, owner)
+            else:
+                self.deploy(now_us, client, request, plan, defined=defined)
+
+    def _spread(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
+        streams = tuple(
+            (name, fragment.node)
+            for fragment in plan.fragments
+            for name in (*fragment.entries.values(), *fragment.streams.values())
+        )
+        self._catalog.deployments[plan.query] = Deployment(
+            query=plan.query,
+            nodes=plan.nodes(),
+            state=DEPLOYING,
+            client=client,
+            request=request,
+            streams=streams,
+            defined=defined,
+            began=self._request + 1,
+            definition=graph_to_msgpack(plan.fragments[0].graph) if defined else b"",
+            reads=tuple(
+                source.of or "" for fragment in plan.fragments for source in reads_of(fragment.graph).values()
+            ),
+            abroad=put_abroad(plan.fragments, self.abroad),
+        )
+        token = self._saver.save()
+        attempt = Attempt(
+            client=client,
+            request=request,
+            deadline_us=now_us + self._timeout_us,
+            contended_until_us=now_us + min(CONTENDED_US, self._timeout_us // 2),
+        )
+        self._attempts[plan.query] = attempt
+        for fragment in plan.fragments:
+            self._request += 1
+            message, payload = self._way(self._request, fragment)
+            question = Question(
+                query=plan.query,
+                node=fragment.node,
+                message=message,
+                payload=payload,
+                after=token,
+                asked_at_us=now_us,
+                fragment=fragment,
+            )
+            self._questions[self._request] = attempt.installs[self._request] = question
+            if fragment.node != self._catalog.node:
+                self._ask(question)
+        self._install_own(now_us, attempt)
+
+    def _install_own(self, now_us: int, attempt: Attempt) -> None:
+        """Our own part comes last, when the streams it reads are there."""
+        me = self._catalog.node
+        if any(question.node != me for question in attempt.installs.values()):
+            return
+        for number, question in list(attempt.installs.items()):
+            if number in self._questions:
+                self._install_here(now_us, number, question)
+
+    def _install_here(self, now_us: int, number: int, question: Question) -> None:
+        assert question.fragment is not None
+        reply = self._install(number, question.fragment, self._catalog.node)
+        if reply is not None:  # Else it comes by itself.
+            self.reply(now_us, question.node, reply)
+
+    def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
+        """Remove a query from all its nodes; the client hears when every node has forgotten it."""
+        deployment = self._catalog.deployments[query]
+        if deployment.state == RUNNING and (readers := self.readers(query)):
+            text = f"{query!r} is read by query {', '.join(map(repr, readers[:8]))}"
+            hint = f"undeploy {readers[0]} first"
+            self._answer(client, Reply(request=request, code="E_READ", text=text, hint=hint))
+            return
+        judged = self.unfinished is not None and self.unfinished.drop(query)
+        if deployment.state == DEPLOYING and not judged:
+            text, hint = f"query {query!r} is being deployed", "try again in a moment"
+            self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
+            return
+        before = self._attempts.get(query)
+        self._attempts[query] = Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        if deployment.state == RUNNING or judged or deployment.began:
+            deployment.began = 0  # All of it is to go: parts that moved came by no request.
+            self._begin_removal(now_us, deployment)
+        if judged and before is not None:
+            self._answer(before.client, undeployed(before.request, query), after=self._saver.save())
+
+    def answered(self, client: str, request: int) -> bool:
+        """Whether this very removal was asked for before and is done; then it is answered as it was."""
+        token = self._answered.get((client, request))
+        if token is None:
+            return False
+        self._answer(client, Reply(request=request), after=token)
+        return True
+
+    # --- what nodes answer ----------------------------------------------------------------------
+
+    def reply(self, now_us: int, node: str, reply: Reply) -> None:
+        """A node answered one of our questions; other answers are dropped and counted."""
+        question = self._questions.get(reply.request)
+        if question is None or question.node != node:
+            self.stale += 1
+            return
+        attempt = self._attempts.get(question.query)
+        if reply.code == CONTENDED and attempt is not None and now_us < attempt.contended_until_us:
+            question.asked_at_us = now_us + CONTENDED_AGAIN_US - ASK_AGAIN_US
+            return
+        del self._questions[reply.request]
+        deployment = self._catalog.deployments.get(question.query)
+        if deployment is None:
+            return
+        if isinstance(question.message, BEGINS):
+            if attempt is None or deployment.state != DEPLOYING:
+                if reply.code and deployment.state == RUNNING:
+                    about = {"fragment": question.message.fragment, "node": node, "code": reply.code}
+                    self._outbox.report("error", "not installed again", **about, why=reply.text)
+                return
+            attempt.installs.pop(reply.request, None)
+            if node in self._forgetful and question.payload is not None and not reply.code:
+                spec = node, question.message.fragment, question.payload
+                deployment.forgetful += () if spec in deployment.forgetful else (spec,)
+            if reply.code:
+                self._undo(now_us, deployment, attempt, from_node(reply, node))
+            elif not attempt.installs and (other := self.outranks(deployment.query)):
+                # Both began before either had heard of the other. Nobody was told yet that ours runs.
+                self._undo(
+                    now_us, deployment, attempt, there_already(attempt.request, deployment.query, other)
+                )
+            elif not attempt.installs:
+                deployment.state, deployment.began = RUNNING, 0
+                del self._attempts[deployment.query]
+                self._answer(attempt.client, Reply(request=attempt.request), after=self._saver.save())
+            elif node != self._catalog.node:
+                self._install_own(now_us, attempt)
+        elif not self._open(deployment.query):
+            self._removed(deployment)
+
+    def came_up(self, now_us: int, node: str, *, forgets: bool) -> None:
+        """A node is there; one that forgets over its end is told again what it runs."""
+        if not forgets:
+            self._forgetful.discard(node)
+            return
+        self._forgetful.add(node)
+        for deployment in self._catalog.deployments.values():
+            if deployment.state == REMOVING:
+                continue
+            ended = [each[:2] for each in deployment.ended]
+            for of, fragment, payload in deployment.forgetful:
+                if (fragment, of) in ended:
+                    continue
+                asked = (question.message for question in self._questions.values() if question.node == node)
+                if of != node or any(isinstance(m, Install) and m.fragment == fragment for m in asked):
+                    continue
+                self._install_again(now_us, deployment.query, node, fragment, payload)
+
+    def _install_again(self, now_us: int, query: str, node: str, fragment: str, payload: bytes) -> None:
+        self._request += 1
+        question = Question(
+            query=query,
+            node=node,
+            message=Install(request=self._request, query=query, fragment=fragment),
+            payload=payload,
+            after=0,
+            asked_at_us=now_us,
+        )
+        self._questions[self._request] = question
+        self._ask(question)
+
+    def _undo(self, now_us: int, deployment: Deployment, attempt: Attempt, why: Reply) -> None:
+        """All or nothing: what this attempt installed goes, nothing older; the client hears why."""
+        code = "E_DEPLOYED" if why.code == CONTENDED else why.code
+        reply = Reply(request=attempt.request, code=code, text=why.text, hint=why.hint)
+        del self._attempts[deployment.query]
+        self._begin_removal(now_us, deployment)
+        self._answer(attempt.client, reply, after=self._saver.save())  # Or a later life would go on with it.
+
+    def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
+        query = deployment.query
+        self._questions = {n: q for n, q in self._questions.items() if q.query != query}
+        self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
+        deployment.state = REMOVING
+        token = self._saver.save()
+        for node in deployment.nodes:
+            self._request += 1
+            message = Remove(request=self._request, query=query, since=deployment.began)
+            question = Question(
+                query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
+            )
+            self._questions[self._request] = question
+            if node != self._catalog.node:
+                self._ask(question)
+        for question in list(self._questions.values()):
+            if question.query == query and question.node == self._catalog.node:
+                assert isinstance(question.message, Remove)
+                self.reply(now_us, question.node, self._remove(question.message))
+
+    def _removed(self, deployment: Deployment) -> None:
+        self._catalog.undeployed(deployment.query)
+        token = self._saver.save()
+        attempt = self._attempts.pop(deployment.query, None)
+        if attempt is not None:
+            self._answered[attempt.client, attempt.request] = token
+            if len(self._answered) > ANSWERED_MAX:
+                del self._answered[next(iter(self._answered))]
+            self._answer(attempt.client, Reply(request=attempt.request), after=token)
+
+    def _open(self, query: str) -> bool:
+        return any(question.query == query for question in self._questions.values())
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask again; give up what took too long."""
+        self._look(now_us)
+        self._judge(now_us)
+        for query, attempt in list(self._attempts.items()):
+            if now_us < attempt.deadline_us:
+                continue
+            deployment = self._catalog.deployments[query]
+            me = self._catalog.node
+            nodes = [q.node for q in self._questions.values() if q.query == query and q.node != me]
+            nodes = nodes or [node for node in deployment.nodes if node != me]
+            if waits := self.unfinished is not None and self.unfinished.waits(query):
+                nodes = self.unfinished.away(deployment)
+            why = silent(attempt.request, query, deployment.state, nodes, self._timeout_us, waits)
+            if deployment.state == DEPLOYING and not waits:
+                self._undo(now_us, deployment, attempt, why)
+            else:
+                # The removal goes on, and what is half done waits; only the client does so no more.
+                del self._attempts[query]
+                self._answer(attempt.client, why)
+        for number, question in list(self._questions.items()):
+            if now_us - question.asked_at_us < ASK_AGAIN_US:
+                continue
+            question.asked_at_us = now_us
+            if question.node != self._catalog.node:
+                self._ask(question)
+            elif question.fragment is not None:  # Contended here.
+                self._install_here(now_us, number, question)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        judge_at_us = None if self.unfinished is None else self.unfinished.wake_at_us()
+        if not (self._attempts or self._questions or self._waiting):
+            return judge_at_us
+        times = [attempt.deadline_us for attempt in self._attempts.values()]
+        times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
+        times += [self._look_at_us] if self._waiting else []
+        times += [judge_at_us] if judge_at_us is not None else []
+        return min(times, default=None)
+
+    def _ask(self, question: Question) -> None:
+        self._saver.send(question.node, question.message, question.payload, after=question.after)
+
+    def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:
+        if after is None:
+            self._outbox.send(client, reply)
+        else:
+            self._answers.wait(client, reply.request, after)
+            self._saver.send(client, reply, after=after)

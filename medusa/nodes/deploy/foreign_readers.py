@@ -1,0 +1,161 @@
+"""Queries that read sinks of others: what their nodes ask of the node that has the sink. No IO.
+
+    reader ── Read ──> who has the sink: it keeps what comes out from now on, as a stream of its own
+    reader ── Attach, Ack ... ──> as any fragment's reader
+    reader ── Release ──> that stream is no more
+
+The stream is in the spec, so it moves and comes back with the fragment, and whoever reads it follows it as
+any other. Nodes of other participants read what ``[offers]`` lets them; they never hold the fragment up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from medusa.errors import LinkError
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.security.registry import matches
+from medusa.nodes.spec.fragment_spec import Guest, guest_name
+from medusa.query.boxes import Source
+from medusa.query.published_stream import same_columns
+from medusa.query.suggest import did_you_mean
+from medusa.wire.messages.rerouting import Read
+from medusa.wire.outbox import Outbox
+
+__all__ = ["GUESTS_MAX", "Guests"]
+
+GUESTS_MAX = 100
+"""Queries that read one sink: what comes out is kept for each of them."""
+
+
+class Guests:
+    """At the node that has the sinks.
+
+    Args:
+        fragments: what runs here, by name.
+
+    Attributes:
+        moving: whether a fragment of ours is just being moved, split or merged.
+        offers: to other participants, by name.
+    """
+
+    def __init__(
+        self, settings: Settings, catalog: Catalog, fragments: Mapping[str, Hosted], outbox: Outbox
+    ) -> None:
+        self.moving: Callable[[str], bool] = lambda fragment: False
+        self.offers: Callable[[str], OfferRules | None] = settings.offers.get
+        self._settings = settings
+        self._catalog = catalog
+        self._fragments = fragments
+        self._outbox = outbox
+
+    def stream(self, participant: str | None, message: Read) -> str:
+        """The stream that would come of it."""
+        query, _, sink = message.stream.partition(".")
+        own = participant == self._settings.participant
+        return f"{query}.{guest_name(sink, '' if own else participant or '', message.query, message.source)}"
+
+    def of(self, stream: str) -> Guest | None:
+        """Who reads, where this is the stream of a guest."""
+        for spec in self._catalog.fragments.values():
+            for id, guest in spec.guests.items():
+                if spec.streams[id] == stream:
+                    return guest
+        return None
+
+    def read(self, peer: str, participant: str, message: Read) -> bool:
+        """A node wants to read a sink; whether the catalog has changed.
+
+        Args:
+            participant: whose node it is.
+
+        Raises:
+            LinkError: it may not, or there is no such sink.
+        """
+        foreign = participant != self._settings.participant
+        if foreign:  # First: what isn't offered isn't told of either.
+            self._check_offer(participant, message.stream)
+        name, sink = self._catalog.sink(message.stream)
+        hosted = self._fragments[name]
+        self._check_sink(hosted, sink, message)
+        id = guest_name(sink, participant if foreign else "", message.query, message.source)
+        known = hosted.spec.guests.get(id)
+        if known is not None and known.asked == message.request:
+            return False
+        if known is None and sum(each.sink == sink for each in hosted.spec.guests.values()) >= GUESTS_MAX:
+            raise LinkError(
+                f"{GUESTS_MAX} queries read stream {message.stream!r} already",
+                hint="let some of them read the output of another",
+                code="E_LIMIT",
+            )
+        output = hosted.outputs[sink]
+        guest = Guest(
+            sink=sink, query=message.query, first=output.rows, asked=message.request, foreign=foreign
+        )
+        stream = f"{hosted.spec.query}.{id}"
+        hosted.outputs[id] = output.for_guest(id, stream, guest, peer, self._outbox)
+        self._put(hosted, id, stream, guest, peer)
+        return True
+
+    def _put(self, hosted: Hosted, id: str, stream: str, guest: Guest, peer: str) -> None:
+        spec = hosted.spec
+        hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
+            spec,
+            streams={**spec.streams, id: stream},
+            readers={**spec.readers, id: (peer,)},
+            guests={**spec.guests, id: guest},
+        )
+        self._catalog.expects_only(stream)
+
+    def left(self, hosted: Hosted, id: str) -> None:
+        """Nobody may read this any more, if it was the stream of a guest."""
+        spec = hosted.spec
+        if id not in spec.guests or spec.readers.get(id):
+            return
+        del hosted.outputs[id]
+        hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
+            spec,
+            streams={each: stream for each, stream in spec.streams.items() if each != id},
+            readers={each: nodes for each, nodes in spec.readers.items() if each != id},
+            guests={each: guest for each, guest in spec.guests.items() if each != id},
+        )
+
+    def _check_offer(self, participant: str, stream: str) -> None:
+        rules = self.offers(participant)
+        if rules is None or not any(matches(pattern, stream) for pattern in rules.streams):
+            raise LinkError(
+                f"node {self._settings.name!r} doesn't offer stream {stream[:100]!r} to participant "
+                f"{participant!r}",
+                hint=f'its configuration would have to say streams = ["{stream[:100]}"] in '
+                f"[offers.{participant}]",
+                code="E_NO_CONTRACT",
+            )
+
+    def _check_sink(self, hosted: Hosted, sink: str, message: Read) -> None:
+        spec, stream = hosted.spec, message.stream
+        if sink in spec.guests or stream != f"{spec.query}.{sink}":
+            own = [name for id, name in spec.streams.items() if name == f"{spec.query}.{id}"]
+            raise LinkError(
+                f"stream {stream!r} links parts of query {spec.query!r}; other queries read sinks",
+                hint=did_you_mean(stream, own),
+                code="E_STREAM",
+            )
+        if self._settings.store == "memory":
+            raise LinkError(
+                f"node {self._settings.name!r} has no disk to remember who reads stream {stream!r}",
+                hint="put that part of its query at a node with a disk",
+                code="E_STORE",
+            )
+        if self.moving(spec.name) or hosted.frozen:
+            text = f"what puts out stream {stream!r} is just being moved, split or merged"
+            raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+        sender = hosted.outputs[sink].sender
+        wanted = Source(id=message.source, schema=message.schema, judged=True, timed=message.timed)
+        if differs := same_columns(wanted, sender.schema, sender.timed):
+            hint = "ask for it anew with fed.stream, and build the query on that"
+            raise LinkError(f"stream {stream!r}: {differs}", hint=hint, code="E_SCHEMA")

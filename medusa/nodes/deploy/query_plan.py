@@ -1,0 +1,92 @@
+"""A query as a client sent it, read and cut as its placement says. Pure: it may run beside the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.cross_query_reads import feeds_from
+from medusa.nodes.placement.placement import Plan, cut
+from medusa.nodes.security.registry import Caller, no_deploy
+from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
+from medusa.nodes.spec.spec_limits import check_limits
+from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
+
+__all__ = ["Asked", "check_name", "name_of", "plan_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a client asked.
+
+    Attributes:
+        at: node and boxes there.
+        reads: where streams of other queries are: (source, node, stream there, epoch).
+        caller: the client; None: this node has no keys.
+    """
+
+    graph: bytes
+    at: tuple[tuple[str, tuple[str, ...]], ...]
+    reads: tuple[tuple[str, str, str, int], ...] = ()
+    caller: Caller | None
+
+
+class _Head(msgspec.Struct):
+    name: str
+
+
+def name_of(graph: bytes) -> str:
+    """What a graph says that it is called, with nothing else read.
+
+    Raises:
+        QueryError: it isn't one.
+    """
+    try:
+        return msgspec.msgpack.decode(graph, type=_Head).name
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        text = f"query: not the msgpack of a query: {error}"[:500]
+        raise QueryError(text, code="query.codec") from None
+
+
+def check_name(graph: bytes, caller: Caller | None) -> str:
+    """The name of a query that a client may deploy.
+
+    Raises:
+        QueryError: it may not (``E_ROLE``), or this is no query.
+    """
+    name = name_of(graph)
+    if caller is not None and not caller.may("deploy", name):
+        why = no_deploy(caller, name)
+        raise QueryError(why.text, hint=why.hint, code=why.code)
+    return name
+
+
+def plan_of(asked: Asked, settings: Settings) -> Plan:
+    """Read a query and a placement that a client sent.
+
+    Raises:
+        QueryError: one of them doesn't hold, or the client may not deploy it.
+    """
+    at: dict[str, tuple[str, ...]] = {}
+    for node, boxes in asked.at:
+        if node in at:
+            raise QueryError(f"node {node!r} is named twice", code="query.placement")
+        at[node] = boxes
+    check_name(asked.graph, asked.caller)
+    graph = graph_from_msgpack(asked.graph)
+    if graph_to_msgpack(graph) != asked.graph:
+        raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
+    feeds = feeds_from(graph, asked.reads, settings.participant, asked.caller)
+    plan = cut(graph, at, nodes=[settings.name, *settings.peers], reads=feeds)
+    for fragment in plan.fragments:
+        check_limits(fragment.graph)
+        if len(fragment_to(fragment)) > SPEC_BYTES_MAX:
+            raise QueryError(
+                f"fragment {fragment.name!r} has more than {SPEC_BYTES_MAX:,} bytes", code="query.limit"
+            )
+        if fragment.node == settings.name:  # What stands elsewhere is checked there.
+            fragment.check()
+    return plan

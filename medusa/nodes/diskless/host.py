@@ -1,0 +1,380 @@
+"""A fragment on a node that keeps nothing: what dies with it is known to its neighbours, and counted.
+
+    no disk ──asks all neighbours──> gathered ──goes on at the newest cut──> runs
+                                                                              │ a run of the engine
+       upstream forgets <── settled: all receivers have the output <── cut ───┘
+
+Instead of checkpoints there are *cuts* (``volatile``). One is settled once every receiver has what was
+put out before it; then upstream hears that what it covers is durable, and keeps the cut with that.
+
+After a start nothing is fed before every node of the plan that is linked with this fragment has said what
+it has, and the clients that the newest cut names had time to. A node that never says it holds the
+fragment up as it would if it were dead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from medusa.elements import END_US, START_US, Boundary, Element, Train
+from medusa.engine.held_rows_count import NOTHING, Held, row_by_row, uncounted
+from medusa.errors import LinkError
+from medusa.nodes.diskless.sealed_cuts import Cut, Seal
+from medusa.nodes.fragment.checkpoint_record import InputRecord
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.wire.link.attach_claims import check_attach
+from medusa.wire.link.automaton import LinkEvent, SenderState
+from medusa.wire.link.receiver import ReceiverMessage
+from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Refuse
+from medusa.wire.outbox import RunFragment
+
+__all__ = ["VolatileHosted"]
+
+CUTS_MAX = 256
+"""Cuts that wait until their output was received; the last one gives way to a later one."""
+
+CLIENTS_US = 2_000_000
+"""So long after its start a node waits for clients to come back: of some of them only they know."""
+
+CUT_US = 2_000
+"""Runs without output leave a cut only so often."""
+
+
+class VolatileHosted(Hosted):
+    """One installed fragment of a node with ``store = "memory"``.
+
+    Args:
+        seal: of this node.
+        born_us: when the node was started.
+
+    Attributes:
+        known_lost: rows that died with earlier lives of the node; ``lost_unknown``: and more may have.
+    """
+
+    def __init__(self, spec: Fragment, *, seal: Seal, now_us: int, born_us: int, **rest: Any) -> None:
+        self._seal = seal
+        self._started = False
+        self.known_lost = 0
+        self.lost_unknown = False
+        self._base: Cut | None = None
+        self._told: dict[tuple[str, str], Cut | None] = {}
+        """Input -> the cut that its sender had of us."""
+        self._asked: dict[tuple[str, str], tuple[Attach, str, int]] = {}
+        """(sink, reader) -> how it wants to attach, once we know what we have."""
+        self._heard: set[str] = set()
+        """Who has said what they hold."""
+        self._fed_any = False
+        self._ran_seq: dict[tuple[str, str], int] = {}
+        self._number = 0
+        self._cuts: deque[Cut] = deque()
+        self._cut_at_us = self._looked_at_us = now_us
+        self._ticked_us = now_us
+        self._waited = False
+        """The clients that may come back had their time."""
+        super().__init__(spec, **rest)
+        self._repeats = not self.mixed and all(row_by_row(box) for box in spec.graph.boxes)
+        self.uncounted = tuple(uncounted(spec.graph))
+        self.mixed = False
+        self._mixed_durable = True  # Nothing is held back for a checkpoint.
+        self._begun_us = now_us
+        # Where nodes read all of our output, they have all that any client knows.
+        clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
+        self._clients_until_us = born_us + CLIENTS_US if clients else now_us
+
+    def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
+        made = super()._add_input(source, stream, peer, record)
+        made.receiver.asking = True
+        return made
+
+    def _checkpoint(self, now_us: int) -> None:
+        """There is nothing to write."""
+        self._wanted = self._dirty = False
+
+    # --- what the neighbours say ----------------------------------------------------------------
+
+    def receive(self, now_us: int, input: Input, message: ReceiverMessage, payload: Buffer | None) -> None:
+        super().receive(now_us, input, message, payload)
+        key = input.source, input.peer
+        if input.receiver.told is not None and key not in self._told:
+            _, note = input.receiver.told
+            self._told[key] = self._seal.cut(note, self.spec.name)
+            self._heard.add(input.peer)
+            self._learnt(now_us, self._told[key])
+            if self._started:
+                self._late(now_us, input)
+            self._start_if_told(now_us)
+
+    def from_reader(
+        self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
+    ) -> None:
+        """Raises: LinkError: a named subscription (``E_STORE``). RemoteProtocolError: a false claim."""
+        if isinstance(message, Attach):
+            if message.name:
+                raise LinkError(
+                    f"the node of stream {message.stream!r} keeps nothing over its end, so no rows for a "
+                    f"subscription {message.name!r} either",
+                    hint='subscribe without durable=, or run that node with store = "disk"',
+                    code="E_STORE",
+                )
+            # It may be answered much later, while somebody else speaks: who is wrong hears it now.
+            check_attach(message, peer)
+            cut = self._seal.cut(message.note, self.spec.name)
+            self._heard.add(peer)
+            self._asked[sink, peer] = message, owner, others
+            self._learnt(now_us, cut)
+            self._start_if_told(now_us)
+        elif self._started:
+            super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
+            self._settle(now_us)
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        super().peer_event(now_us, peer, event)
+        if event is not LinkEvent.PEER_UP:
+            for key in [key for key in self._asked if key[1] == peer]:
+                del self._asked[key]
+            if not self._started:
+                self._heard.discard(peer)
+
+    def offer(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
+        super().offer(now_us, peer, source, schema)
+        self.mixed = False
+
+    def _learnt(self, now_us: int, cut: Cut | None) -> None:
+        if cut is None or (self._base is not None and cut.order <= self._base.order):
+            return
+        if cut.life == self._incarnation:
+            return
+        if not self._started:
+            self._base = cut
+        elif not self._fed_any and not self._running:
+            # Nobody we could have asked knew of an earlier life, and nothing has happened in this one.
+            self._base = cut
+            self._begin_anew(now_us)
+
+    def _begin_anew(self, now_us: int) -> None:
+        self._started = False
+        for output in self.outputs.values():
+            for view in output.sender.receivers.values():
+                if view.state is not SenderState.DETACHED:
+                    text = "this node was restarted"
+                    refusal = Refuse(code="E_DETACHED", text=text, stream=output.stream, epoch=view.epoch)
+                    self._outbox.send(view.peer, refusal)
+            output.reset()
+        for input in self.inputs.values():
+            input.receiver.asking = True
+            input.receiver.told = None
+            self._told.pop((input.source, input.peer), None)
+            if input.silent_since_us is None:
+                input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
+
+    def _late(self, now_us: int, input: Input) -> None:
+        """Somebody has come who wasn't waited for."""
+        assert input.receiver.told is not None
+        durable, _ = input.receiver.told
+        cut = self._told[input.source, input.peer]
+        seq = self._base.input_at(input.source, input.peer) if self._base is not None else None
+        if cut is not None and cut.life != self._incarnation and self._base is not None:
+            if cut.order > self._base.order:
+                self._tell_unknown("a publisher that knows of later rows came too late")
+        elif cut is None and durable:
+            self._tell_unknown("a publisher's rows were taken in a life that nobody knows of")
+        self._begin_at(now_us, input, durable if seq is None else seq)
+
+    def _begin_at(self, now_us: int, input: Input, seq: int) -> None:
+        key = input.source, input.peer
+        input.fed_seq = self._ran_seq[key] = seq
+        input.receiver.begin_at(now_us, seq)
+        promise_us = (
+            dict(self._base.promises).get(input.source, START_US) if self._base is not None else START_US
+        )
+        if promise_us > self._entries.fed_us.get(input.source, END_US):
+            # What was late stays late: windows that have left don't open again.
+            self._entries.fed_us[input.source] = promise_us
+            work = Work(input, Boundary(promise_us), next_seq=seq, boundary_us=input.fed_us, cost=0)
+            self._running.append(work)
+            assert work.element is not None
+            self._outbox.append(
+                RunFragment(fragment=self.spec.name, stream=input.source, element=work.element)
+            )
+
+    # --- the start --------------------------------------------------------------------------------
+
+    def _start_if_told(self, now_us: int) -> None:
+        if not self._started and self._all_told(now_us):
+            self._start(now_us)
+        if self._started:
+            self._answer_readers(now_us)
+        self._pump(now_us)
+
+    def _all_told(self, now_us: int) -> bool:
+        if any((feed.source, feed.node) not in self._told for feed in self.spec.feeds):
+            return False
+        for sink, readers in self.spec.readers.items():
+            if any((sink, reader) not in self._asked for reader in readers):
+                return False
+        if self._waited:
+            return True
+        if any(key not in self._told for key in self.inputs):
+            return False
+        if now_us < self._clients_until_us:
+            return False
+        if self._base is None:
+            return True
+        clients = {peer for source, peer, _ in self._base.inputs if source in self.spec.entries}
+        return (clients | set(self._base.readers)) <= self._heard
+
+    def _start(self, now_us: int) -> None:
+        self._started = True
+        base = self._base
+        if self._repeatable and (base is None or len(base.inputs) == 1):
+            # It comes to the same rows again, so where upstream stands is right too, and no row is lost
+            # of which a receiver had only a part.
+            (base,) = self._told.values() or (base,)
+        for sink, output in self.outputs.items():
+            # Of those in the plan: rows that a client has are in the note that it gives back.
+            plan = self.spec.readers.get(sink, ())
+            asked = ((who, message) for (at, who), (message, *_) in self._asked.items() if at == sink)
+            seqs = [message.next_seq for who, message in asked if who in plan]
+            begin = base.output_at(sink) if base is not None else 0
+            if not self._repeatable and (ahead := max(seqs, default=0)) > begin:
+                begin = ahead
+                self._tell_unknown(f"the readers of {output.stream} have more than anybody can say")
+            output.begin_at(begin)
+        if base is not None:
+            self.known_lost = base.lost + max(base.held, 0)
+            self.lost_unknown = base.unknown
+            if base.held < 0:
+                boxes = ", ".join(self.uncounted) or "its boxes"
+                self._tell_unknown(f"nobody can say how many rows {boxes} held")
+            if base.held > 0:
+                self._outbox.report(
+                    "error",
+                    "rows lost",
+                    fragment=self.spec.name,
+                    rows=base.held,
+                    why="held when the node died",
+                )
+        self._base = base
+        for key, input in self.inputs.items():
+            if input.receiver.told is None:
+                continue
+            durable, _ = input.receiver.told
+            seq = base.input_at(*key) if base is not None else None
+            if seq is None and durable:
+                self._tell_unknown(f"rows of {input.stream} were taken in a life that nobody knows of")
+            elif seq is not None and seq < durable:
+                self._tell_unknown(f"the newest cut stands before what {input.peer} has forgotten")
+            self._begin_at(now_us, input, durable if seq is None else seq)
+
+    @property
+    def _repeatable(self) -> bool:
+        """One input, and no box that remembers: the same rows have the same numbers again."""
+        return self._repeats and len(self.inputs) == 1 and len(self._told) == 1
+
+    def _tell_unknown(self, why: str) -> None:
+        self.lost_unknown = True
+        self._outbox.report("error", "rows lost, and nobody knows how many", fragment=self.spec.name, why=why)
+
+    def _answer_readers(self, now_us: int) -> None:
+        asked, self._asked = self._asked, {}
+        for (sink, peer), (message, owner, others) in asked.items():
+            super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
+
+    # --- cuts -------------------------------------------------------------------------------------
+
+    def _pump(self, now_us: int) -> None:
+        if self._started:
+            super()._pump(now_us)
+            self._fed_any = self._fed_any or bool(self._running)
+
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
+        """The cut after this run of the engine, for the frames that it made."""
+        self._ran_seq[work.input.source, work.input.peer] = work.next_seq
+        if not outputs and now_us - self._cut_at_us < CUT_US and self._cuts:
+            return b""
+        self._cut_at_us = now_us
+        self._number += 1
+        rows = {sink: output.rows for sink, output in self.outputs.items()}
+        for sink, element in outputs:
+            if isinstance(element, Train):
+                rows[sink] += len(element)
+        running = {(each.input.source, each.input.peer) for each in self._running}
+        cut = Cut(
+            fragment=self.spec.name,
+            life=self._incarnation,
+            number=self._number,
+            inputs=tuple(
+                (*key, self._ran_seq.get(key, 0) if key in running else input.fed_seq)
+                for key, input in self.inputs.items()
+            ),
+            outputs=tuple(rows.items()),
+            held=-1 if dying.rows is None else dying.rows,
+            lost=self.known_lost + sum(input.receiver.lost_rows for input in self.inputs.values()),
+            unknown=self.lost_unknown,
+            readers=tuple(
+                view.peer
+                for output in self.outputs.values()
+                for view in output.sender.receivers.values()
+                if view.plain
+            ),
+            promises=dying.promises,
+        )
+        if len(self._cuts) >= CUTS_MAX:
+            self._cuts.pop()
+        self._cuts.append(cut)
+        return self._seal.note(cut) if outputs else b""
+
+    def _settle(self, now_us: int) -> None:
+        """Tell upstream of the last cut whose output was received."""
+        if not self._cuts or now_us - self._looked_at_us < self._link.ack_us:
+            return
+        self._looked_at_us = now_us
+        received = {sink: output.received for sink, output in self.outputs.items()}
+        settled = None
+        while self._cuts and all(
+            reached is None or seq <= reached
+            for sink, seq in self._cuts[0].outputs
+            for reached in (received[sink],)
+        ):
+            settled = self._cuts.popleft()
+        if settled is None:
+            return
+        note = self._seal.note(settled)
+        for source, peer, seq in settled.inputs:
+            input = self.inputs.get((source, peer))
+            if input is not None and not input.receiver.asking:
+                input.receiver.own_note = note
+                input.receiver.durable(now_us, min(seq, input.receiver.next_seq))
+                input.durable_us = input.fed_us
+
+    def ran(
+        self,
+        now_us: int,
+        outputs: list[tuple[str, Element]],
+        refused: str = "",
+        dying: Held = NOTHING,
+    ) -> None:
+        super().ran(now_us, outputs, refused, dying)
+        self._settle(now_us)
+
+    def tick(self, now_us: int) -> None:
+        super().tick(now_us)
+        self._ticked_us = now_us
+        self._waited = self._waited or now_us - self._begun_us >= self._link.idle_us
+        self._start_if_told(now_us)
+        self._settle(now_us)
+
+    def wake_at_us(self) -> int | None:
+        times = [super().wake_at_us()]
+        if self._cuts:
+            times.append(self._looked_at_us + self._link.ack_us)
+        if not self._started and not self._waited:
+            times.append(self._begun_us + self._link.idle_us)
+            if self._ticked_us < self._clients_until_us:
+                times.append(self._clients_until_us)
+        return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,140 @@
+"""What a fragment is fed while it is copied, in the order in which it is fed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from medusa.elements import Boundary, Silent, Train
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
+from medusa.nodes.fragment.inputs import Input, Work
+
+__all__ = ["PASSED", "Tap", "Tapped"]
+
+PASSED = 4
+"""Beside the kinds of decisions: only the position of an input moves."""
+
+ITEM_BYTES = 256
+"""What an element costs beside its rows."""
+
+BACKLOG_MAX = 64 << 20
+"""While the checkpoint is on its way so much may wait behind it; then the fragment is fed nothing more.
+Too small: a large state slows the fragment down while it is copied; too large: memory."""
+
+NEAR_BYTES = 1 << 20
+NEAR_ITEMS = 16
+"""The owner stops when no more than this is on its way. Too large: so much longer nothing comes out; too
+small: the stream is slow before."""
+
+
+@dataclass(slots=True)
+class Tapped:
+    """One element that was fed, and where its input stands after it."""
+
+    kind: int
+    number: int
+    input: Input
+    element: Train | Boundary | None
+    next_seq: int
+    boundary_us: int
+    note: bytes
+    cost: int
+
+
+class Tap:
+    """Keeps what is fed after a checkpoint until it was sent on.
+
+    Attributes:
+        token: of the checkpoint; 0: it is not taken yet.
+        durable: it is on disk.
+        broken: why this can't go on; empty: it can.
+        queue: what waits to be sent.
+        nbytes: of it, and of what was sent and isn't done; who sends it counts it down, by ``done``.
+        items: how many elements that is.
+        bound, items_bound: with as much the fragment is fed nothing; None: any number.
+        closed: no other publisher is let in.
+        held: the fragment is fed nothing.
+    """
+
+    def __init__(self) -> None:
+        self.token = 0
+        self.durable = self.closed = self.held = False
+        self.broken = ""
+        self.queue: deque[Tapped] = deque()
+        self.nbytes = self.items = 0
+        self.bound = BACKLOG_MAX
+        self.items_bound: int | None = None
+        self._halves = 0
+
+    @property
+    def begun(self) -> bool:
+        """The checkpoint is taken, and no other may be until this is over."""
+        return self.token > 0
+
+    @property
+    def full(self) -> bool:
+        many = self.items_bound is not None and self.items >= self.items_bound
+        return self.held or many or self.nbytes >= self.bound
+
+    @property
+    def near(self) -> bool:
+        """Little is left of it."""
+        return self.nbytes <= NEAR_BYTES and self.items <= NEAR_ITEMS
+
+    def opened(self) -> None:
+        """The target feeds: from here on the fragment is fed more slowly than that, so that it comes near."""
+        self.bound = self.nbytes + NEAR_BYTES
+        self.items_bound = self.items + NEAR_ITEMS
+
+    def done(self, cost: int) -> None:
+        """The target has fed an element. Half as much may come after it: a fragment that is fed nothing until
+        all is done would rest the longer, the larger its state is."""
+        self.nbytes -= cost
+        self.items -= 1
+        if self.items_bound is not None:
+            self._halves += 1
+            self.bound = max(self.bound - cost // 2, NEAR_BYTES)
+            self.items_bound = max(self.items_bound - self._halves % 2, NEAR_ITEMS)
+
+    def begins(self, token: int) -> None:
+        """A checkpoint is being taken: if it is the first, what is fed from now on comes after it."""
+        self.token = self.token or token
+
+    def persisted(self, token: int, ok: bool, why: str) -> None:
+        """A checkpoint is on disk, or isn't."""
+        if token == self.token:
+            self.durable = ok
+            self.broken = self.broken or ("" if ok else why or "the checkpoint could not be written")
+
+    def fed(self, work: Work) -> None:
+        """The engine is told to feed this, or a position moves."""
+        if not self.begun or isinstance(work.element, Silent):
+            return
+        match work.element:
+            case Train():
+                kind = ROWS
+            case Boundary():
+                kind = PROMISE
+            case None:
+                kind = LOST if work.number >= 0 else PASSED
+        self._put(kind, work.number, work.input, work.element, work.next_seq, work.boundary_us, work.note)
+
+    def joined(self, input: Input, number: int) -> None:
+        """A publisher came, which is a decision of its own."""
+        if self.begun:
+            self._put(JOINED, number, input, None, input.fed_seq, input.fed_us, b"")
+
+    def _put(
+        self,
+        kind: int,
+        number: int,
+        input: Input,
+        element: Train | Boundary | None,
+        next_seq: int,
+        boundary_us: int,
+        note: bytes,
+    ) -> None:
+        cost = ITEM_BYTES + len(note) + (element.batch.nbytes if isinstance(element, Train) else 0)
+        self.queue.append(Tapped(kind, number, input, element, next_seq, boundary_us, note, cost))
+        self.nbytes += cost
+        self.items += 1

@@ -1,0 +1,104 @@
+"""What a checkpoint of a fragment holds, and what becomes true once it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord
+from medusa.nodes.fragment.input_log_records import Decision
+from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.spec.fragment_spec import Fragment, fragment_to
+from medusa.ports import Buffer
+from medusa.wire.outbox import Persist
+
+__all__ = ["Saved", "Writing", "taken"]
+
+LOGS_MAX = 8
+"""Checkpoints in which kept output may lie before it is written together again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What was found on disk.
+
+    Attributes:
+        record: of the newest whole checkpoint; None: there is none yet.
+        logs: the output that it needs, by token.
+        decisions: what was fed after it.
+    """
+
+    record: FragmentRecord | None
+    logs: Mapping[int, Buffer]
+    decisions: Sequence[Decision] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """A checkpoint under way: what becomes true once it is durable."""
+
+    token: int
+    positions: list[tuple[Input, int, int]]
+    decided: int
+    places: list[tuple[Output, dict[int, tuple[int, int]]]]
+    mixed: bool
+
+
+def taken(
+    spec: Fragment,
+    token: int,
+    *,
+    inputs: Collection[Input],
+    outputs: Collection[Output],
+    fed_us: Mapping[str, int],
+    mixed: bool,
+    decided: int,
+    held: tuple[str, int] = ("", 0),
+    alone: bool = False,
+) -> tuple[Writing, Persist]:
+    """The checkpoint of a fragment at rest, and how it gets to disk.
+
+    Args:
+        fed_us: source -> the newest boundary that it was fed, in us.
+        mixed: its output depends on the order in which its inputs came.
+        decided: the number of the next decision.
+        held: the coordinator of the query, and the epoch of the fragment here; 0: it isn't ours.
+        alone: it needs no older one, beside segments.
+    """
+    compact = alone or len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
+    log: list[Buffer] = []
+    offset, records, places = 0, [], []
+    for output in outputs:
+        kept, payloads, where = output.record(token, offset, compact=compact)
+        offset += sum(memoryview(payload).nbytes for payload in payloads)
+        log += payloads
+        records.append(kept)
+        places.append((output, where))
+    record = FragmentRecord(
+        token=token,
+        fragment=spec.name,
+        mixed=mixed,
+        inputs=tuple(input.record() for input in inputs),
+        outputs=tuple(records),
+        fed_us=dict(fed_us),
+        decided=decided,
+        spec=fragment_to(spec),
+        coordinator=held[0],
+        epoch=held[1],
+    )
+    writing = Writing(
+        token=token,
+        positions=[(input, input.fed_seq, input.fed_us) for input in inputs],
+        decided=decided,
+        places=places,
+        mixed=mixed,
+    )
+    spilled = (token for output in outputs for token in output.spilling.writing)
+    persist = Persist(
+        token=token,
+        fragment=spec.name,
+        files={RECORD: record.to_bytes(), LOG: tuple(log)},
+        keep=(*record.tokens(), *spilled),
+    )
+    return writing, persist

@@ -1,0 +1,494 @@
+"""One fragment on its node: what comes in is fed in order, what comes out is kept and sent on,
+and checkpoints say how far both are durable.
+
+    peers ── Input ──> waiting ──> RunFragment ──> ran ──> Output ──> peers
+                          │                          │
+                          └── rests while a checkpoint is due, and while an output is full
+
+A checkpoint is taken when nothing runs, so the state, the positions of the inputs and the output
+belong together. Receivers say *durable* only once it is on disk. Where the output depends on the order
+in which the inputs came, that order is logged (``decided``), and output waits for the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from medusa.elements import Element, Silent, Train
+from medusa.engine.held_rows_count import NOTHING, Held
+from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.fragment.change_feed import Tap
+from medusa.nodes.fragment.checkpoint_record import InputRecord
+from medusa.nodes.fragment.checkpointing import Saved, Writing, taken
+from medusa.nodes.fragment.clock_decisions import Clocked, decides
+from medusa.nodes.fragment.input_log import Decided
+from medusa.nodes.fragment.input_queue import Feeding
+from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.fragment.link_teardown import RESTING, close_links
+from medusa.nodes.fragment.new_life import RETRY_US, attach_again
+from medusa.nodes.fragment.outputs import Output, all_full, leaving, outputs_of
+from medusa.nodes.fragment.published_sources import Entries
+from medusa.nodes.fragment.publishers import Publishers
+from medusa.nodes.fragment.subscribers import Subscribers
+from medusa.nodes.fragment.upstreams import at_feeds, known_inputs
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema, Source
+from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.link.receiver import ReceiverMessage
+from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Offer, Refuse
+from medusa.wire.outbox import Outbox, RunFragment
+
+__all__ = ["Hosted"]
+
+RUNNING_MAX = 64
+"""Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
+
+
+class Hosted:
+    """One installed fragment.
+
+    Attributes:
+        spec: what was installed; ``link_of`` says what holds for a stream that leaves it.
+        failed: why it stopped for good; empty while it runs.
+        mixed: its output depends on how its inputs interleave, so it leaves only once that is on disk.
+        decided: what it was fed, and how much of that is.
+        rows_in: fed since the process started.
+        known_lost: rows that died with earlier lives of a node without a disk.
+        lost_unknown: of some of those lives nobody can say.
+        uncounted: boxes whose rows would die with it, and nobody could say how many.
+        tap: takes what it is fed while it is copied to another node; None: it isn't.
+        frozen: it feeds and emits nothing: another node may be its owner.
+        epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
+        held: what checkpoints say of whose it is (``Catalog.held``).
+        settling: to be split or merged: no checkpoint is due, and planned readers may attach, frozen or not.
+    """
+
+    known_lost = 0
+    uncounted: tuple[str, ...] = ()
+    tap: Tap | None = None
+    lost_unknown = frozen = settling = False
+
+    def __init__(
+        self,
+        spec: Fragment,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        link: LinkSettings,
+        link_of: Callable[[str], LinkSettings] | None = None,
+        checkpoint_every_us: int,
+        next_token: Callable[[], int],
+        wall: Wall,
+        clean: bool = False,
+        saved: Saved | None = None,
+    ) -> None:
+        checked = spec.taken()
+        saved = at_feeds(spec, saved)
+        record = saved.record if saved else None
+        self.spec = spec
+        self.epoch: Callable[[], int] = lambda: 0
+        self.held: Callable[[], tuple[str, int]] = lambda: ("", 0)
+        self.failed = ""
+        self.checkpoints = self.checkpoint_failures = 0
+        self.disk_error = ""
+        """Why the last checkpoint couldn't be written; empty: it could."""
+        self._incarnation = incarnation
+        self._outbox = outbox
+        self._link = link
+        self._every_us = checkpoint_every_us
+        self._next_token = next_token
+        self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
+        self.mixed = decides(spec.graph) or bool(record and record.mixed)
+        self._mixed_durable = self.mixed
+        decisions = saved.decisions if saved else ()
+        self.inputs: dict[tuple[str, str], Input] = {}
+        fed_us = record.fed_us if record else {}
+        self._entries = Entries(
+            self._sources, spec.entries, self.inputs, fed_us=fed_us, grace_us=link.idle_us
+        )
+        for known in known_inputs(spec, record.inputs if record else (), decisions):
+            self._add_input(*known)
+        self.outputs = outputs_of(
+            spec,
+            checked.shapes,
+            outbox=outbox,
+            link_of=link_of or (lambda stream: link),
+            next_token=next_token,
+            clean=clean,
+            records=record.outputs if record else (),
+            logs=saved.logs if saved else None,
+        )
+        self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
+        self.publishers = Publishers(
+            self.inputs, self._publisher, self.changed, lambda: bool(self.repeating), outbox=outbox
+        )
+        at = record.decided if record else 0
+        self.decided = Decided(spec.name, outbox=outbox, next_token=next_token, at=at, usable=self.mixed)
+        clocked = Clocked(spec, self._sources, wall, incarnation=incarnation, outbox=outbox, settings=link)
+        self._feeding = Feeding(
+            spec.name, decisions, self.inputs, self._entries, self.decided, outbox, clocked
+        )
+        self._running: deque[Work] = deque()
+        self._made: deque[tuple[int, Output, int]] = deque()
+        """Output that waits for the log: the decision that made it, and how many pieces."""
+        self._running_bytes = 0
+        self._writing: Writing | None = None
+        self._dirty = record is None
+        self._checkpoint_at_us: int | None = None
+        self._wanted = self._stopping = False
+        self._retry: dict[tuple[str, str], int] = {}
+        self.rows_in = 0
+
+    def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
+        life, about = self._incarnation, (self._sources[source], stream, peer)
+        self.inputs[source, peer] = made = Input(
+            *about, incarnation=life, outbox=self._outbox, settings=self._link, record=record
+        )
+        made.receiver.fragment_epoch = lambda: self.epoch()
+        return made
+
+    def begin(self, now_us: int) -> None:
+        """The node starts: publishers known from before have some time to come back."""
+        self._entries.begin(now_us)
+
+    @property
+    def streams_in(self) -> int:
+        """Incoming streams that have credit."""
+        return sum(input.judged or input.silent_since_us is None for input in self.inputs.values())
+
+    @property
+    def under_way(self) -> bool:
+        """The engine has something of it to do."""
+        return bool(self._running)
+
+    @property
+    def quiet(self) -> bool:
+        """Frozen, and nothing of it is under way any more: to the engine, to the log or to disk."""
+        busy = self._running or self._made or self._writing or not self._feeding.idle
+        return self.frozen and not (busy or any(output.held for output in self.outputs.values()))
+
+    @property
+    def fed_us(self) -> Mapping[str, int]:
+        """Source that publishers feed -> the last boundary that it was fed."""
+        return self._entries.fed_us
+
+    def waiting(self) -> list[Work]:
+        """What has come and isn't fed."""
+        return self._feeding.waiting()
+
+    @property
+    def repeating(self) -> int:
+        """Decisions of before the restart that are not fed again yet."""
+        return self._feeding.repeating
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def input_of(self, stream: str, peer: str) -> Input | None:
+        """The input that reads this stream of this peer."""
+        return next((i for i in self.inputs.values() if i.by == peer and i.stream == stream), None)
+
+    def receive(self, now_us: int, input: Input, message: ReceiverMessage, payload: Buffer | None) -> None:
+        """Take a message for one of our inputs."""
+        works = input.receive(now_us, message, payload)
+        if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
+            self._retry[input.source, input.peer] = now_us + RETRY_US
+        self._feeding.came(now_us, works)
+        self._wanted = self._wanted or (input.receiver.pressed and self._dirty)
+        self._pump(now_us)
+
+    def offer(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
+        """A publisher has rows for a source.
+
+        Raises:
+            RemoteProtocolError: other columns than the source's, or the source has ended.
+        """
+        if self._stopping or self.frozen or (self.tap is not None and self.tap.closed):
+            return  # It offers again at the next start, or where it went.
+        known = self.inputs.get((source, peer))
+        if known is not None:
+            known.repeat_not_taken()
+            if not self._feeding.is_joining(known) and known.receiver.state in RESTING:
+                known.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
+            return
+        made = self._publisher(peer, source, schema, peer)
+        if self.mixed:
+            self._feeding.joins(made)
+            if self.tap is not None:
+                self.tap.joined(made, self._feeding.joined_as(made))
+            self._dirty = True
+            self._pump(now_us)
+        else:
+            made.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    def offer_named(
+        self, now_us: int, peer: str, source: str, message: Offer, *, owner: str, others: int
+    ) -> None:
+        """A publisher has rows under a name: see ``Publishers.offer``."""
+        if not (self._stopping or self.frozen):
+            self.publishers.offer(now_us, peer, source, message, owner=owner, others=others)
+
+    def _publisher(self, peer: str, source: str, schema: Schema, key: str) -> Input:
+        others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
+        made = self._add_input(source, self.spec.entries[source], key)
+        if others and not self._mixed_durable:
+            # Which publisher's row came first is a decision. From now on output waits until those that
+            # it depends on are on disk, and from the next checkpoint on they are logged.
+            self.mixed = self._wanted = True
+            if self.tap is not None:
+                self.tap.broken = "another publisher came, so that the order of arrival matters"
+        return made
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node or client came, went or restarted."""
+        for input in self.inputs.values():
+            if input.by != peer:
+                continue
+            input.silent_since_us = now_us if event is LinkEvent.PEER_DOWN else None
+            input.gone = False
+            if not (self._feeding.is_joining(input) or self.publishers.rests(input)):
+                input.receiver.peer_event(now_us, event)
+        for output in self.outputs.values():
+            output.sender.peer(now_us, peer, event)
+        if event is not LinkEvent.PEER_UP:
+            self.subscribers.gone(peer)
+
+    def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
+        """A judged source reads from another node from now on, as ``spec`` says; what came stays."""
+        old = next(key for key in self.inputs if key[0] == source)
+        self._retry.pop(old, None)
+        input = self.inputs[source, node] = self.inputs.pop(old)
+        self._feeding.renamed(old, (source, node))
+        input.redirect(now_us, node, up=up)
+
+    # --- the engine -------------------------------------------------------------------------
+
+    def _pump(self, now_us: int) -> None:
+        """Feed what may be fed; take the checkpoint that is due."""
+        tap = self.tap
+        due = self._wanted and self._writing is None and not self._feeding.repeating
+        due = due and not (self.frozen or (tap is not None and tap.begun))
+        if due and not self._running:
+            self._checkpoint(now_us)
+            due = self._wanted and self._writing is None
+        while (
+            not (self.failed or due or self._stopping or self.frozen or self.decided.full)
+            and not (tap is not None and tap.full)
+            and len(self._running) < RUNNING_MAX
+        ):
+            if all_full(self.outputs.values(), self._running_bytes, self._link.fragment_bytes_max):
+                break
+            work = self._feeding.next(now_us, noting=self.mixed)
+            if work is None:
+                break
+            self._dirty = self._dirty or not isinstance(work.element, Silent)
+            if tap is not None:
+                tap.fed(work)
+            if work.element is None:
+                work.input.receiver.consumed(now_us, work.cost)
+                continue
+            if isinstance(work.element, Train):
+                self.rows_in += len(work.element)
+            self._running.append(work)
+            self._running_bytes += work.cost
+            self._outbox.append(
+                RunFragment(fragment=self.spec.name, stream=work.input.source, element=work.element)
+            )
+        self.decided.write(now_us)
+
+    def from_reader(
+        self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
+    ) -> None:
+        """Take a message of who reads an output: see ``Subscribers.receive``."""
+        planned = self.settling and peer in self.spec.readers.get(sink, ())
+        if self.frozen and not planned and isinstance(message, Attach):
+            return  # It asks again, and then somebody knows who the owner is.
+        self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
+
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
+        """What goes with the frames of this output, for receivers to keep for us."""
+        return b""
+
+    def ran(
+        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: Held = NOTHING
+    ) -> None:
+        """The oldest element under way was fed; this came out.
+
+        Args:
+            refused: why the engine took nothing of it.
+            dying: what would die with the node.
+        """
+        work = self._running.popleft()
+        self._running_bytes -= work.cost
+        if isinstance(work.element, Silent):
+            self._feeding.answered(outputs)
+            self._pump(now_us)
+            return
+        work.input.receiver.consumed(now_us, work.cost)
+        if refused:
+            rows = len(work.element) if isinstance(work.element, Train) else 0
+            work.input.refused_rows += rows
+            about = {"fragment": self.spec.name, "stream": work.input.stream, "why": refused}
+            self._outbox.report("error", "input refused", rows=rows, **about)
+            if rows and not work.input.judged:
+                work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
+        note = self._noted(now_us, work, outputs, dying)
+        for output, element in leaving(self.outputs, self.spec.guests, outputs):
+            held = output.held
+            output.take(now_us, element, hold=self.mixed, note=note)
+            if output.held > held:
+                self._made.append((work.number, output, output.held - held))
+        self._release(now_us)
+        self._pump(now_us)
+
+    def _release(self, now_us: int) -> None:
+        """Let go what was made of decisions that are on disk, and let in whom the disk knows."""
+        while self._made and self._made[0][0] < self.decided.durable:
+            _, output, count = self._made.popleft()
+            output.release(now_us, count)
+        for input in self._feeding.joined():
+            if input.silent_since_us is None:
+                input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    def logged(self, now_us: int, ok: bool, why: str = "") -> None:
+        """A write of the decision log is durable, or failed."""
+        self.decided.logged(now_us, ok, why)
+        self._release(now_us)
+        self._pump(now_us)
+
+    def freeze(self) -> None:
+        """Feed and emit nothing more, acknowledge nothing as durable, until ``thaw``."""
+        self.frozen = True
+        for output in self.outputs.values():
+            output.sender.muted = True
+
+    def thaw(self, now_us: int) -> None:
+        """Go on."""
+        self.frozen = self.settling = False
+        for output in self.outputs.values():
+            output.sender.muted = False
+            output.sender.settle(now_us)
+        self._pump(now_us)
+
+    def fail(self, why: str) -> None:
+        """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
+        self.failed = why
+        self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
+
+    def close(self, why: str, code: str = "E_REMOVED") -> None:
+        """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
+        self.failed = why
+        close_links(self.inputs.values(), self.outputs.values(), self._outbox, why, code)
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def stop(self, now_us: int) -> None:
+        """Feed nothing more, and take a last checkpoint if there is anything new.
+
+        ``at_rest`` says when it is done. What comes from now on stays with who sent it.
+        """
+        self._stopping = True
+        self._wanted = self._wanted or self._dirty
+        self._pump(now_us)
+
+    def changed(self, now_us: int, soon: bool) -> None:
+        """There is something beside rows that a checkpoint should hold."""
+        if self._stopping:
+            return  # Who wants it kept asks again.
+        self._dirty = True
+        self._wanted = self._wanted or soon
+        self._pump(now_us)
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing runs, and everything that happened is on disk."""
+        if self.failed or self.frozen or self._feeding.repeating:  # Then the log has what happened.
+            return True
+        return not (self._dirty or self._running or self._writing or self._wanted)
+
+    def _checkpoint(self, now_us: int) -> None:
+        token = self._next_token()
+        self._writing, persist = taken(
+            self.spec,
+            token,
+            inputs=self.inputs.values(),
+            outputs=self.outputs.values(),
+            fed_us=self._entries.fed_us,
+            mixed=self.mixed,
+            decided=self.decided.at,
+            held=self.held(),
+            alone=self.tap is not None,
+        )
+        if self.tap is not None:
+            self.tap.begins(token)
+        self.subscribers.covered(token)
+        self.publishers.covered(token)
+        self.decided.turn(token)
+        self._wanted = self._dirty = False
+        self._checkpoint_at_us = now_us + self._every_us
+        self._outbox.append(persist)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
+        """A checkpoint or a segment is durable, or failed; whether it was ours."""
+        if any(output.spilling.written(now_us, token, ok, why) for output in self.outputs.values()):
+            self._pump(now_us)
+            return True
+        writing = self._writing
+        if writing is None or writing.token != token:
+            return False
+        self._writing = None
+        if self.tap is not None:
+            self.tap.persisted(token, ok, why)
+        if not ok:
+            self.checkpoint_failures += 1
+            self._dirty = True
+            if not self.disk_error:  # Once: it is tried again and again, and status goes on saying why.
+                self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
+            self.disk_error = why
+        else:
+            self.checkpoints += 1
+            if self.disk_error:
+                self._outbox.report("info", "checkpoint written again", fragment=self.spec.name)
+            self.disk_error = ""
+            for output, where in writing.places:
+                output.stored(where)
+            self.decided.covered(writing.decided, usable=writing.mixed)
+            self._release(now_us)
+            for input, seq, boundary_us in writing.positions:
+                input.receiver.durable(now_us, seq)
+                input.durable_us = boundary_us
+            if writing.mixed:
+                self._mixed_durable = True
+        self.subscribers.persisted(now_us, token, ok)
+        self.publishers.persisted(now_us, token, ok)
+        self._pump(now_us)
+        return True
+
+    # --- time -------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due: checkpoints, acks, retries."""
+        rests = not (self._writing or self.frozen or self.tap or self._feeding.repeating)
+        if attach_again(now_us, self._retry, self.inputs, rests=rests, checkpoints=self.checkpoints):
+            self.changed(now_us, True)
+        for input in self.inputs.values():
+            input.receiver.tick(now_us)
+        for output in self.outputs.values():
+            output.tick(now_us)
+        self._feeding.tick(now_us)
+        if self._checkpoint_at_us is None:
+            self._checkpoint_at_us = now_us + self._every_us
+        if now_us >= self._checkpoint_at_us:
+            self._checkpoint_at_us = now_us + self._every_us
+            outdated = any(output.spilling.outdated for output in self.outputs.values())
+            self._wanted = self._wanted or ((self._dirty or outdated) and not self.settling)
+        self._pump(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [self._checkpoint_at_us if self._dirty else None, self.decided.wake_at_us()]
+        times += [self._feeding.wake_at_us(), *self._retry.values()]
+        times += [input.receiver.wake_at_us() for input in self.inputs.values()]
+        times += [output.wake_at_us() for output in self.outputs.values()]
+        return min((time for time in times if time is not None), default=None)

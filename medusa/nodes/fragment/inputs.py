@@ -1,0 +1,264 @@
+"""One input of a fragment: a stream of another node, or what one client publishes into a source."""
+
+from __future__ import annotations
+
+from medusa.elements import START_US, Boundary, Silent, Train
+from medusa.errors import RemoteProtocolError
+from medusa.nodes.fragment.checkpoint_record import InputRecord
+from medusa.ports import Buffer
+from medusa.query.boxes import Source
+from medusa.wire import limits
+from medusa.wire.codec import TrainCodec, late_below
+from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.named_subscriptions import is_key
+from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
+from medusa.wire.messages.links_and_commands import Attached, Refuse
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Input", "Work"]
+
+
+LOST_MAX = 1 << 32
+"""Rows that a named publisher may say are lost, once after a start: it forgot what a checkpoint held that the
+disk has lost since. Too small: after damage it can't go on; too large: a false figure. No link brings more in
+a minute. It has forgotten nothing else: without damage we have all that we acknowledged."""
+
+
+class Work:
+    """Something to feed, and what follows once it is fed.
+
+    Attributes:
+        input: where it came from.
+        element: what to feed or ask; None: it only moves the position.
+        next_seq, boundary_us: where ``input`` stands after it.
+        cost: bytes of credit it holds.
+        note: the sender's, as it stood then.
+        number: of the decision to feed it.
+    """
+
+    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note", "number")
+
+    def __init__(
+        self,
+        input: Input,
+        element: Train | Boundary | Silent | None,
+        *,
+        next_seq: int,
+        boundary_us: int,
+        cost: int,
+    ) -> None:
+        self.input = input
+        self.element = element
+        self.next_seq = next_seq
+        self.boundary_us = boundary_us
+        self.cost = cost
+        self.note = input.receiver.note
+        self.number = -1
+
+
+class Input:
+    """A receiver and how far what it brought was fed.
+
+    Attributes:
+        source: id of the source box.
+        judged: the rows come from another node of ours, else from a publisher.
+        peer: the node or client; of a named publisher its key, ``by`` then is the client that has the name.
+        fed_seq, fed_us, fed_note: where the fragment stands: the next row, the last promise, the
+            sender's note.
+        durable_us: the last promise that a checkpoint holds.
+        rows: fed since the process started.
+        came_bytes: of rows and promises, since then, as credit counts them.
+        refused_rows: rows that could not be taken.
+        codec: of its rows.
+        silent_since_us: since when the peer is silent; None: it is there.
+        gone: nobody waits for it any more.
+        anew_since: how many checkpoints were durable when it began the stream anew; None: it goes on.
+        overdue_rows: that came below a promise of an earlier attachment, and so count as late.
+    """
+
+    anew_since: int | None = None
+
+    def __init__(
+        self,
+        source: Source,
+        stream: str,
+        peer: str,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        settings: LinkSettings,
+        record: InputRecord | None = None,
+    ) -> None:
+        self.source = source.id
+        self.judged = source.judged
+        self.peer = peer
+        self.fed_seq = record.next_seq if record else 0
+        self.fed_us = record.boundary_us if record else int(START_US)
+        self.durable_us = self.fed_us
+        self.fed_note = record.note if record else b""
+        self.rows = self.refused_rows = self.overdue_rows = self.came_bytes = 0
+        self.silent_since_us: int | None = None
+        self.gone = False
+        timed = source.judged and source.timed
+        self._outbox = outbox
+        self._not_taken: Refuse | None = None
+        self._time = None if source.judged else source.time
+        self.codec = TrainCodec(source.schema, timed=timed)
+        self.named = not source.judged and is_key(peer)
+        self.receiver = Receiver(
+            stream,
+            peer if not self.named else record.holder if record else "",
+            incarnation=incarnation,
+            outbox=outbox,
+            settings=settings,
+            schema=source.schema,
+            timed=timed,
+            next_seq=self.fed_seq,
+            boundary_us=self.fed_us,
+        )
+        self.receiver.note = self.fed_note
+        self.receiver.life = record.life if record else 0
+        if self.named:
+            self.receiver.may_lose = 0 if record is None else LOST_MAX
+
+    @property
+    def stream(self) -> str:
+        return self.receiver.stream
+
+    @property
+    def by(self) -> str:
+        """At the other end of the connection; of a named publisher empty while nobody has the name."""
+        return self.receiver.peer
+
+    @property
+    def settled(self) -> bool:
+        """Everything that came is durable, promises too."""
+        receiver = self.receiver
+        return receiver.durable_seq >= receiver.next_seq and self.durable_us >= receiver.boundary_us
+
+    @property
+    def fed(self) -> bool:
+        """Everything that came was fed, promises too."""
+        return self.fed_seq >= self.receiver.next_seq and self.fed_us >= self.receiver.boundary_us
+
+    def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> list[Work]:
+        """Take one message; what it brings to feed, in order. Broken rules are answered here."""
+        before_us = self.receiver.boundary_us
+        try:
+            deliveries = self.receiver.receive(now_us, message, payload)
+        except RemoteProtocolError as error:
+            self.receiver.refuse(error)
+            return []
+        if isinstance(message, Attached):
+            self.anew_since = None
+        works: list[Work] = []
+        for delivery in deliveries:
+            self.came_bytes += delivery.cost
+            try:
+                works.append(self._work(delivery, before_us))
+            except RemoteProtocolError as error:
+                assert isinstance(delivery, Rows)
+                self.refused_rows += delivery.message.rows
+                self.receiver.refuse(error)
+                self.receiver.consumed(now_us, delivery.cost)
+                break
+        return works
+
+    def _work(self, delivery: Delivery, boundary_us: int) -> Work:
+        match delivery:
+            case Rows():
+                train = self._decode(delivery, boundary_us)
+                end = delivery.message.seq + delivery.message.rows
+                return Work(self, train, next_seq=end, boundary_us=boundary_us, cost=delivery.cost)
+            case Promise():
+                return Work(
+                    self,
+                    Boundary(delivery.time_us),
+                    next_seq=self.receiver.next_seq,
+                    boundary_us=delivery.time_us,
+                    cost=delivery.cost,
+                )
+            case Lost():
+                return Work(self, None, next_seq=delivery.to_seq, boundary_us=boundary_us, cost=0)
+
+    def _decode(self, rows: Rows, boundary_us: int) -> Train:
+        train = self.codec.decode(
+            rows.message,
+            rows.payload,
+            peer=self.peer,
+            skip=rows.skip,
+            boundary_us=self.receiver.attached_us if self.judged else None,
+        )
+        if self.judged and train.times is not None and self.receiver.attached_us < boundary_us:
+            train, overdue = late_below(train, boundary_us)
+            if overdue:  # The sender does again what it lost, and otherwise: there is no way back.
+                self.overdue_rows += overdue
+                about = {"stream": self.stream, "peer": self.peer}
+                what = "rows below an earlier promise count as late"
+                self._outbox.report("error", what, rows=overdue, **about)
+        if self._time is not None and train.batch.column(self._time).null_count:
+            raise RemoteProtocolError(
+                f"stream {self.stream!r}: a null in the time column {self._time!r}",
+                peer=self.peer,
+                code="E_DATA",
+            )
+        return train
+
+    def tell_not_taken(self, from_seq: int, to_seq: int, why: str) -> None:
+        """Tell the publisher that the engine refused its rows; the stream goes on behind them."""
+        text = f"rows {from_seq} to {to_seq - 1} were not taken: {why}"[: limits.TEXT_CHARS_MAX]
+        self._not_taken = Refuse(code="E_ROWS", text=text, stream=self.stream)
+        self.repeat_not_taken()
+
+    def repeat_not_taken(self) -> None:
+        """The publisher is back and may have missed the last such word; it knows a repeated one."""
+        if self._not_taken is not None:
+            self._outbox.send(self.by, self._not_taken)
+
+    def redirect(self, now_us: int, peer: str, *, up: bool) -> None:
+        """The stream comes from another node from now on; position and counts stay."""
+        self.peer = peer
+        self.silent_since_us = None if up else now_us
+        self.receiver.redirect(peer)
+        if up:
+            self.receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
+    def begin_anew(self, checkpoints: int) -> None:
+        """The sender has lost the stream and began it anew: the position is 0, promises stand. All that came
+        was fed.
+
+        Args:
+            checkpoints: that are durable; the next one says so.
+        """
+        had = self.fed_seq
+        self.receiver.begin_anew()
+        self.anew_since, self.fed_seq, self.fed_note = checkpoints, 0, b""
+        text = "its sender had lost it: rows that hadn't come are lost, and nobody can say how many"
+        self._outbox.report(
+            "error", "stream begins anew", stream=self.stream, peer=self.peer, had_rows=had, why=text
+        )
+
+    def taken(self, by: str) -> None:
+        """Another client has the name from now on, or nobody; what came stays."""
+        self.silent_since_us = None
+        self.gone = False
+        self.receiver.redirect(by)
+
+    def issued(self, work: Work) -> None:
+        """The driver was told to feed it: it is part of the next checkpoint."""
+        self.fed_seq = max(self.fed_seq, work.next_seq)
+        self.fed_us = max(self.fed_us, work.boundary_us)
+        self.fed_note = work.note
+        if isinstance(work.element, Train):
+            self.rows += len(work.element)
+
+    def record(self) -> InputRecord:
+        return InputRecord(
+            source=self.source,
+            peer=self.peer,
+            next_seq=self.fed_seq,
+            boundary_us=self.fed_us,
+            note=self.fed_note,
+            holder=self.by if self.named else "",
+            life=self.receiver.life,
+        )

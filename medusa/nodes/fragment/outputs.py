@@ -1,0 +1,465 @@
+"""One output of a fragment: encoded, numbered, kept until durable, part of each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from medusa.elements import START_US, Boundary, Element, Kind, Train
+from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
+from medusa.nodes.fragment.spilling import Spilling
+from medusa.nodes.spec.fragment_spec import Fragment, Guest
+from medusa.ports import Buffer
+from medusa.query.boxes import Input as Arc
+from medusa.query.boxes import Sink
+from medusa.query.shape import Shape
+from medusa.wire import limits
+from medusa.wire.codec import TrainCodec
+from medusa.wire.link.automaton import LinkSettings, SenderState
+from medusa.wire.link.named_subscriptions import is_key
+from medusa.wire.link.sender import Sender
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Leaving", "Output", "all_full", "leaving", "outputs_of"]
+
+
+def all_full(outputs: Collection[Output], coming: int, most: int) -> bool:
+    """Whether the fragment has to wait with what it is fed.
+
+    Args:
+        coming: bytes under way to the engine, taken for as many bytes of output.
+        most: bytes that all outputs together may keep in memory, or what one of them may, if that is more.
+    """
+    if any(output.full(coming) for output in outputs):
+        return True
+    if len(outputs) < 2:
+        return False
+    most = max(most, max(output.sender.settings.retained_bytes_max for output in outputs))
+    return coming + sum(output.waits_bytes for output in outputs) >= most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """A train, encoded, or a boundary; where it is held back it leaves once a checkpoint covers it."""
+
+    payload: Buffer | None
+    rows: int = 0
+    late: bool = False
+    tentative: bool = False
+    time_us: int = 0
+    note: bytes = b""
+
+
+def _cost(held: Leaving) -> int:
+    return memoryview(held.payload or b"").nbytes + limits.ENTRY_BYTES
+
+
+class Output:
+    """A sink of the fragment and the stream it feeds.
+
+    Attributes:
+        sender: its links.
+        window_us: of results of windows, their size and advance.
+        rows: of the stream since it began.
+        given: how many of them the fragment has given. Fewer where it took the place of one that was ahead
+            of it: the others come once more, and are dropped.
+        held_bytes: what is held back counts for so many, as it will once it is kept.
+        spilling: what is on disk only.
+
+    Args:
+        guest: whose it is, where another query reads.
+    """
+
+    def __init__(
+        self,
+        sink: str,
+        stream: str,
+        shape: Shape,
+        *,
+        readers: Iterable[str],
+        outbox: Outbox,
+        settings: LinkSettings,
+        fragment: str,
+        next_token: Callable[[], int],
+        clean: bool = False,
+        record: OutputRecord | None = None,
+        logs: Mapping[int, Buffer] | None = None,
+        guest: Guest | None = None,
+    ) -> None:
+        self.sink = sink
+        self._recorded = recorded_as(sink, guest)
+        self.stream = stream
+        self.window_us = None if shape.window is None else (shape.window.size_us, shape.window.advance_us)
+        self._codec = TrainCodec(shape.schema, timed=shape.timed, clean=clean)
+        start = (
+            {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
+        )
+        self.sender = Sender(
+            stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
+        )
+        self._held: list[Leaving] = []
+        self.held_bytes = 0
+        self._stored: dict[int, tuple[int, int]] = {}
+        """Index in the log -> (token, offset) of its payload on disk."""
+        readers = tuple(readers)
+        self.sender.life = 0 if record is None else record.life
+        if record is not None:
+            # One that went elsewhere after the checkpoint isn't waited for.
+            known = {key: at for key, at in record.receivers.items() if is_key(key) or key in readers}
+            self.sender.load(entries_from(record, logs or {}, where=stream), known, record.notes)
+            # Boundaries may have merged on the way; trains stand in the same order.
+            places = [(e.token, e.offset) for e in record.entries if e.time_us is None]
+            log = self.sender.log
+            trains = [i for i, e in enumerate(log.entries(), start=log.base) if e.time_us is None]
+            self._stored = dict(zip(trains, places, strict=True))
+        self.spilling = Spilling(
+            self.sender,
+            self._stored,
+            fragment=fragment,
+            outbox=outbox,
+            next_token=next_token,
+            segments=() if record is None else record.segments,
+        )
+        for reader in readers:
+            self.sender.expect(reader)
+        self._engine_seq = 0 if guest is None else -guest.first
+        """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
+        it aren't for this stream."""
+        self.rows = self.sender.log.next_seq
+        self.given = self.rows - (0 if record is None else record.again)
+        self.boundary_us = self.sender.log.boundary_us
+        self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
+        """Boundaries up to this one are there already."""
+
+    @property
+    def schema_names(self) -> list[str]:
+        return list(self._codec.schema.names)
+
+    def begun(self, life: int) -> None:
+        """Its fragment was installed by this request, which so names the life of the stream.
+
+        One that a checkpoint names stays; what another query reads has none: it begins when that one asks.
+        """
+        if not (self.sender.life or self._recorded != self.sink):
+            self.sender.life = life
+
+    def begin_at(self, seq: int) -> None:
+        """The fragment begins anew, with nothing, and its first row has this number; before all else."""
+        assert self.sender.log.end == self.sender.log.base, "there is output already"
+        self.sender.begin_log(seq)
+        self.rows = self.given = self._engine_seq = seq
+
+    def reset(self) -> None:
+        """Forget what readers took in; nothing was appended yet."""
+        receivers = self.sender.receivers
+        for peer in [peer for peer, view in receivers.items() if view.plain]:
+            del receivers[peer]
+
+    @property
+    def received(self) -> int | None:
+        """Every receiver that stands has the rows below it; None: there is none."""
+        views = self.sender.receivers.values()
+        there = (v.acked for v in views if not v.plain or v.state is not SenderState.DETACHED)
+        return min(there, default=None)
+
+    def take(self, now_us: int, element: Element, *, hold: bool, note: bytes = b"") -> Sequence[Leaving]:
+        """Append what came out of the fragment, but what is there already; the pieces in which it leaves.
+
+        Args:
+            hold: keep it back until ``release``.
+            note: goes with each frame of it.
+        """
+        if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
+            if early >= len(element):
+                return ()
+            element = _without(element, early)
+        if isinstance(element, Boundary):
+            if element.time_us <= self._again_us:
+                return ()
+            self.boundary_us = max(self.boundary_us, element.time_us)
+            pieces = [Leaving(payload=None, time_us=element.time_us, note=note)]
+        else:
+            assert isinstance(element, Train), "only trains and boundaries leave a fragment"
+            first_seq = element.first_seq + self._engine_seq
+            assert first_seq == self.given, "rows of a sink are numbered without gaps"
+            self.given += len(element)
+            if self.given <= self.rows:
+                return ()
+            if self.rows > first_seq:
+                element = _without(element, self.rows - first_seq)
+            self.rows = self.given
+            tentative = element.kind is Kind.TENTATIVE
+            pieces = [
+                Leaving(payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note)
+                for payload, rows, late in self._codec.encode(element)
+            ]
+        if hold:
+            self._held += pieces
+            self.held_bytes += sum(map(_cost, pieces))
+        else:
+            self._send(now_us, pieces)
+        return pieces
+
+    def _send(self, now_us: int, pieces: Iterable[Leaving]) -> None:
+        for piece in pieces:
+            if piece.payload is None:
+                self.sender.boundary(now_us, piece.time_us, piece.note)
+            else:
+                self.sender.train(
+                    now_us,
+                    piece.payload,
+                    piece.rows,
+                    late=piece.late,
+                    tentative=piece.tentative,
+                    note=piece.note,
+                )
+        self.spilling.settle(now_us)
+
+    def for_fragment(self, fragment: str, outbox: Outbox, next_token: Callable[[], int]) -> Output:
+        """The same stream as the output of another fragment of this node: its readers notice nothing. Only
+        where nothing is held back or on disk only."""
+        made = copy(self)
+        made._held = []
+        made._again_us = self.boundary_us
+        made._stored = {}
+        made.spilling = Spilling(
+            self.sender, made._stored, fragment=fragment, outbox=outbox, next_token=next_token
+        )
+        return made
+
+    def for_guest(self, id: str, stream: str, guest: Guest, reader: str, outbox: Outbox) -> Output:
+        """What another query reads of this sink: what comes out from now on, as a stream of its own."""
+        made = copy(self)
+        made.sink, made.stream = id, stream
+        made.sender = Sender(
+            stream,
+            self.sender.schema,
+            timed=self.sender.timed,
+            outbox=outbox,
+            settings=guest_link(guest, self.sender.settings),
+            boundary_us=self.boundary_us,
+        )
+        made.sender.stream_version = self.sender.stream_version
+        made.sender.expect(reader)
+        made._held, made.held_bytes = [], 0
+        made._stored = {}
+        made.spilling = self.spilling.like(made.sender, made._stored)
+        made.rows, made.given, made._engine_seq = 0, 0, -guest.first
+        made._recorded = recorded_as(id, guest)
+        return made
+
+    def all_in_memory(self) -> None:
+        """Nothing of what is kept is on the disk of this node: the next checkpoint stores all of it."""
+        self._stored.clear()
+
+    # --- the bound ----------------------------------------------------------------------------
+
+    def full(self, coming: int) -> bool:
+        """Whether the fragment has to wait, since so much is kept, or held back, which nothing can shed.
+
+        Args:
+            coming: bytes under way to the engine, taken for as many bytes of output.
+        """
+        held = self.held_bytes + coming
+        return self.sender.full_with(held) or held >= self.sender.settings.retained_bytes_max
+
+    @property
+    def waits_bytes(self) -> int:
+        """What is in memory of it that nothing but its receivers can make less."""
+        sheds = self.sender.settings.at_limit == "shed"
+        kept = self.sender.log.memory_bytes if self.sender.receivers and not sheds else 0
+        return self.held_bytes + kept
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self.sender.tick(now_us)
+        self.spilling.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work; None: not before something else happens."""
+        times = (self.sender.wake_at_us(), self.spilling.wake_at_us())
+        return min((time for time in times if time is not None), default=None)
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """How many pieces wait for a checkpoint; give it to ``release`` once that is durable."""
+        return len(self._held)
+
+    def release(self, now_us: int, count: int) -> None:
+        """The first ``count`` held pieces are durable: they may leave."""
+        pieces, self._held = self._held[:count], self._held[count:]
+        self.held_bytes -= sum(map(_cost, pieces))
+        self._send(now_us, pieces)
+
+    def tokens(self) -> set[int]:
+        """The checkpoints on disk in which kept output lies, beside that in segments."""
+        self._forget_trimmed()
+        whole = self.spilling.spilled_to
+        return {token for index, (token, _) in self._stored.items() if index >= whole}
+
+    def _forget_trimmed(self) -> None:
+        base = self.sender.log.base
+        for index in [index for index in self._stored if index < base]:
+            del self._stored[index]
+
+    def record(
+        self, token: int, offset: int, *, compact: bool
+    ) -> tuple[OutputRecord, list[Buffer], dict[int, tuple[int, int]]]:
+        """What a checkpoint stores of this stream; nothing is changed.
+
+        Args:
+            token: of the checkpoint.
+            offset: where in its ``log`` our payloads begin.
+            compact: store all payloads again that are in no segment, so that older checkpoints can go.
+
+        Returns:
+            The record; the payloads for ``log``, in order; and where payloads then lie, for
+            ``stored`` once the checkpoint is durable.
+        """
+        log = self.sender.log
+        payloads: list[Buffer] = []
+        places: dict[int, tuple[int, int]] = {}
+        entries: list[EntryRecord] = []
+        whole = self.spilling.spilled_to
+        segments: set[int] = set()
+
+        def put(payload: Buffer, index: int | None) -> tuple[int, int]:
+            nonlocal offset
+            if index is not None and not compact and index in self._stored:
+                place = self._stored[index]
+            else:
+                place = (token, offset)
+                payloads.append(payload)
+                offset += memoryview(payload).nbytes
+            if index is not None:
+                places[index] = place
+            return place
+
+        for index, entry in enumerate(log.entries(), start=log.base):
+            if entry.time_us is not None:
+                entries.append(EntryRecord(entry.seq, entry.end, entry.time_us))
+            elif entry.payload is None or index < whole:
+                place = places[index] = self._stored[index]
+                segments.add(place[0])
+                nbytes = entry.cost - limits.ENTRY_BYTES
+                entries.append(
+                    EntryRecord(entry.seq, entry.end, None, entry.late, entry.tentative, *place, nbytes)
+                )
+            else:
+                place = put(entry.payload, index)
+                nbytes = memoryview(entry.payload).nbytes
+                entries.append(
+                    EntryRecord(entry.seq, entry.end, None, entry.late, entry.tentative, *place, nbytes)
+                )
+        seq = log.next_seq
+        for held in self._held:
+            if held.payload is None:
+                entries.append(EntryRecord(seq, seq, held.time_us))
+            else:
+                place = put(held.payload, None)
+                nbytes = memoryview(held.payload).nbytes
+                entries.append(
+                    EntryRecord(seq, seq + held.rows, None, held.late, held.tentative, *place, nbytes)
+                )
+                seq += held.rows
+        made = OutputRecord(
+            sink=self._recorded,
+            first_seq=log.start_seq,
+            first_boundary_us=log.promise(log.base),
+            entries=tuple(entries),
+            receivers=self.sender.durable_positions(),
+            notes=self.sender.notes(),
+            segments=tuple(sorted(segments)),
+            again=self.rows - self.given,
+            life=self.sender.life,
+        )
+        return made, payloads, places
+
+    def stored(self, places: dict[int, tuple[int, int]]) -> None:
+        """A checkpoint with these places is durable."""
+        # A segment may have become durable meanwhile: what lies there needs no other place.
+        whole = self.spilling.spilled_to
+        self._stored.update((index, place) for index, place in places.items() if index >= whole)
+        self.spilling.covered({token for token, _ in places.values()})
+        self._forget_trimmed()
+
+
+def _without(train: Train, rows: int) -> Train:
+    """All but the first rows."""
+    return msgspec.structs.replace(
+        train,
+        batch=train.batch.slice(rows),
+        times=None if train.times is None else train.times.slice(rows),
+        late=None if train.late is None else train.late.slice(rows),
+        first_seq=train.first_seq + rows,
+        extent=None,
+    )
+
+
+def leaving(
+    outputs: Mapping[str, Output], guests: Mapping[str, Guest], elements: Iterable[tuple[str, Element]]
+) -> Iterator[tuple[Output, Element]]:
+    """What came out of sinks, for each output that it is for: those of guests take what their sink does."""
+    for sink, element in elements:
+        if sink in outputs:
+            yield outputs[sink], element
+        for id, guest in guests.items():
+            if guest.sink == sink:
+                yield outputs[id], element
+
+
+def recorded_as(id: str, guest: Guest | None) -> str:
+    """What a checkpoint calls it: never as one that read under this name before."""
+    return id if guest is None else f"{id}#{guest.asked}"
+
+
+def guest_link(guest: Guest, link: LinkSettings) -> LinkSettings:
+    """What holds for a guest's stream, where this holds for the sink's: another owner never holds us up."""
+    return replace(link, at_limit="shed") if guest.foreign else link
+
+
+def outputs_of(
+    spec: Fragment,
+    shapes: Mapping[Arc, Shape],
+    *,
+    outbox: Outbox,
+    link_of: Callable[[str], LinkSettings],
+    next_token: Callable[[], int],
+    clean: bool,
+    records: Iterable[OutputRecord],
+    logs: Mapping[int, Buffer] | None,
+) -> dict[str, Output]:
+    """The outputs of a fragment by sink, as a checkpoint has them.
+
+    Args:
+        shapes: of what each box puts out.
+        link_of: what holds for a stream.
+        records, logs: of the checkpoint; empty: there is none.
+    """
+    known = {each.sink: each for each in records}
+    found: dict[str, Output] = {}
+    for id in [*(box.id for box in spec.graph.boxes if isinstance(box, Sink)), *spec.guests]:
+        guest = spec.guests.get(id)
+        of = id if guest is None else guest.sink
+        link = link_of(spec.streams[of])
+        found[id] = Output(
+            id,
+            spec.streams[id],
+            shapes[Arc(of)],
+            readers=spec.readers.get(id, ()),
+            outbox=outbox,
+            settings=link if guest is None else guest_link(guest, link),
+            fragment=spec.name,
+            next_token=next_token,
+            clean=clean,
+            record=known.get(recorded_as(id, guest)),
+            logs=logs,
+            guest=guest,
+        )
+        found[id].sender.stream_version = spec.stream_version
+    return found

@@ -1,0 +1,330 @@
+"""How much this node and its peers have to do: what placement, and whoever shares load, decides by.
+
+What the engine tells of its boxes, the driver of its process and the links of their streams becomes rates,
+smoothed (``smoothing``); ``overload`` says when it is too much, and here stands which boxes and queues make
+it so. Once a second each node tells the others of its participant (``Load``), so all know all, a second
+late. Nothing is decided here: a policy reads ``Loads`` and asks the commands to move or split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.load.link_loads import LinkLoads
+from medusa.nodes.load.overload import Overload
+from medusa.nodes.load.smoothing import Smoothed, ratio
+from medusa.wire import limits
+from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
+from medusa.wire.outbox import Outbox
+
+__all__ = ["LOOK_US", "BoxLoad", "Loads", "Usage"]
+
+Figures = Mapping[str, Mapping[str, Any]]
+"""Box -> what the engine last told of it."""
+
+LOOK_US = 500_000
+"""So often is looked at what has changed. Too small: work for nothing; too large: bursts show late."""
+
+SAY_US = 1_000_000
+"""Peers hear of our load so often."""
+
+HEARD_US = 10_000_000
+"""What a peer said counts so long; it says it every second while it is there."""
+
+CAUSES_MAX = 5
+SHARE_OF_CAUSES = 0.8
+"""Boxes are named as causes until they make up so much of what all of them take."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHeld:
+    """A fragment has had the engine's thread for longer than ``piece_time``, and has it still.
+
+    Attributes:
+        functions: names and versions of users' functions that it calls: one of them may not return.
+    """
+
+    query: str
+    fragment: str
+    functions: tuple[str, ...]
+    for_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the process has used so far: the driver reads it, since that is IO.
+
+    Attributes:
+        cpu_us: CPU time of all its threads.
+        engine_us: of that, the engine's thread; None: it can't be told here.
+        memory_bytes: resident now.
+        cores: that it may use.
+        held: who holds the engine's thread for too long; None: nobody.
+    """
+
+    cpu_us: int
+    engine_us: int | None
+    memory_bytes: int
+    cores: int
+    held: EngineHeld | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoxLoad:
+    """A box or a fragment, smoothed.
+
+    Attributes:
+        busy_share: of the time of the engine's thread: 1 is all of it.
+        selectivity: rows out per row in; None: nothing came of late.
+        cost_us: time busy per row in; None likewise.
+    """
+
+    rows_in_per_s: float
+    rows_out_per_s: float
+    busy_share: float
+    selectivity: float | None
+    cost_us: float | None
+
+
+class _Fragment:
+    """What is known of one fragment; boxes by id."""
+
+    def __init__(self, figures: Figures, half_life_us: int) -> None:
+        self.boxes = tuple(figures)
+        self._kinds = [each["kind"] for each in figures.values()]
+        self._smoothed = Smoothed(half_life_us)
+
+    def note(self, now_us: int, figures: Figures) -> None:
+        names = ("rows_in", "rows_out", "busy_us")
+        self._smoothed.note(now_us, [each[name] for each in figures.values() for name in names])
+
+    def loads(self) -> dict[str, BoxLoad]:
+        rates = self._smoothed.rates
+        if rates is None:
+            return {}
+        return {id: _load(*rates[3 * place : 3 * place + 3]) for place, id in enumerate(self.boxes)}
+
+    def load(self) -> BoxLoad | None:
+        rates = self._smoothed.rates
+        if rates is None:
+            return None
+        came = sum(rate for rate, kind in zip(rates[::3], self._kinds, strict=True) if kind == "source")
+        left = sum(rate for rate, kind in zip(rates[::3], self._kinds, strict=True) if kind == "sink")
+        return _load(came, left, sum(rates[2::3]))
+
+
+def _load(came: float, left: float, busy_us: float) -> BoxLoad:
+    return BoxLoad(came, left, busy_us / 1e6, ratio(left, came), ratio(busy_us, came))
+
+
+class Loads:
+    """Of a node: its boxes, fragments, links and process, and what its peers say of theirs.
+
+    Args:
+        fragments: those of the node, as they come and go.
+
+    Attributes:
+        peers: node -> (when it said so, what), while that counts.
+        links: what goes to and comes from each peer.
+        usage: what the driver said last; None: nothing.
+    """
+
+    def __init__(self, settings: Settings, outbox: Outbox, fragments: Mapping[str, Hosted]) -> None:
+        self._rules = settings.load
+        self._outbox = outbox
+        self._hosted = fragments
+        self._fragments: dict[str, _Fragment] = {}
+        self._figures: dict[str, Figures] = {}
+        self._told_us: dict[str, int] = {}
+        self.usage: Usage | None = None
+        self._process = Smoothed(self._rules.half_life_us)
+        self._overloads = {"cpu": Overload(self._rules)}
+        self._overloads |= {f"link {peer}": Overload(self._rules) for peer in self._rules.bandwidth}
+        self._look_at_us = self._say_at_us = -(1 << 62)
+        self.links = LinkLoads(self._rules.half_life_us)
+        self.peers: dict[str, tuple[int, Load]] = {}
+
+    # --- what comes -----------------------------------------------------------------------------
+
+    def told(self, now_us: int, fragment: str, figures: Figures) -> None:
+        """The engine counts this at each box of a fragment now."""
+        self._figures[fragment] = figures
+        self._told_us[fragment] = now_us
+        if fragment not in self._fragments:  # What it counts from now on is what it has done since.
+            self._look_at(now_us, fragment, figures)
+
+    def used(self, now_us: int, usage: Usage) -> None:
+        """The process has used so much."""
+        self._say_held(usage.held, None if self.usage is None else self.usage.held)
+        self.usage = usage
+        engine_us = 0 if usage.engine_us is None else usage.engine_us
+        self._process.note(now_us, (usage.cpu_us, engine_us))
+
+    def _say_held(self, held: EngineHeld | None, before: EngineHeld | None) -> None:
+        """Once for each time: all fragments here wait meanwhile."""
+        if held is None or (before is not None and before.for_us < held.for_us):
+            return
+        about = {"query": held.query, "fragment": held.fragment, "functions": ", ".join(held.functions)}
+        self._outbox.report("error", "a fragment holds the engine", **about, seconds=held.for_us // 1_000_000)
+
+    def heard(self, now_us: int, peer: str, load: Load) -> None:
+        """A node of our participant has said how it does."""
+        self.peers[peer] = now_us, load
+
+    def tick(self, now_us: int, up: Iterable[str]) -> None:
+        """Look at what has changed, and say how we do, where it is time to.
+
+        Args:
+            up: peers of our participant that are there.
+        """
+        if now_us >= self._look_at_us:
+            self._look_at_us = now_us + LOOK_US
+            self._look(now_us)
+        if now_us >= self._say_at_us:
+            self._say_at_us = now_us + SAY_US
+            message = self.message()
+            for peer in up:
+                self._outbox.send(peer, message)
+
+    def _look(self, now_us: int) -> None:
+        for name in [name for name in self._figures if name not in self._hosted]:
+            del self._figures[name], self._told_us[name]
+            self._fragments.pop(name, None)
+        for name, figures in self._figures.items():
+            self._look_at(now_us, name, figures)
+        self.links.look(now_us, self._hosted.values())
+        for peer in [peer for peer, (at_us, _) in self.peers.items() if now_us - at_us > HEARD_US]:
+            del self.peers[peer]
+        for what, overload in self._overloads.items():
+            load = self.load if what == "cpu" else self.links.share(what[5:], self._rules.bandwidth)
+            if overload.note(now_us, load):
+                over = "overloaded" if overload.since_us is not None else "not overloaded any more"
+                self._outbox.report("warning", over, by=what, load=f"{load or 0:.2f}")
+
+    def _look_at(self, now_us: int, name: str, figures: Figures) -> None:
+        fragment = self._fragments.get(name)
+        if fragment is None or fragment.boxes != tuple(figures):  # New, or another query of that name.
+            fragment = self._fragments[name] = _Fragment(figures, self._rules.half_life_us)
+        hosted, told_us = self._hosted[name], self._told_us[name]
+        # While the engine is at work its last figures are those of that moment; what it does now is told
+        # when it has done it. At rest they hold.
+        fragment.note(told_us if hosted.under_way else now_us, figures)
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    @property
+    def busy_share(self) -> float | None:
+        """Of all boxes together; None: nothing is known yet."""
+        loads = [load for each in self._fragments.values() if (load := each.load()) is not None]
+        return sum(load.busy_share for load in loads) if loads else None
+
+    @property
+    def engine_share(self) -> float | None:
+        """CPU time of the engine's thread per second; None: unknown."""
+        rates, usage = self._process.rates, self.usage
+        if rates is None or usage is None or usage.engine_us is None:
+            return None
+        return rates[1] / 1e6
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU time of the process per second and core; None: unknown."""
+        rates, usage = self._process.rates, self.usage
+        return rates[0] / 1e6 / usage.cores if rates is not None and usage is not None else None
+
+    @property
+    def load(self) -> float | None:
+        """What counts, the most of three: what boxes take of the engine's thread, since that is one; what the
+        thread takes of a core; what the process takes of all its cores. None: nothing is known yet."""
+        known = (self.busy_share, self.engine_share, self.cpu_share)
+        return max((share for share in known if share is not None), default=None)
+
+    @property
+    def overloaded(self) -> list[str]:
+        """``cpu``, and ``link PEER``, of which there is too much for us."""
+        return [what for what, each in self._overloads.items() if each.since_us is not None]
+
+    def overloaded_us(self, now_us: int) -> int | None:
+        """For how long something has been too much; None: nothing is."""
+        since = [each.since_us for each in self._overloads.values() if each.since_us is not None]
+        return now_us - min(since) if since else None
+
+    def fragment(self, name: str) -> BoxLoad | None:
+        """None: unknown yet; so of all."""
+        found = self._fragments.get(name)
+        return None if found is None else found.load()
+
+    def boxes(self, fragment: str) -> dict[str, BoxLoad]:
+        """By id; empty: unknown yet."""
+        found = self._fragments.get(fragment)
+        return {} if found is None else found.loads()
+
+    def causes(self) -> Iterator[dict[str, Any]]:
+        """Which boxes take the most, and which queues are the longest, the largest first."""
+        boxes = [
+            (load.busy_share, name, box)
+            for name, fragment in self._fragments.items()
+            for box, load in fragment.loads().items()
+            if load.busy_share > 0
+        ]
+        whole, taken = sum(share for share, _, _ in boxes), 0.0
+        for share, name, box in sorted(boxes, reverse=True)[:CAUSES_MAX]:
+            if taken >= SHARE_OF_CAUSES * whole:
+                break
+            taken += share
+            yield {"fragment": name, "box": box, "busy_share": share}
+        queues = [
+            (input.receiver.held_bytes, name, input.stream)
+            for name, hosted in self._hosted.items()
+            for input in hosted.inputs.values()
+            if input.receiver.held_bytes
+        ]
+        for nbytes, name, stream in sorted(queues, reverse=True)[:CAUSES_MAX]:
+            yield {"fragment": name, "stream": stream, "queue_bytes": nbytes}
+
+    def link_status(self) -> dict[str, dict[str, Any]]:
+        """What goes over each link, and what waits there."""
+        return self.links.status(self._hosted.values(), self._rules.bandwidth)
+
+    # --- what is said -----------------------------------------------------------------------------
+
+    def message(self) -> Load:
+        """What peers hear."""
+        usage = self.usage
+        found = sorted(
+            (
+                (load, name)
+                for name in self._fragments
+                if name in self._hosted and (load := self.fragment(name)) is not None
+            ),
+            key=lambda each: (-each[0].busy_share, each[1]),
+        )
+        return Load(
+            load=_whole(self.load, WHOLE),
+            overloaded=bool(self.overloaded),
+            cpu_share=_whole(self.cpu_share, WHOLE),
+            cores=1 if usage is None else usage.cores,
+            memory_bytes=0 if usage is None else usage.memory_bytes,
+            fragments=tuple(self._said(name, load) for load, name in found[:FRAGMENTS_MAX]),
+        )
+
+    def _said(self, name: str, load: BoxLoad) -> FragmentLoad:
+        hosted = self._hosted[name]
+        return FragmentLoad(
+            fragment=name,
+            busy_share=_whole(load.busy_share, WHOLE),
+            rows_in_per_s=_whole(load.rows_in_per_s),
+            rows_out_per_s=_whole(load.rows_out_per_s),
+            bytes_out_per_s=_whole(self.links.out_of(hosted)),
+            queue_bytes=sum(input.receiver.held_bytes for input in hosted.inputs.values()),
+        )
+
+
+def _whole(value: float | None, of: int = 1) -> int:
+    """As the wire has it."""
+    most = 1_000 * WHOLE if of == WHOLE else limits.SEQ_MAX
+    return min(max(round((value or 0.0) * of), 0), most)

@@ -1,0 +1,193 @@
+"""A fragment that follows another node's: it feeds what that one fed, and shows nothing until it may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from medusa.elements import Boundary, Train
+from medusa.errors import RemoteProtocolError
+from medusa.nodes.fragment.change_feed import PASSED
+from medusa.nodes.fragment.checkpoint_record import FragmentRecord
+from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision
+from medusa.nodes.fragment.inputs import Input, Work
+from medusa.ports import Buffer
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.base import Count, Note
+from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.move import Fed
+from medusa.wire.outbox import RunFragment
+
+__all__ = ["Reader", "Shadow", "saved_from"]
+
+
+class Reader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How far a reader of a stream is.
+
+    Attributes:
+        durable: rows below it are never wanted again.
+        plain: it is a subscriber without a disk.
+        note: what it left with the owner.
+    """
+
+    durable: Count
+    plain: bool = False
+    note: Note = b""
+
+
+def saved_from(record: FragmentRecord, logs: Mapping[int, Buffer]) -> Saved:
+    """A checkpoint of another node as what to begin with: all of its output is in memory."""
+    outputs = tuple(msgspec.structs.replace(output, segments=()) for output in record.outputs)
+    return Saved(record=msgspec.structs.replace(record, outputs=outputs), logs=logs)
+
+
+class Shadow(Hosted):
+    """A fragment as its target has it: first it follows, then it is one like others.
+
+    Args:
+        owner: the node that it follows.
+    """
+
+    def __init__(self, *args: Any, owner: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._owner = owner
+        self._follows = True
+        """Until it is ours; later it may be frozen as any other."""
+        for output in self.outputs.values():
+            output.all_in_memory()
+        self.freeze()
+
+    def base(self, now_us: int) -> int:
+        """Write what it begins with as its own first checkpoint; the token."""
+        self._checkpoint(now_us)
+        assert self._writing is not None
+        return self._writing.token
+
+    @property
+    def behind(self) -> int:
+        """Elements that the engine hasn't fed yet."""
+        return len(self._running)
+
+    @property
+    def logged_all(self) -> bool:
+        """What it was fed would be found again, where the order matters."""
+        return not self.mixed or self.decided.durable >= self.decided.at
+
+    def follow(self, now_us: int, message: Fed, payload: Buffer | None) -> bool:
+        """Feed what the owner fed; whether the engine has it to do.
+
+        Raises:
+            RemoteProtocolError: it doesn't fit what came before.
+        """
+        input = self._input_for(message)
+        moved = message.next_seq - input.fed_seq
+        rows = message.kind in (ROWS, LOST)
+        if moved < rows or (message.number >= 0 and message.number != self.decided.at):
+            raise self._unfit(message, "doesn't follow what came before")
+        element = self._element(message, input, payload)
+        work = Work(input, element, next_seq=message.next_seq, boundary_us=message.boundary_us, cost=0)
+        work.number, work.note = self.decided.at, message.note  # The last piece of a train is the decision.
+        if message.last and message.number >= 0:
+            self.decided.note(self._decision(message, input) if self.mixed else None)
+        if message.kind != JOINED:
+            input.issued(work)
+        if isinstance(element, Boundary) and not input.judged:
+            self._entries.fed_us[input.source] = max(element.time_us, self._entries.fed_us[input.source])
+        self._dirty = True
+        if element is None:
+            self._pump(now_us)
+            return False
+        if isinstance(element, Train):
+            self.rows_in += len(element)
+        self._running.append(work)
+        self._outbox.append(RunFragment(fragment=self.spec.name, stream=input.source, element=element))
+        self._pump(now_us)
+        return True
+
+    def _decision(self, message: Fed, input: Input) -> Decision:
+        to = {JOINED: 0, PROMISE: message.time_us}.get(message.kind, message.next_seq)
+        return Decision(message.kind, input.source, input.peer, to, message.arrival_us)
+
+    def _input_for(self, message: Fed) -> Input:
+        source, peer = message.source, message.peer
+        if (known := self.inputs.get((source, peer))) is not None:
+            return known
+        if peer == self._owner and (own := self._feeding.own.get((source, self.spec.node))) is not None:
+            return own
+        if source not in self.spec.entries:
+            raise self._unfit(message, "is of an input that it hasn't")
+        return self._add_input(source, self.spec.entries[source], peer)
+
+    def _element(self, message: Fed, input: Input, payload: Buffer | None) -> Train | Boundary | None:
+        if message.rows and payload is not None:
+            data = Data(
+                stream=input.stream,
+                epoch=0,
+                frame=0,
+                seq=message.seq,
+                rows=message.rows,
+                tentative=message.tentative,
+                late=message.late,
+            )
+            train = input.codec.decode(data, payload, peer=self._owner)
+            return msgspec.structs.replace(train, arrival_us=message.arrival_us)
+        if message.kind == PROMISE:
+            return Boundary(message.time_us)
+        if message.kind in (JOINED, PASSED, LOST):
+            return None
+        raise self._unfit(message, "has no rows")
+
+    def _unfit(self, message: Fed, why: str) -> RemoteProtocolError:
+        text = f"decision {message.number} of fragment {self.spec.name!r} {why}"
+        return RemoteProtocolError(text, peer=self._owner, code="E_STATE")
+
+    def standing(self, now_us: int, readers: Mapping[str, Mapping[str, Reader]]) -> None:
+        """How far readers are, by sink: what all have is forgotten, as the owner forgot it."""
+        for sink, known in readers.items():
+            if (output := self.outputs.get(sink)) is None:
+                continue
+            views = output.sender.receivers
+            for key in [key for key in views if key not in known]:
+                del views[key]
+            for key, reader in known.items():
+                output.sender.expect(key, reader.durable)
+                view = views[key]
+                at = output.sender.log.next_seq
+                view.durable = min(max(view.durable, reader.durable), at)
+                view.plain = reader.plain
+                view.moved_at_us = now_us
+                view.note = reader.note
+            output.sender.settle(now_us)
+
+    def own(self, now_us: int) -> None:
+        """It is ours: go on where the owner stood."""
+        for input in self.inputs.values():
+            receiver = input.receiver
+            receiver.next_seq = input.fed_seq
+            receiver.boundary_us = input.fed_us
+            receiver.note = input.fed_note
+        for output in self.outputs.values():
+            for view in output.sender.receivers.values():
+                view.moved_at_us = now_us
+        self._follows = False
+        self.begin(now_us)
+        # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
+        self._checkpoint_at_us = now_us + self._every_us
+        self.thaw(now_us)
+
+    def tick(self, now_us: int) -> None:
+        if self._follows:
+            self._pump(now_us)  # What was noted goes to disk; nothing is fed.
+        else:
+            super().tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        return self.decided.wake_at_us() if self._follows else super().wake_at_us()
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        if not self._follows:
+            super().peer_event(now_us, peer, event)

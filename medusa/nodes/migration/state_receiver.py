@@ -1,0 +1,267 @@
+"""The target's side of one attempt: takes the checkpoint, follows, and owns the fragment once it says so.
+
+Nothing of it is in the catalog until all was fed that the owner fed. Who restarts before that has nothing,
+and says so; who restarts after it owns the fragment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from medusa.engine.state.checkpoint import crc32c
+from medusa.errors import RemoteProtocolError, StateError
+from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
+from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.migration.automaton import TARGET, MoveEvent, TargetState
+from medusa.nodes.migration.standby import Reader, Shadow, saved_from
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.ports import Buffer
+from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
+from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+
+__all__ = ["WINDOW_BYTES", "Taking"]
+
+WINDOW_BYTES = 4 << 20
+"""So much may be under way to us in one attempt."""
+
+FILES_MAX = 100_000
+
+AGAIN_US = 300_000
+"""What was acknowledged is said again after this, in case it was lost."""
+
+ACK_US = 5_000
+"""Frames that were taken in are acknowledged after this at the latest."""
+
+_READERS = msgspec.msgpack.Decoder(dict[str, dict[str, Reader]])
+
+Carried = Piece | Whole | Fed | Standing | Handover
+
+
+class Taking:
+    """One attempt.
+
+    Args:
+        spec: as it is to run here.
+        owner: the node that has the fragment.
+        make: makes its mind here from a checkpoint.
+        ticket: that the owner is to name.
+
+    Attributes:
+        state: where the automaton stands.
+        shadow: what follows; None: the checkpoint isn't whole yet.
+        broken: why it can't go on, as code and text; empty: it can.
+    """
+
+    def __init__(
+        self,
+        spec: Fragment,
+        *,
+        owner: str,
+        attempt: int,
+        epoch: int,
+        coordinator: str,
+        ticket: int,
+        make: Callable[[Fragment, Saved, str], Shadow],
+        outbox: Outbox,
+    ) -> None:
+        self.spec = spec
+        self.owner = owner
+        self.attempt = attempt
+        self.epoch = epoch
+        self.coordinator = coordinator
+        self.ticket = ticket
+        self.state = TargetState.ABSENT
+        self.shadow: Shadow | None = None
+        self.broken: tuple[str, str] | None = None
+        self.heard_us = 0
+        """When the owner last sent something of it."""
+        self.token = 0
+        """Of the write that says that it is ours."""
+        self._make = make
+        self._outbox = outbox
+        self._files: dict[str, bytearray] = {}
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
+        self._base = 0
+        self._opened = False
+        self._frames = 0
+        """Taken so far, in order."""
+        self._running: deque[int] = deque()
+        """Frames that the engine is feeding."""
+        self._told = -1
+        self._ack_at_us: int | None = None
+        self._decided: int | None = None
+        self.move(MoveEvent.RECEIVE)
+
+    def move(self, event: MoveEvent) -> bool:
+        """Take a step of the automaton; whether there is one."""
+        target = TARGET[self.state].get(event)
+        if target is None:
+            return False
+        self.state = target
+        return True
+
+    def ready(self) -> None:
+        """Say that it may begin."""
+        ready = Ready(fragment=self.spec.name, attempt=self.attempt, ticket=self.ticket, window=WINDOW_BYTES)
+        self._outbox.send(self.owner, ready)
+
+    # --- frames ---------------------------------------------------------------------------------
+
+    def receive(self, now_us: int, message: Carried, payload: Buffer | None) -> None:
+        """Take a frame of this attempt.
+
+        Raises:
+            RemoteProtocolError: it can't be what the owner has: the attempt is over.
+        """
+        if message.ticket != self.ticket or message.frame != self._frames:
+            # Sent again, or something before it is missing: the owner hears how far we are.
+            self._told = -1
+            self._ack_soon(now_us)
+            return
+        self._frames += 1
+        match message:
+            case Piece():
+                self._piece(message, payload)
+            case Whole():
+                self._whole(now_us, message)
+            case Fed():
+                self._fed(now_us, message, payload)
+            case Standing():
+                self._stand(now_us, payload)
+            case Handover():
+                self._decided = message.decided
+        self._ack_soon(now_us)
+
+    def _broken_rule(self, text: str, code: str = "E_STATE") -> RemoteProtocolError:
+        return RemoteProtocolError(f"fragment {self.spec.name!r}: {text}", peer=self.owner, code=code)
+
+    def _following(self) -> Shadow:
+        if self.state is not TargetState.FOLLOWING or self.shadow is None or self._decided is not None:
+            raise self._broken_rule("that comes at the wrong time")
+        return self.shadow
+
+    def _piece(self, message: Piece, payload: Buffer | None) -> None:
+        if self.state is not TargetState.FILLING:
+            raise self._broken_rule("a piece of a file after the last one")
+        file = self._files.setdefault(message.file, bytearray())
+        if message.file not in self._sizes:
+            self._bytes += message.nbytes
+        size = self._sizes.setdefault(message.file, message.nbytes)
+        data = memoryview(payload or b"").cast("B")
+        if len(self._files) > FILES_MAX or (message.offset, message.nbytes) != (len(file), size):
+            raise self._broken_rule(f"file {message.file!r} doesn't go on at {message.offset:,}")
+        if len(file) + len(data) > size or not (len(data) or size == 0):
+            raise self._broken_rule(f"file {message.file!r} is longer than was said")
+        if crc32c(data) != message.crc:
+            raise self._broken_rule(f"file {message.file!r} is damaged at {message.offset:,}")
+        file += data
+
+    def _whole(self, now_us: int, message: Whole) -> None:
+        short = [name for name, size in self._sizes.items() if len(self._files[name]) != size]
+        if self.state is not TargetState.FILLING or short or message.files != len(self._files):
+            raise self._broken_rule("the checkpoint isn't whole")
+        files = {name: memoryview(data) for name, data in self._files.items()}
+        self._files = {}
+        try:
+            record = read_record(files.pop(RECORD, b""), where=f"the checkpoint of node {self.owner!r}")
+            logs: dict[int, Buffer] = {}
+            for token in record.tokens():
+                logs[token] = files.pop(LOG if token == record.token else f"{LOG}-{token}", b"")
+            files.pop(LOG, None)
+            if record.fragment != self.spec.name:
+                raise StateError(f"it is of fragment {record.fragment!r}", code="state.owner")
+            self.shadow = self._make(self.spec, saved_from(record, logs), self.owner)
+        except (StateError, KeyError, AssertionError, ValueError) as error:
+            raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
+        self._outbox.append(OpenFragment(fragment=self.spec.name, graph=self.spec.graph, files=files))
+        self._base = self.shadow.base(now_us)
+        self.move(MoveEvent.WHOLE)
+
+    def _fed(self, now_us: int, message: Fed, payload: Buffer | None) -> None:
+        if self._following().follow(now_us, message, payload):
+            self._running.append(message.frame)
+
+    def _stand(self, now_us: int, payload: Buffer | None) -> None:
+        try:
+            readers = _READERS.decode(payload or b"")
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._broken_rule(f"no readers: {error}"[:300]) from None
+        self._following().standing(now_us, readers)
+
+    # --- what the driver says -------------------------------------------------------------------
+
+    def ran(self, now_us: int) -> None:
+        """The oldest element was fed."""
+        if self._running:
+            self._running.popleft()
+            self._ack_soon(now_us)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
+        """A checkpoint of it is on disk, or isn't."""
+        if token == self._base:
+            self._opened = ok
+            self.broken = self.broken or (None if ok else ("E_DISK", why))
+            self._told = -1
+            self._ack_soon(now_us)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> int:
+        """Frames of which everything has been fed."""
+        return self._running[0] if self._running else self._frames
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the checkpoint, which is in memory until the fragment runs from it, as its owner says."""
+        return 0 if self._opened else self._bytes
+
+    @property
+    def caught_up(self) -> bool:
+        """It has fed all that the owner ever will, and would find all of it again.
+
+        Raises:
+            RemoteProtocolError: the owner counts otherwise.
+        """
+        shadow = self.shadow
+        if self._decided is None or shadow is None or shadow.behind or not self._opened:
+            return False
+        if shadow.decided.at != self._decided:
+            raise self._broken_rule(f"{shadow.decided.at:,} decisions, not {self._decided:,}")
+        return shadow.logged_all
+
+    def tick(self, now_us: int) -> None:
+        """Acknowledge what is due."""
+        if self._ack_at_us is not None and now_us >= self._ack_at_us:
+            self._ack_at_us = now_us + AGAIN_US
+            self._told = self.done
+            got = Got(
+                fragment=self.spec.name,
+                attempt=self.attempt,
+                ticket=self.ticket,
+                frames=self.done,
+                opened=self._opened,
+            )
+            self._outbox.send(self.owner, got)
+
+    def _ack_soon(self, now_us: int) -> None:
+        if self._told < 0 or self.done - self._told >= 8:
+            self._ack_at_us = now_us
+            self.tick(now_us)
+        else:
+            self._ack_at_us = min(self._ack_at_us or now_us + ACK_US, now_us + ACK_US)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        return self._ack_at_us
+
+    def drop(self) -> None:
+        """Nothing of it is left here."""
+        if self.shadow is not None:
+            self.shadow.failed = "the attempt to move it here is over"  # Nobody's mistake, so no report.
+            self._outbox.append(CloseFragment(fragment=self.spec.name))
+        self.shadow = None

@@ -1,0 +1,269 @@
+"""The owner's side of one attempt: a checkpoint and all that is fed after it, sent until the target has it.
+
+    files of the checkpoint ─┐
+    what is fed after it ────┴─> frames, numbered ──> at most a window under way ──> Got ──> forgotten
+
+What isn't acknowledged in time is sent again, with all that was sent after it. Pieces are cut, and trains
+encoded, only when there is room for them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from medusa.elements import Boundary, Kind, Train
+from medusa.engine.state.checkpoint import crc32c
+from medusa.nodes.fragment.change_feed import Tap, Tapped
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.migration.standby import Reader
+from medusa.ports import Buffer
+from medusa.wire.messages.links_and_commands import Message
+from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
+from medusa.wire.outbox import Copy, Outbox
+
+__all__ = ["Handing"]
+
+PIECE_BYTES = 256 << 10
+"""A file goes in pieces of this. Too small: the cost per frame; too large: other streams wait behind one."""
+
+AGAIN_US = 300_000
+"""What wasn't acknowledged is sent again after this."""
+
+STANDING_US = 50_000
+"""So often the target hears how far readers are."""
+
+STUCK_US = 10_000_000
+"""An attempt in which nothing moves for so long is over."""
+
+
+class Handing:
+    """Sends one fragment to one target.
+
+    Args:
+        hosted: the fragment; its ``tap`` is set and taken away here.
+        ticket, window: as the target's ``Ready`` says.
+
+    Attributes:
+        nbytes: sent so far, once each.
+        opened: the target runs it.
+        handed: ``Handover`` was said.
+        broken: why this attempt can't go on; empty: it can.
+    """
+
+    def __init__(
+        self, now_us: int, hosted: Hosted, ready: Ready, *, node: str, target: str, outbox: Outbox
+    ) -> None:
+        self._hosted = hosted
+        self._about: dict[str, Any] = {
+            "fragment": ready.fragment,
+            "attempt": ready.attempt,
+            "ticket": ready.ticket,
+        }
+        self._node = node
+        self._target = target
+        self._outbox = outbox
+        self._window = ready.window
+        self._tap = hosted.tap = Tap()
+        self._asked = False
+        self._files: Iterator[tuple[Message, Buffer | None]] | None = None
+        self._going: deque[tuple[Message, Buffer | None, int, int]] = deque()
+        """Sent and not acknowledged: message, payload, bytes, and what the tap counts it for."""
+        self._first = 0
+        """Number of the oldest of them."""
+        self._bytes = 0
+        self._next: deque[tuple[Message, Buffer | None, int]] = deque()
+        """Pieces of a train that was taken from the tap."""
+        self._again_us = self._moved_us = now_us
+        self._stood_us = 0
+        self._stood = b""
+        self.nbytes = 0
+        self.opened = self.handed = self._said = False
+        self.broken = ""
+        hosted.changed(now_us, True)
+
+    @property
+    def _frame(self) -> int:
+        return self._first + len(self._going)
+
+    @property
+    def near(self) -> bool:
+        """All but a little has arrived and been fed."""
+        return self.opened and self._tap.near
+
+    @property
+    def token(self) -> int:
+        """Of the checkpoint that goes."""
+        return self._tap.token
+
+    def stop(self) -> None:
+        """Send nothing more; the fragment is as before."""
+        self._hosted.tap = None
+
+    # --- what comes -----------------------------------------------------------------------------
+
+    def copied(self, now_us: int, files: Mapping[str, Buffer], why: str) -> None:
+        """The files of the checkpoint, or why they can't be read."""
+        if why:
+            self.broken = why
+            return
+        self._files = self._pieces(files)
+        self._pump(now_us)
+
+    def got(self, now_us: int, message: Got) -> None:
+        """The target has so much."""
+        if message.ticket != self._about["ticket"] or not self._first <= message.frames <= self._frame:
+            return
+        if message.opened and not self.opened:
+            self.opened = True
+            self._tap.opened()
+        full = self._tap.full
+        while self._first < message.frames:
+            _, _, nbytes, cost = self._going.popleft()
+            self._first += 1
+            self._bytes -= nbytes
+            if cost:
+                self._tap.done(cost)
+            self._again_us = self._moved_us = now_us
+        self._pump(now_us)
+        if full and not (self._tap.full or self.near):  # Near: it stops.
+            self._hosted.tick(now_us)
+
+    def hand_over(self, now_us: int) -> None:
+        """Nothing more is fed, and that is on disk."""
+        self.handed = True
+        self._stand(now_us)
+        self._pump(now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Go on; send again what is overdue."""
+        self.broken = self.broken or self._tap.broken
+        if self._tap.durable and not self._asked:
+            self._asked = True
+            self._moved_us = now_us
+            self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._tap.token))
+        if self._going and now_us - self._again_us >= AGAIN_US:
+            self._again_us = now_us
+            for message, payload, _, _ in self._going:
+                self._outbox.send(self._target, message, payload)
+        if not self._going:
+            self._moved_us = max(self._moved_us, now_us if self.opened else 0)
+        if now_us - self._moved_us >= STUCK_US and not self.handed:
+            self.broken = self.broken or f"nothing moved for {STUCK_US // 1_000_000} s"
+        if self.opened and now_us - self._stood_us >= STANDING_US and not self.handed:
+            self._stand(now_us)
+        self._pump(now_us)
+
+    def wake_at_us(self, now_us: int) -> int:
+        """When ``tick`` has work."""
+        times = [now_us + STANDING_US] if self.opened and not self.handed else []
+        times += [self._again_us + AGAIN_US] if self._going else []
+        return min(times, default=self._moved_us + STUCK_US)
+
+    # --- what goes ------------------------------------------------------------------------------
+
+    def _pump(self, now_us: int) -> None:
+        if self._files is None:
+            return
+        before = self._frame
+        while self._bytes < self._window and (item := self._item()) is not None:
+            message, payload, cost = item
+            if not self._going:
+                self._again_us = now_us
+            self._put(message, payload, memoryview(payload).nbytes if payload is not None else 0, cost)
+        if self._frame > before:
+            self._moved_us = now_us
+
+    def _put(self, message: Message, payload: Buffer | None, nbytes: int, cost: int) -> None:
+        nbytes += 128
+        self._going.append((message, payload, nbytes, cost))
+        self._bytes += nbytes
+        self.nbytes += nbytes
+        self._outbox.send(self._target, message, payload)
+
+    def _item(self) -> tuple[Message, Buffer | None, int] | None:
+        assert self._files is not None
+        if (piece := next(self._files, None)) is not None:
+            return (*piece, 0)
+        if not self._next and self._tap.queue:
+            tapped = self._tap.queue.popleft()
+            self._next.extend(self._fed(tapped))
+        if not self._next and self.handed and not self._said:
+            self._said = True
+            return Handover(frame=self._frame, decided=self._hosted.decided.at, **self._about), None, 0
+        if not self._next:
+            return None
+        message, payload, cost = self._next.popleft()
+        return msgspec.structs.replace(message, frame=self._frame), payload, cost
+
+    def _pieces(self, files: Mapping[str, Buffer]) -> Iterator[tuple[Message, Buffer | None]]:
+        for name, data in files.items():
+            view = memoryview(data).cast("B")
+            for offset in range(0, max(len(view), 1), PIECE_BYTES):
+                part = view[offset : offset + PIECE_BYTES]
+                yield (
+                    Piece(
+                        frame=self._frame,
+                        file=name,
+                        offset=offset,
+                        nbytes=len(view),
+                        crc=crc32c(part),
+                        **self._about,
+                    ),
+                    part,
+                )
+        yield Whole(frame=self._frame, files=len(files), **self._about), None
+
+    def _fed(self, tapped: Tapped) -> Iterator[tuple[Message, Buffer | None, int]]:
+        """The messages of one element; the last one bears its cost."""
+        input, element = tapped.input, tapped.element
+        fed = Fed(
+            frame=0,
+            kind=tapped.kind,
+            number=tapped.number,
+            source=input.source,
+            peer=input.peer,
+            next_seq=tapped.next_seq,
+            boundary_us=tapped.boundary_us,
+            time_us=element.time_us if isinstance(element, Boundary) else 0,
+            note=tapped.note,
+            **self._about,
+        )
+        if not isinstance(element, Train):
+            yield fed, None, tapped.cost
+            return
+        pieces = list(input.codec.encode(element))
+        seq, left = element.first_seq, len(element)
+        for place, (payload, rows, late) in enumerate(pieces, start=1):
+            last = place == len(pieces)
+            left -= rows
+            message = msgspec.structs.replace(
+                fed,
+                last=last,
+                seq=seq,
+                rows=rows,
+                next_seq=tapped.next_seq - left,
+                tentative=element.kind is Kind.TENTATIVE,
+                late=late,
+                arrival_us=element.arrival_us,
+            )
+            seq += rows
+            yield message, memoryview(payload), tapped.cost if last else 0
+
+    def _stand(self, now_us: int) -> None:
+        """Say how far readers are, where that has changed."""
+        self._stood_us = now_us
+        readers = {
+            sink: {
+                key: Reader(view.durable, view.plain, view.note)
+                for key, view in output.sender.receivers.items()
+            }
+            for sink, output in self._hosted.outputs.items()
+        }
+        data = msgspec.msgpack.encode(readers)
+        if data != self._stood and self._files is not None:
+            self._stood = data
+            self._next.append((Standing(frame=0, **self._about), data, 0))

@@ -1,0 +1,114 @@
+"""A fragment whose sender is silent looks where the stream is now: its owner may be lost for good. No IO.
+
+Who gives a fragment away tells its readers (``nodes.migration.rerouting``). If it dies between and never
+comes back,
+nobody would: then the catalog says who has the stream in a higher epoch; of another participant's stream the
+catalog between participants, as far as that publishes it. It is asked only after a while: who comes back says
+it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from medusa.nodes.catalog.directory import Directory
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.names.participant_catalog import Sought
+from medusa.nodes.spec.fragment_spec import Feed, sink_of
+
+__all__ = ["SILENT_US", "Seeking"]
+
+LOOK_EVERY_US = 1_000_000
+ASK_EVERY_US = 5_000_000
+"""Of another participant's stream: a search takes some messages to other members."""
+
+SILENT_US = 5_000_000
+"""So long a sender is away, or knows nothing of the stream, before its reader looks elsewhere."""
+
+
+class Seeking:
+    """At one node.
+
+    Args:
+        fragments: what runs here, by name.
+        is_up: whether a node is there.
+        follow: have a feed read from another node, in an epoch.
+        whose: the participant of a node; None: not known.
+
+    Attributes:
+        directory: the catalog; None: nobody is looked for.
+        abroad: asks (time, participant, stream, who is told) between participants; False: it is of ours.
+    """
+
+    def __init__(
+        self,
+        fragments: Mapping[str, Hosted],
+        *,
+        is_up: Callable[[str], bool],
+        follow: Callable[[int, Feed, str, int], None],
+        whose: Callable[[str], str | None] = lambda node: None,
+    ) -> None:
+        self.directory: Directory | None = None
+        self.abroad: Callable[[int, str, str, Sought], bool] = lambda *_: False
+        self._fragments = fragments
+        self._is_up = is_up
+        self._follow = follow
+        self._silent: dict[tuple[str, str], int] = {}
+        """Fragment and source -> since when nothing comes for it."""
+        self._asked_us: dict[tuple[str, str], int] = {}
+        """The same -> when it was asked for abroad."""
+        self._whose = whose
+        self._look_at_us = 0
+
+    def ask(self, directory: Directory, abroad: Callable[[int, str, str, Sought], bool]) -> None:
+        """Look there from now on."""
+        self.directory, self.abroad = directory, abroad
+
+    def tick(self, now_us: int) -> None:
+        """Look, now and then."""
+        if now_us < self._look_at_us or self.directory is None:
+            return
+        self._look_at_us = now_us + LOOK_EVERY_US
+        before, self._silent = self._silent, {}
+        for hosted in list(self._fragments.values()):
+            for feed in hosted.spec.feeds:
+                if not self._is_silent(hosted, feed):
+                    continue
+                key = hosted.spec.name, feed.source
+                since_us = self._silent[key] = before.get(key, now_us)
+                if now_us - since_us >= SILENT_US and not self._sought_abroad(now_us, key, feed):
+                    self._seek(now_us, feed, self.directory)
+        self._asked_us = {key: at_us for key, at_us in self._asked_us.items() if key in self._silent}
+
+    def _is_silent(self, hosted: Hosted, feed: Feed) -> bool:
+        if not self._is_up(feed.node):
+            return True
+        input = hosted.inputs.get((feed.source, feed.node))
+        refusal = None if input is None else input.receiver.refusal
+        return refusal is not None and refusal.code == "E_STREAM"
+
+    def _sought_abroad(self, now_us: int, key: tuple[str, str], feed: Feed) -> bool:
+        """Whether it is another participant's stream: then that is asked for, now and then."""
+        whose = self._whose(feed.node)
+        if whose is None:
+            return False
+        if now_us - self._asked_us.get(key, now_us - ASK_EVERY_US) < ASK_EVERY_US:
+            return True
+        guest = feed.source in self._fragments[key[0]].spec.reads()
+        stream = sink_of(feed.stream) if guest else feed.stream  # They are in one fragment.
+        theirs = self.abroad(now_us, whose, stream, partial(self._found, key, feed))
+        if theirs:
+            self._asked_us[key] = now_us
+        return theirs
+
+    def _found(self, key: tuple[str, str], feed: Feed, now_us: int, node: str, epoch: int) -> None:
+        if key in self._silent and node != feed.node and epoch > feed.epoch and self._is_up(node):
+            self._follow(now_us, feed, node, epoch)
+
+    def _seek(self, now_us: int, feed: Feed, directory: Directory) -> None:
+        entry = directory.find("stream", feed.stream)
+        if entry is None or entry.writer == feed.node or entry.epoch <= feed.epoch:
+            return  # In no higher epoch it is another stream of that name.
+        if self._is_up(entry.writer):
+            self._follow(now_us, feed, entry.writer, entry.epoch)

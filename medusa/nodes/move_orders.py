@@ -1,0 +1,334 @@
+"""Box sliding at one node: both sides of it, and the commands of who orders it. No IO.
+
+A client may order a move at any node: one that doesn't have the fragment passes the order on to the node
+that has, and passes the answer back. Asked twice, it is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.migration.incoming import Arrivals
+from medusa.nodes.migration.outgoing import Moves
+from medusa.nodes.names.lookup import Names
+from medusa.nodes.names.startup_grace import NEWS_US, Early
+from medusa.nodes.repartition.coordinator import Splits
+from medusa.nodes.security.registry import Caller, no_deploy
+from medusa.ports import Buffer
+from medusa.query.suggest import did_you_mean
+from medusa.wire import limits
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.links_and_commands import Message, Reply
+from medusa.wire.messages.move import (
+    Fed,
+    GiveUp,
+    Got,
+    Grant,
+    Handover,
+    Move,
+    Piece,
+    Ready,
+    Receive,
+    Settle,
+    Settled,
+    Standing,
+    Whole,
+)
+from medusa.wire.messages.split import Merge, Split
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Sliding"]
+
+
+Order = Move | Grant | Split | Merge
+
+
+@dataclass(slots=True)
+class _Relayed:
+    """``client`` ordered ``message``; it was passed on first at ``since_us``, last at ``said_us``."""
+
+    client: str
+    message: Order
+    node: str
+    since_us: int
+    said_us: int
+
+    @property
+    def patience_us(self) -> int:
+        return self.message.timeout_ms * 1000 if isinstance(self.message, Move) else PATIENCE_US
+
+
+PATIENCE_US = 10_000_000
+"""Who has the fragment may be away for so long, or for the time that a move is given, before its order is
+refused."""
+
+AGAIN_US = 1_000_000
+"""An order that wasn't answered is passed on again after this: to who has the fragment now."""
+
+RELAYED_MAX = 1000
+"""Orders of clients that are passed on and not answered; older ones are asked again by who waits."""
+
+
+class Sliding:
+    """Fragments that come to a node and go from it.
+
+    Args:
+        number: gives the numbers of questions.
+        names: of the participant: which node has a fragment.
+        early: where orders wait of which this node may hear in a moment who has their fragment.
+        own_peer: whether a node is one of our participant's.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        catalog: Catalog,
+        moves: Moves,
+        arrivals: Arrivals,
+        splits: Splits,
+        *,
+        outbox: Outbox,
+        number: Callable[[], int],
+        names: Names,
+        early: Early,
+        own_peer: Callable[[str], bool],
+    ) -> None:
+        self.moves = moves
+        self.arrivals = arrivals
+        self.splits = splits
+        self._me = me
+        self._catalog = catalog
+        self._outbox = outbox
+        self._number = number
+        self._names = names
+        self._early = early
+        self._where = names.fragment_at
+        self._own_peer = own_peer
+        self._relayed: dict[int, _Relayed] = {}
+        """Orders that were passed on, by number."""
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """Go on with what was begun in an earlier life."""
+        self.moves.start(now_us)
+        self.arrivals.start(now_us)
+
+    def stop(self, now_us: int) -> None:
+        """The node ends."""
+        self.moves.stop(now_us)
+        self.arrivals.stop()
+        self.splits.stop(now_us)
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted."""
+        self.moves.peer_event(now_us, peer, event)
+        self.arrivals.peer_event(peer, event)
+
+    def on_its_way(self, fragment: str) -> bool:
+        """Whether a fragment of ours is being moved, split or merged just now."""
+        return self.moves.attempted(fragment) or self.splits.busy(fragment)
+
+    def removed(self, query: str, fragments: list[str], *, whole: bool) -> None:
+        """These fragments of a query, which were here, are no more; ``whole``: nor is the query."""
+        self.arrivals.removed(query, fragments, whole=whole)
+        self.splits.removed(fragments)
+        for fragment in fragments:
+            self.moves.removed(fragment)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due; also after anything was written."""
+        self._say_again(now_us)
+        self.moves.tick(now_us)
+        self.arrivals.tick(now_us)
+        self.splits.tick(now_us)
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us(), self.splits.wake_at_us()]
+        times += [each.said_us + AGAIN_US for each in self._relayed.values()]
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def status(self) -> dict[str, Any]:
+        """Fragments on their way: those that go, those that come."""
+        return {"going": self.moves.status(), "coming": self.arrivals.status()}
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        client: bool,
+        caller: Caller | None,
+    ) -> bool:
+        """Take a message; whether it was one of ours."""
+        match message:
+            case Move() | Grant() | Split() | Merge():
+                self._ordered(now_us, peer, message, caller if client else None)
+                return True
+            case Reply() if not client:
+                return self._answered(now_us, peer, message, payload)
+            case Receive() | Piece() | Whole() | Fed() | Standing() | Handover() | GiveUp() | Settle():
+                pass
+            case Ready() | Got() | Settled():
+                pass
+            case _:
+                return False
+        match message:
+            case Receive():
+                self.arrivals.asked(now_us, peer, message, payload or b"", caller)
+            case Piece() | Whole() | Fed() | Standing() | Handover():
+                self.arrivals.frame(now_us, peer, message, payload)
+            case Settle():
+                self.arrivals.settle(now_us, peer, message)
+            case GiveUp():
+                self.arrivals.gave_up(peer, message)
+                self.moves.receive(now_us, peer, message)
+            case Ready() | Got() | Settled():
+                self.moves.receive(now_us, peer, message)
+        return True
+
+    def _ordered(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
+        self._early.drop(peer, message.request)
+        name = message.fragment
+        query = name.partition("/")[0]
+        if caller is not None and not caller.may("deploy", query):
+            why = no_deploy(caller, query)
+            self._refuse(peer, message.request, why.code, why.text, why.hint)
+        elif isinstance(message, Split | Merge) and (
+            self.splits.known(peer, message.request) or self.splits.already(peer, message)
+        ):
+            pass
+        elif name not in self._catalog.fragments:
+            self._pass_on(now_us, peer, message, caller)
+        elif isinstance(message, Grant):
+            self._granted(now_us, peer, message)
+        elif isinstance(message, Split | Merge):
+            self.splits.order(now_us, peer, message)
+        elif self.splits.busy(name):
+            text = f"fragment {name!r} is being split or merged"
+            self._refuse(peer, message.request, "E_BUSY", text, "try again in a moment")
+        else:
+            timeout_us = message.timeout_ms * 1000
+            self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
+
+    def _granted(self, now_us: int, peer: str, message: Grant) -> None:
+        if not self.moves.handed(message.fragment):
+            text = f"fragment {message.fragment!r} runs at node {self._me!r} and needs no grant"
+            hint = "only one that was handed over to a lost node, and not taken, is granted"
+            self._refuse(peer, message.request, "E_GRANT", text, hint)
+        elif message.to != self._me:
+            hint = f"node {self._me!r} has what is left of it: grant it to that node"
+            self._refuse(peer, message.request, "E_GRANT", f"node {message.to!r} has nothing of it", hint)
+        else:
+            self.moves.grant(now_us, peer, message.request, message.fragment)
+
+    def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
+        most = limits.TEXT_CHARS_MAX
+        self._outbox.send(peer, Reply(request=request, code=code, text=text[:most], hint=hint[:most]))
+
+    def _place(self, fragment: str) -> str | None:
+        """The other node of our participant that has it."""
+        left = self._catalog.left.get(fragment)
+        node = self._where(fragment)
+        if node in (None, self._me) and left is not None:
+            node = left.node
+        return node if node not in (None, self._me) and self._own_peer(node or "") else None
+
+    def _pass_on(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
+        name = message.fragment
+        if self._own_peer(peer) and name in self._catalog.left:
+            return  # It was here, maybe by this very order: who passed it on asks where the catalog says.
+        node = self._place(name)
+        if node is None and not self._own_peer(peer) and self._waits(now_us, peer, message, caller):
+            return
+        if node is None or self._own_peer(peer):
+            known = sorted({*self._catalog.fragments, *self._names.fragments()})
+            there = ", ".join(known)[:500] or "none"
+            text = f"node {self._me!r} knows no fragment {name[:100]!r}; there are: {there}"
+            hint = did_you_mean(name, known) or "fed.status() of its node shows its name"
+            self._refuse(peer, message.request, "E_FRAGMENT", text, hint)
+            return
+        if any(
+            (each.client, each.message.request) == (peer, message.request) for each in self._relayed.values()
+        ):
+            return
+        self._relayed[self._number()] = _Relayed(peer, message, node, now_us, now_us - AGAIN_US)
+        if len(self._relayed) > RELAYED_MAX:
+            del self._relayed[next(iter(self._relayed))]
+        self._say_again(now_us)
+
+    def _waits(self, now_us: int, client: str, message: Order, caller: Caller | None) -> bool:
+        name = message.fragment
+        return self._early.waits(
+            now_us,
+            client,
+            message.request,
+            stands=lambda: name in self._catalog.fragments or self._place(name) is not None,
+            again=lambda at_us: self._ordered(at_us, client, message, caller),
+        )
+
+    def _say_again(self, now_us: int) -> None:
+        for number, each in list(self._relayed.items()):
+            if now_us - each.said_us < AGAIN_US:
+                continue
+            if now_us - each.since_us >= each.patience_us and (
+                why := self.moves.away.told(now_us, [each.node])
+            ):
+                del self._relayed[number]
+                text = f"{why}: it has fragment {each.message.fragment!r}"
+                self._refuse(
+                    each.client, each.message.request, "E_TIMEOUT", text, "order it again when it is back"
+                )
+                continue
+            each.said_us = now_us
+            each.node = self._place(each.message.fragment) or each.node
+            self._outbox.send(each.node, msgspec.structs.replace(each.message, request=number))
+
+    def _answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
+        relayed = self._relayed.get(reply.request)
+        if relayed is None:
+            if self.splits.answered(now_us, peer, reply):
+                return True
+            return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
+        # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.
+        theirs = peer == relayed.node or (not reply.code and self._own_peer(peer))
+        # Until then where a fragment is needn't be known everywhere, so nobody's "not here" counts.
+        if theirs and (reply.code != "E_FRAGMENT" or now_us - relayed.since_us >= NEWS_US):
+            del self._relayed[reply.request]
+            answer = msgspec.structs.replace(reply, request=relayed.message.request)
+            self._outbox.send(relayed.client, answer, payload)
+        return True
+
+    # --- what the driver brings -------------------------------------------------------------------
+
+    def shadow(self, fragment: str) -> Hosted | None:
+        """What follows another node's fragment of this name, or is to take the place of one of ours."""
+        return self.arrivals.shadow(fragment) or self.splits.shadow(fragment)
+
+    def failed(self, fragment: str, why: str, code: str = "") -> None:
+        """The engine can't run what follows; ``code``: there is no room for it here."""
+        self.arrivals.failed(fragment, why, code)
+
+    def ran(self, now_us: int, fragment: str) -> None:
+        """What follows fed its oldest element."""
+        self.arrivals.ran(now_us, fragment)
+        self.splits.tick(now_us)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
+        """A checkpoint was written, or not."""
+        if not self.splits.persisted(now_us, token, ok, why):
+            self.arrivals.persisted(now_us, token, ok, why)
+
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+        """A checkpoint was read."""
+        self.moves.copied(now_us, fragment, token, files, why)

@@ -1,0 +1,213 @@
+"""Names of a participant, in a node's brain: the directory, what the node writes into it, who asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from medusa.errors import LinkError
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.directory import Directory
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.names.addresses import Calling
+from medusa.nodes.names.advertise import Listing
+from medusa.nodes.names.lookup import Names
+from medusa.nodes.names.participant_catalog import Between, Sought
+from medusa.nodes.names.startup_grace import Early
+from medusa.nodes.names.stream_versions import Versions
+from medusa.nodes.security.guard import Guard
+from medusa.nodes.security.registry import Caller
+from medusa.ports import Buffer, Signer, Verify
+from medusa.wire import limits
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
+from medusa.wire.messages.directory import seen_from
+from medusa.wire.messages.links_and_commands import Digest, Entries, Lookup, Message, Reply
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Naming"]
+
+
+class Naming:
+    """The part of a brain that knows where things are.
+
+    Args:
+        fragments: what runs here, by name.
+        count: told the code of what is refused.
+
+    Attributes:
+        directory: the replicated catalog; ``find``, ``where``, ``put``, ``remove``, ``entries``.
+        listing: what this node writes of itself.
+        calling: at which address peers are called.
+        versions: of streams that are read here, and what follows for those that leave.
+        between: its part in the catalog between participants; None: it has none.
+        early: what is asked by a name that may be known in a moment, as the node has just started.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        incarnation: int,
+        outbox: Outbox,
+        fragments: Mapping[str, Hosted],
+        saver: Saver,
+        count: Callable[[str], None],
+    ) -> None:
+        self.directory = Directory(settings.name, incarnation=incarnation, outbox=outbox, count=count)
+        self.directory.load(0, catalog.runs)
+        catalog.learned = self.directory.runs
+        self.listing = Listing(settings, catalog, self.directory, fragments, saver)
+        self.calling = Calling(settings.peers, outbox)
+        self.versions = Versions(catalog, self.directory, fragments, outbox=outbox, saver=saver)
+        self.listing.abroad = self.abroad
+        self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
+        self.between: Between | None = None
+        self._settings = settings
+        self._outbox = outbox
+        self._count = count
+        self.early = Early(filter(self.is_ours, settings.peers))
+
+    def take_part(self, guard: Guard | None, wall: Wall, verify: Verify, signer: Signer | None) -> None:
+        """Be a member of the catalog between participants, as the configuration says.
+
+        Args:
+            signer: of the own participant; None: nothing is published.
+        """
+        assert guard is not None
+        self.between = Between(
+            self._settings,
+            guard.registry,
+            self.names,
+            outbox=self._outbox,
+            wall=wall,
+            verify=verify,
+            signer=signer,
+            count=self._count,
+        )
+
+    def keep_time(self, wall: Wall) -> None:
+        """Know what time it is from now on."""
+        self.directory.wall = self.listing.wall = wall.at
+
+    def is_ours(self, peer: str) -> bool:
+        """Whether a node is of our participant; without keys all are."""
+        security = self._settings.security
+        if security is None:
+            return peer in self._settings.peers
+        return peer in security.peers and security.peers[peer].participant == self._settings.participant
+
+    def abroad(self, node: str) -> str:
+        """The participant of another one's node; empty: it is of ours, or nobody knows."""
+        security = self._settings.security
+        known = security.peers.get(node) if security is not None else None
+        return "" if known is None or known.participant == self._settings.participant else known.participant
+
+    def owners(self) -> dict[str, Any]:
+        """Of ``status``: whose node this is, and whose the peers of other participants are."""
+        others = {peer: whose for peer in self._settings.peers if (whose := self.abroad(peer))}
+        return {"participant": self._settings.participant, "abroad": others}
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came or went."""
+        self.calling.peer_is(now_us, peer, up=event is not LinkEvent.PEER_DOWN)
+        if event is LinkEvent.PEER_DOWN:
+            self.directory.peer_down(peer)
+        elif self.is_ours(peer):
+            self.directory.peer_up(now_us, peer)
+        if self.between is not None:
+            self.between.peer_event(now_us, peer, event)
+
+    def receive(
+        self,
+        now_us: int,
+        peer: str,
+        message: Message,
+        payload: Buffer | None,
+        client: bool,
+        caller: Caller | None,
+    ) -> bool:
+        """Take a message that is about names; whether it was.
+
+        Raises:
+            RemoteProtocolError: it is malformed.
+        """
+        match message:
+            case Entries() | Digest():
+                self.directory.receive(now_us, peer, message, payload)
+                if self.early.awaits(peer):
+                    said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
+                    self.early.told(peer, said.get(peer), self.directory.seen(peer))
+            case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
+                if self.between is None:
+                    self._count("E_ROLE")  # Whoever asks finds that nobody answers, and asks others.
+                else:
+                    self.between.receive(now_us, peer, message)
+            case Lookup() if client:
+                self._answer(now_us, peer, message, caller)
+            case _:
+                return False
+        return True
+
+    def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
+        self.early.drop(peer, message.request)
+        try:
+            if self.between is not None and self.between.is_foreign(message.name):
+                self.between.look_up(now_us, peer, message, caller)
+                return
+            self.listing.refresh(now_us)
+            content = self.names.answer(message.name, message.kind, caller)
+        except LinkError as error:
+            if error.code == "E_STREAM" and self._waits(now_us, peer, message, caller):
+                return
+            most = limits.TEXT_CHARS_MAX
+            reply = Reply(
+                request=message.request, code=error.code, text=error.message[:most], hint=error.hint[:most]
+            )
+            self._outbox.send(peer, reply)
+        else:
+            self._outbox.send(peer, Reply(request=message.request), content)
+
+    def _waits(self, now_us: int, client: str, message: Lookup, caller: Caller | None) -> bool:
+        return self.early.waits(
+            now_us,
+            client,
+            message.request,
+            stands=lambda: self.names.stands(message.name, message.kind),
+            again=lambda at_us: self._answer(at_us, client, message, caller),
+        )
+
+    def seek(self, now_us: int, participant: str, stream: str, then: Sought) -> bool:
+        """Look for a stream of another participant, among what it has published; False: it is of ours."""
+        if participant != self._settings.participant and self.between is not None:
+            self.between.seek(now_us, participant, stream, then)
+        return participant != self._settings.participant
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        self.early.tick(now_us, self.directory.changes)
+        self.versions.tick(now_us)
+        self.listing.tick(now_us)
+        self.calling.tick(now_us, self.names.address_of)
+        self.directory.tick(now_us)
+        if self.between is not None:
+            self.between.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work that can't wait."""
+        times = [self.directory.wake_at_us(), self.early.wake_at_us()]
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def stop(self, now_us: int) -> None:
+        """The node ends."""
+        if self.between is not None:
+            self.between.stop(now_us)
+
+    def written(self, now_us: int) -> None:
+        """The catalog is on disk as it is, or a write failed."""
+        self.versions.written(now_us)
+        self.listing.refresh(now_us)

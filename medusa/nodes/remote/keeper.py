@@ -1,0 +1,245 @@
+"""Definitions that other nodes have this one keep, and run by their name: see
+``nodes.remote.definitions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.kept_definitions import (
+    EXPIRES_MAX_US,
+    HeldDefinition,
+    check_offer,
+    refuse_unoffered,
+    template_of,
+)
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.deploy.background_parsing import Parsing
+from medusa.nodes.deploy.stale_requests import Late
+from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.security.registry import Caller
+from medusa.nodes.spec.fragment_spec import Feed, Fragment, fragment_from
+from medusa.ports import Buffer
+from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
+from medusa.wire.outbox import Outbox
+from medusa.wire.statement import SKEW_US
+
+__all__ = ["OWN_MAX", "Keeper"]
+
+OWN_MAX = 1_000
+"""Definitions kept for nodes of our own participant, and by others for us."""
+
+
+KEPT_BYTES_MAX = 8 << 20
+"""Specs kept for another participant, together. Each takes some 20 times as much memory."""
+
+OWN_BYTES_MAX = 64 << 20
+"""For nodes of our own participant."""
+
+
+class Keeper:
+    """What this node keeps for others.
+
+    Args:
+        offers: what other participants may have us keep and run, by participant; as it is now.
+        time: since the Unix epoch, in microseconds; raises QueryError where nobody has told it.
+        install: runs a checked fragment here, for a node.
+        refuse: answers a message of a node that is refused.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        stopping: Stopping,
+        parsing: Parsing,
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        offers: Callable[[], Mapping[str, OfferRules]],
+        time: Callable[[int], int],
+        install: Callable[[int, Fragment, str], Reply | None],
+        refuse: Callable[[str, int, QueryError], None],
+    ) -> None:
+        self._settings = settings
+        self._kept = catalog.remote
+        self._stopping = stopping
+        self._parsing = parsing
+        self._outbox = outbox
+        self._saver = saver
+        self._offers = offers
+        self._time = time
+        self._install = install
+        self._refuse = refuse
+        self._late = Late()
+
+    def _check_time(self, now_us: int, name: str, expires_us: int) -> None:
+        if expires_us and self._time(now_us) > expires_us + SKEW_US:
+            text = f"{name!r} has expired"
+            raise QueryError(text, hint="define it anew; or set the clock right", code="E_EXPIRED")
+
+    def keep(
+        self,
+        now_us: int,
+        peer: str,
+        participant: str,
+        message: KeepRemote,
+        payload: Buffer,
+        caller: Caller | None,
+    ) -> None:
+        """A node brings a definition. What it may not, or can't, is refused before the spec is read.
+
+        Raises:
+            QueryError: refused; nothing changed.
+        """
+        self._check(now_us, peer, participant, message)
+        data = bytes(payload)
+
+        def refuse(error: QueryError) -> None:
+            code = error.code if error.code == "E_BUSY" else "E_SPEC"
+            self._refuse(peer, message.request, QueryError(error.message, hint=error.hint, code=code))
+
+        def take(now_us: int, fragment: Fragment) -> None:
+            try:
+                self._check(now_us, peer, participant, message)
+                self._take(peer, participant, message, fragment)
+            except QueryError as error:
+                self._refuse(peer, message.request, error)
+
+        self._parsing.read(
+            now_us,
+            peer,
+            caller,
+            ("keep", message.request),
+            nbytes=len(data),
+            read=partial(fragment_from, data),
+            then=take,
+            refuse=refuse,
+        )
+
+    def _check(self, now_us: int, peer: str, participant: str, message: KeepRemote) -> None:
+        """Whether a node may have us keep anything under this name, whatever it is."""
+        full = f"{participant}/{message.name}"
+        if self._late.install(peer, full, message.request):
+            raise QueryError(f"{full!r} was revoked after that", code="E_STALE")
+        if self._settings.store == "memory":
+            raise QueryError("this node keeps nothing over its end, so no definition either", code="E_STORE")
+        if message.expires_us > EXPIRES_MAX_US:
+            raise QueryError("it would expire in too many years", code="E_LIMIT")
+        self._check_time(now_us, full, message.expires_us)
+        offers = self._offers()
+        refuse_unoffered(self._settings, offers, participant)
+        rules = offers.get(participant)
+        most = rules.definitions if rules is not None else OWN_MAX
+        held = self._kept.held
+        if full not in held and sum(each.participant == participant for each in held.values()) >= most:
+            raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
+
+    def _take(self, peer: str, participant: str, message: KeepRemote, fragment: Fragment) -> None:
+        full = f"{participant}/{message.name}"
+        if fragment.node != self._settings.name:
+            raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
+        check_offer(self._settings, self._offers(), participant, fragment)
+        known = self._kept.held.get(full)
+        new = HeldDefinition(
+            participant=participant,
+            node=peer,
+            fragment=fragment,
+            expires_us=message.expires_us,
+            asked=message.request if known is None else known.asked,
+        )
+        if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
+            text = f"{full!r} is kept already, for node {known.node!r}"
+            raise QueryError(text, hint="revoke it first", code="E_DEFINED")
+        others = sum(
+            len(each.fragment.packed)
+            for name, each in self._kept.held.items()
+            if each.participant == participant and name != full
+        )
+        most = OWN_BYTES_MAX if participant == self._settings.participant else KEPT_BYTES_MAX
+        if others + len(fragment.packed) > most:
+            text = f"definitions kept for {participant!r} would have more than {most:,} bytes"
+            raise QueryError(text, hint="revoke one of them first", code="E_LIMIT")
+        self._kept.held[full] = new
+        self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
+
+    def revoke(self, full: str) -> None:
+        """Forget one by our own decision; a repeated word of the node that had us keep it changes nothing."""
+        held = self._kept.held.pop(full, None)
+        if held is not None:
+            self._late.end(held.node, full)
+
+    def drop(self, peer: str, participant: str, message: DropRemote) -> None:
+        """A node has a definition revoked that it had us keep."""
+        full = f"{participant}/{message.name}"
+        if not self._late.remove(peer, full, message.request):
+            held = self._kept.held.get(full)
+            if held is not None and held.node == peer and message.since in (0, held.asked):
+                del self._kept.held[full]
+        self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
+
+    def instantiate(
+        self, now_us: int, peer: str, participant: str, message: Instantiate, caller: Caller | None
+    ) -> None:
+        """A node has us run what we keep for it.
+
+        Raises:
+            QueryError: refused; nothing changed.
+        """
+        full = f"{participant}/{message.name}"
+        held = self._kept.held.get(full)
+        if held is None or held.node != peer or held.fragment.name != message.fragment:
+            raise QueryError(
+                f"node {self._settings.name!r} keeps no {message.fragment!r} as {full!r} for node {peer!r}",
+                hint="it was revoked there, has expired or never was; revoke it where it was defined, too",
+                code="E_NO_DEFINITION",
+            )
+        self._check_time(now_us, full, held.expires_us)
+        check_offer(self._settings, self._offers(), participant, held.fragment)
+        feeds = tuple(
+            Feed(source=source, node=node, stream=stream) for source, node, stream in message.inputs
+        )
+        places = {(feed.node, feed.stream) for feed in feeds}
+        readers = dict(message.readers)
+        known = [feed.source for feed in held.fragment.feeds]
+        if (
+            [feed.source for feed in feeds] != known
+            or len(places) != len(feeds)
+            or any(feed.node == self._settings.name for feed in feeds)
+            or list(readers) != list(held.fragment.readers)
+            or message.query != held.fragment.query
+        ):
+            text = f"{full!r} has the inputs {', '.join(known) or '(none)'}, each of another stream elsewhere"
+            raise QueryError(text, code="E_SPEC")
+        fragment = msgspec.structs.replace(held.fragment, feeds=feeds, readers=readers)
+        self._parsing.read(
+            now_us,
+            peer,
+            caller,
+            ("instantiate", message.request),
+            nbytes=len(held.fragment.packed),
+            read=fragment.check,
+            then=lambda now_us, fragment: self._run(peer, full, message, fragment),
+            refuse=lambda error: self._refuse(peer, message.request, error),
+        )
+
+    def _run(self, peer: str, full: str, message: Instantiate, fragment: Fragment) -> None:
+        held = self._kept.held.get(full)
+        if held is None or held.node != peer or held.fragment.name != message.fragment:
+            text = f"{full!r} was revoked meanwhile"
+            self._refuse(peer, message.request, QueryError(text, code="E_NO_DEFINITION"))
+            return
+        reply = self._install(message.request, fragment, peer)
+        assert reply is not None, "it reads no other query"
+        if reply.code:
+            self._outbox.send(peer, reply)
+        else:
+            self._stopping.begun(message.fragment, full)
+            self._saver.send(peer, reply, after=self._saver.save())

@@ -1,0 +1,251 @@
+"""The spec of a fragment: what one node installs, keeps on disk and gets from another node."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from medusa.errors import QueryError
+from medusa.nodes.spec.cached_attribute import lazily
+from medusa.nodes.spec.spec_limits import check_limits
+from medusa.ports import Buffer
+from medusa.query.boxes import Aggregate, Graph, Sink, Source
+from medusa.query.graph import CheckedGraph, check_graph, label_of
+from medusa.query.published_stream import reads_of
+from medusa.query.user_registry import check_functions
+from medusa.wire import limits
+
+__all__ = [
+    "Feed",
+    "Fragment",
+    "Guest",
+    "check_fragment",
+    "fragment_from",
+    "fragment_to",
+    "guest_name",
+    "refuse_undecided",
+    "sink_of",
+]
+
+_STREAM = re.compile(r"[A-Za-z0-9_.-]+")
+SPEC_BYTES_MAX = 4 << 20
+GUEST_CHARS_MAX = 190
+"""With the name of the query before it, a stream has at most 255."""
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Version = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
+
+
+class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An arc that comes from another fragment: ``source`` of this one reads ``stream`` of ``node``.
+
+    ``epoch`` is of the fragment there: with each of its moves it is one higher, and ``node`` another.
+    """
+
+    source: Name
+    node: Name
+    stream: Name
+    epoch: Annotated[int, Meta(ge=1, le=1 << 62)] = 1
+
+
+class Guest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another query that reads a sink of this fragment: it gets a stream of its own, numbered from 0.
+
+    Attributes:
+        sink: that it reads.
+        query: that reads.
+        first: the number of its row 0 among those of the sink.
+        asked: the number of the question by which it came.
+        foreign: it is of another participant, and never holds this fragment up.
+    """
+
+    sink: Name
+    query: Name
+    first: Annotated[int, Meta(ge=0, le=1 << 62)]
+    asked: Annotated[int, Meta(ge=0, le=1 << 62)]
+    foreign: bool = False
+
+
+class Fragment(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
+):
+    """What one node runs as one unit.
+
+    Attributes:
+        node: where.
+        name: ``query/first-box``; unique on its node.
+        graph: its boxes; valid by itself.
+        feeds: its judged sources and where they read, in the order of the graph: one each.
+        entries: its other sources, which publishers feed: source id to published name.
+        streams: sink id to the name under which other nodes and clients read it; also those of guests.
+        readers: of those, the ones that other nodes read: sink id to the nodes.
+        guests: other queries that read sinks of this one, by what stands for a sink id in ``streams``.
+        stream_version: of all its streams: replicas share a stream's name and differ in this.
+        read_versions: of the streams that it reads, by source; one that isn't here has version 1.
+    """
+
+    node: Name
+    name: Name
+    graph: Graph
+    feeds: tuple[Feed, ...]
+    entries: dict[str, str]
+    streams: dict[str, str]
+    readers: dict[str, tuple[str, ...]]
+    guests: dict[str, Guest] = {}
+    stream_version: Version = 1
+    read_versions: dict[Name, Version] = {}
+
+    @property
+    def query(self) -> str:
+        return self.graph.name
+
+    def reader_query(self, sink: str) -> str:
+        """The query that reads this one's stream to another node."""
+        guest = self.guests.get(sink)
+        return self.query if guest is None else guest.query
+
+    @property
+    def as_deployed(self) -> Fragment:
+        """Without what it has learned of versions since."""
+        return msgspec.structs.replace(self, stream_version=1, read_versions={})
+
+    @lazily
+    def _checked(self) -> CheckedGraph:
+        return check_fragment(self)
+
+    def check(self) -> Fragment:
+        """Itself, checked; what follows from its graph is kept until ``taken``.
+
+        Raises:
+            QueryError: names what doesn't fit.
+        """
+        assert self._checked.graph is self.graph
+        return self
+
+    def taken(self) -> CheckedGraph:
+        """What follows from its graph, kept no longer; checked now where it wasn't.
+
+        Raises:
+            QueryError: names what doesn't fit.
+        """
+        checked = self._checked
+        vars(self).pop("_checked")
+        return checked
+
+    @lazily
+    def packed(self) -> bytes:
+        """As msgpack; made once, since the catalog is written whole each time."""
+        return msgspec.msgpack.encode(self)
+
+    def reads(self) -> dict[str, Feed]:
+        """Of its feeds, those that read streams of other queries, by source."""
+        reading = reads_of(self.graph)
+        return {feed.source: feed for feed in self.feeds if feed.source in reading}
+
+
+def guest_name(sink: str, participant: str, query: str, source: str) -> str:
+    """What stands for a sink id where another query reads a sink: no id of a box has a point in it.
+
+    The name of its stream is that of the query of the sink, a point and this.
+
+    Args:
+        participant: of the reader; empty: our own.
+    """
+    name = ".".join(part for part in (sink, participant, query, source) if part)
+    if len(name) <= GUEST_CHARS_MAX:
+        return name
+    return f"{sink}.{blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+def sink_of(stream: str) -> str:
+    """The stream of the sink that a guest reads, by the name of its own."""
+    return ".".join(stream.split(".")[:2])
+
+
+def fragment_to(fragment: Fragment) -> bytes:
+    """As msgpack."""
+    return fragment.packed
+
+
+def fragment_from(data: Buffer) -> Fragment:
+    """Read and check a spec in full, before anything of it is used.
+
+    Raises:
+        QueryError: too large, malformed, a graph that doesn't hold or asks too much, or names that don't
+            fit it.
+    """
+    if memoryview(data).nbytes > SPEC_BYTES_MAX:
+        raise QueryError(f"a fragment of more than {SPEC_BYTES_MAX:,} bytes", code="query.limit")
+    try:
+        fragment = msgspec.msgpack.decode(data, type=Fragment)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
+    fragment.check()
+    check_limits(fragment.graph)
+    if fragment_to(fragment) != data:
+        raise QueryError("a spec not in canonical form: a field twice, or spelled longer", code="E_SPEC")
+    return fragment
+
+
+def check_fragment(fragment: Fragment) -> CheckedGraph:
+    """Whether the graph holds and each of its ends is spoken for, once.
+
+    Raises:
+        QueryError: names what doesn't fit.
+    """
+    checked = check_graph(fragment.graph, require_sinks=True)
+    refuse_undecided(fragment.graph)
+    check_functions({label_of(box): box.functions for box in fragment.graph.boxes})
+    label = f"fragment {fragment.name!r}"
+    if fragment.name not in [f"{fragment.query}/{box.id}" for box in fragment.graph.boxes]:
+        raise QueryError(f"{label}: is not called {fragment.query}/ and a box", code="query.placement")
+    judged = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and box.judged)
+    open_ = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Source) and not box.judged)
+    sinks = sorted(box.id for box in fragment.graph.boxes if isinstance(box, Sink))
+    if sorted(feed.source for feed in fragment.feeds) != judged:
+        raise QueryError(f"{label}: feeds don't name its judged sources", code="query.placement")
+    if sorted(fragment.entries) != open_:
+        raise QueryError(f"{label}: entries don't name its open sources", code="query.placement")
+    ends = sorted([*sinks, *fragment.guests])
+    if sorted(fragment.streams) != ends or not set(fragment.readers) <= set(ends):
+        raise QueryError(f"{label}: streams don't name its sinks", code="query.placement")
+    if not set(fragment.read_versions) <= set(judged):
+        raise QueryError(f"{label}: versions of what its feeds don't name", code="query.placement")
+    if any(guest.sink not in sinks for guest in fragment.guests.values()):
+        raise QueryError(f"{label}: its guests don't read its sinks", code="query.placement")
+    for names in (list(fragment.entries.values()), list(fragment.streams.values())):
+        if len(set(names)) != len(names) or not all(
+            name.startswith(f"{fragment.query}.") and len(name) <= 255 and _STREAM.fullmatch(name)
+            for name in names
+        ):
+            raise QueryError(
+                f"{label}: its streams are not called {fragment.query}.something, each once",
+                code="query.placement",
+            )
+    if len({(feed.node, feed.stream) for feed in fragment.feeds}) != len(fragment.feeds):
+        raise QueryError(f"{label}: reads one stream twice", code="query.placement")
+    own = fragment.streams.values()
+    if any(feed.node == fragment.node and feed.stream in own for feed in fragment.feeds):
+        raise QueryError(f"{label}: reads a stream that it puts out", code="query.placement")
+    return checked
+
+
+def refuse_undecided(graph: Graph) -> None:
+    """Refuse what a node would decide by its clock, and couldn't repeat, and what it can't send on.
+
+    Raises:
+        QueryError: names the box and what it has.
+    """
+    for box in graph.boxes:
+        if isinstance(box, Source) and box.idle_us is not None and box.partition is not None:
+            wrong, hint = "idle= with partition=", "publish boundaries where a stream is known to be silent"
+        elif isinstance(box, Aggregate) and box.early_us is not None:
+            wrong, hint = "early=", "early results stay inside a program (md.start) in this version"
+        else:
+            continue
+        raise QueryError(
+            f"{label_of(box)} has {wrong}, which nodes don't do yet", hint=hint, code="query.later"
+        )

@@ -1,0 +1,3 @@
+"""What a node says of itself: numbers by fragment and stream, peers that don't answer, and why nothing
+comes out.
+"""

@@ -1,0 +1,85 @@
+"""The steps between ``window`` and ``aggregate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from medusa.query.boxes import Aggregate
+from medusa.query.expressions.aggregates import AggregateSpec
+from medusa.query.expressions.expression import Named
+from medusa.query.expressions.grouping import aggregate_calls, group_keys
+from medusa.query.shape import WindowKind
+from medusa.query.stream.window_steps import TopMethods
+from medusa.units import Duration, duration_us
+
+if TYPE_CHECKING:
+    from medusa.query.expressions.column import Expr
+    from medusa.query.stream.base import StreamBase
+    from medusa.query.stream.stream import Stream
+
+__all__ = ["GroupedStream", "WindowedStream"]
+
+
+class GroupedStream(TopMethods):
+    """A stream cut into windows and groups; ``aggregate`` makes it a stream again."""
+
+    def __init__(
+        self, stream: StreamBase, size_us: int, advance_us: int, keys: tuple[Named, ...] = ()
+    ) -> None:
+        self._stream = stream
+        self._size_us = size_us
+        self._advance_us = advance_us
+        self._keys = keys
+
+    def aggregate(
+        self,
+        *aggregates: Mapping[str, Any],
+        name: str | None = None,
+        early: Duration | None = None,
+        **named: AggregateSpec | str,
+    ) -> Stream:
+        """One row per window and group: window_start, window_end, the keys, these aggregates.
+
+        Args:
+            aggregates: mappings of names to aggregates (for names that aren't Python words).
+            early: whenever the boundary passes a multiple of this, send tentative rows of the groups
+                that changed and whose windows are still open. They reach sinks only, through boxes
+                without state, and are void when their window closes: ``run.take(sink, changes=True)``.
+            named: ``n=md.count()``, ``v=md.avg("speed")`` or ``v="avg(speed)"``.
+
+        Raises:
+            QueryError: names the box, the aggregate, what was expected and what came.
+        """
+        label = f"aggregate {name!r}" if name is not None else f"aggregate after {self._stream.name!r}"
+        calls = aggregate_calls(aggregates, named, label=label)
+        box = Aggregate(
+            id="",
+            inputs=(self._stream.arc,),
+            size_us=self._size_us,
+            advance_us=self._advance_us,
+            keys=self._keys,
+            aggregates=calls,
+            early_us=None if early is None else duration_us(early, what=f"{label}: early", minimum_us=1),
+        )
+        return self._stream._add(box, name)
+
+    def __repr__(self) -> str:
+        keys = ", ".join(key.name for key in self._keys)
+        by = f" by {keys}" if keys else ""
+        kind = WindowKind(self._size_us, self._advance_us)
+        return f"<{kind} over {self._stream.name!r}{by}: .aggregate(...) is missing>"
+
+
+class WindowedStream(GroupedStream):
+    """A stream cut into windows: group it, or aggregate each window as a whole."""
+
+    def group_by(self, *keys: str | Expr | Mapping[str, Any], **named: str | Expr) -> GroupedStream:
+        """Group the rows of each window.
+
+        Args:
+            keys: names of columns, expressions (called as they are written), or mappings.
+            named: ``prefix="split_part(src, '.', 1)"``.
+        """
+        made = group_keys(self._stream, keys, named)
+        return GroupedStream(self._stream, self._size_us, self._advance_us, made)

@@ -1,0 +1,346 @@
+"""Streams by name alone: a client finds the node that has one, connects to it, and goes after it when it
+moves. It believes only nodes with which it has spoken by their key."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from medusa.errors import LinkError, LocalProtocolError, QueryError
+from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.followed_stream import Followed
+from medusa.runtime.keys.client_keys import ClientKeys
+from medusa.wire.link.redirect import Step, next_step
+from medusa.wire.messages.links_and_commands import Lookup, Message
+
+__all__ = ["Following", "Place", "ask"]
+
+Place = Mapping[str, Any]
+"""What a node says of a name: ``node``, ``address``, ``server_key``, ``epoch``, ``kind``, ``name``, ..."""
+
+LOOK_EVERY_S = 0.1
+LOOK_AGAIN_S = 0.005
+"""After a node has said that a stream moved: who has it now may not have said so yet."""
+
+AWAY_US = 1_000_000
+"""A node that is away for so long may be elsewhere, or what it had may be."""
+
+LOOKUP_US = 2_000_000
+NEWS_US = 1_000_000
+"""News of the catalog are everywhere by then."""
+
+
+def ask(
+    loop: ClientLoop,
+    make: Callable[[int], Message],
+    payload: bytes | None = None,
+    *,
+    timeout_us: int | None = None,
+) -> Any:
+    """Send a command and wait for its answer; it is sent again after a reconnect.
+
+    Raises:
+        LinkError, QueryError: refused, or no answer in time.
+    """
+    with loop.lock:
+        mind = loop.mind()
+        number = mind.request(make, payload)
+    try:
+        loop.wait(
+            lambda: number in mind.replies, "an answer", loop.timeout_us if timeout_us is None else timeout_us
+        )
+        reply, document = mind.replies[number]
+    finally:
+        with loop.lock:
+            mind.give_up(number)
+    if reply.code:
+        kind = QueryError if reply.code.startswith(("query", "E_SPEC")) else LinkError
+        raise kind(reply.text, hint=reply.hint, code=reply.code)
+    return None if document is None else msgspec.json.decode(document)
+
+
+class Following:
+    """The connections of one client, and its streams.
+
+    Args:
+        home: the connection that the user asked for.
+        keys: what it was made with.
+    """
+
+    def __init__(self, home: ClientLoop, keys: ClientKeys | None) -> None:
+        self._home = home
+        self._keys = keys
+        self._loops: dict[str, ClientLoop] = {home.node: home}
+        self._dials: dict[str, threading.Lock] = {}
+        """One per node. Two dials at once would be one client twice, for that node."""
+        self._dialled: set[ClientLoop] = set()
+        self._streams: list[Followed] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        # No Event: Ctrl-C inside of its methods would leave its lock taken for ever.
+        self._over = False
+        self._rest = threading.Lock()
+        self._rest.acquire()
+        home.moved = self._end_rest
+
+    # --- names --------------------------------------------------------------------------------------
+
+    def lookup(self, name: str, kind: str = "", first: ClientLoop | None = None) -> Place:
+        """Where a name leads, as a node that is there says.
+
+        Args:
+            first: the connection to a node that knows best; None: the one that the user asked for.
+
+        Raises:
+            LinkError: nothing is called so (``E_STREAM``), or no node answers.
+        """
+        with self._lock:
+            loops = list(dict.fromkeys([first or self._home, self._home, *self._loops.values()]))
+        there = [loop for loop in loops if not loop.down_us()] or [self._home]
+        for number, loop in enumerate(there, start=1):
+            timeout_us = min(LOOKUP_US, loop.timeout_us) if number < len(there) else loop.timeout_us
+            try:
+                found: Place = ask(
+                    loop, lambda n: Lookup(request=n, name=name, kind=kind), timeout_us=timeout_us
+                )
+            except LinkError as error:
+                if number == len(there) or not error.code.startswith("link."):
+                    raise
+            else:
+                return found
+        raise AssertionError
+
+    def own(self, name: str, slashes: int = 0) -> str:
+        """A name of our participant without that in front: ``local/trips`` is ``trips``.
+
+        Args:
+            slashes: in the name itself: 1 in that of a fragment or box.
+
+        Raises:
+            LinkError: it is another participant's (``E_ROLE``).
+        """
+        if not isinstance(name, str) or name.count("/") <= slashes:
+            return name
+        whose, _, short = name.partition("/")
+        ours = str(self.lookup(self._home.node, "node")["participant"])
+        if whose != ours:
+            text = f"{name[:200]!r} belongs to participant {whose[:100]!r}, and this is a node of {ours!r}"
+            raise LinkError(text, hint=f"only {whose[:100]} changes it, at a node of its own", code="E_ROLE")
+        return short
+
+    def listed(self, kind: str) -> list[dict[str, Any]]:
+        """All of a kind, by name."""
+        found: list[dict[str, Any]] = self.lookup("", kind)["entries"]
+        return found
+
+    def place(self, name: str, kind: str) -> Place | None:
+        """Where a stream or source is that was asked for by name; None: nowhere, as far as anybody knows, or
+        at several nodes that aren't ours.
+
+        Both are asked for again for a second: what was deployed just now may not be known everywhere, and of
+        what moved the word that it came may be known before the word that it left.
+        What was defined by name is a source and a stream.
+        """
+        end_us = now_us() + NEWS_US
+        while True:
+            for each in (kind, "definition"):
+                try:
+                    place = self.lookup(name, each)
+                except LinkError as error:
+                    if error.code != "E_STREAM":
+                        raise
+                    continue
+                if each != kind:
+                    return {**self.lookup(place[kind], kind), "version": place["version"]}
+                if self._is_one(place):
+                    return place
+                break
+            if now_us() >= end_us:
+                return None
+            time.sleep(LOOK_EVERY_S / 4)
+
+    def hinted(self, error: LinkError, name: str, kind: str) -> LinkError:
+        """What a node says that has no such stream or source; the nearest name is of all nodes, not of that
+        one alone, as are those that have it."""
+        if error.code == "E_STREAM":
+            with contextlib.suppress(LinkError):
+                try:
+                    holders = self.lookup(name, kind)["holders"]
+                    if len(holders) > 1:
+                        hint = f"it is at the nodes {', '.join(holders)}: connect to one of these"
+                        return LinkError(error.message, hint=hint, code=error.code)
+                except LinkError as nowhere:
+                    if nowhere.code != "E_STREAM":
+                        raise
+                    if "/" in name:
+                        return nowhere
+                    return LinkError(error.message, hint=nowhere.hint, code=error.code)
+        return error
+
+    def _is_one(self, place: Place) -> bool:
+        """Whether it is clear which is meant: one, or the one of our own node."""
+        return len(place["holders"]) == 1 or place["node"] == self._home.node
+
+    def loop_at(self, place: Place, timeout_us: int | None = None) -> ClientLoop:
+        """A connection to the node that has it.
+
+        Args:
+            timeout_us: wait so long for a node with which we haven't spoken yet; who dials it already is
+                waited for besides.
+
+        Raises:
+            LinkError: it can't be reached, or has no key where we have one.
+        """
+        node, address = place["node"], place["address"]
+        keys = self._keys_for(place)
+        if (loop := self._known(node, address, keys)) is not None:
+            return loop
+        if not address:
+            raise LinkError(f"nobody knows where node {node!r} is", code="link.address")
+        with self._lock:
+            dial = self._dials.setdefault(node, threading.Lock())
+        with dial:  # Nothing else waits for a node that doesn't answer.
+            return self._known(node, address, keys) or self._dial(node, address, keys, timeout_us)
+
+    def _known(self, node: str, address: str, keys: ClientKeys | None) -> ClientLoop | None:
+        """The connection that there is, called at this address if it is down."""
+        with self._lock:
+            loop = self._loops.get(node)
+            if loop is not None and loop.down_us() > AWAY_US and address and loop.address != address:
+                loop.call_at(address, keys)
+            return loop
+
+    def _dial(self, node: str, address: str, keys: ClientKeys | None, timeout_us: int | None) -> ClientLoop:
+        usual_us = self._home.timeout_us
+        begun: list[ClientLoop] = []
+
+        def note(loop: ClientLoop) -> None:
+            begun.append(loop)
+            with self._lock:
+                self._dialled.add(loop)
+                if self._over:
+                    raise LinkError("the connection is closed", code="link.closed")
+
+        try:
+            wait_us = min(timeout_us or usual_us, usual_us)
+            loop = ClientLoop(address, wait_us, keys, self._home.name, note, f"node {node!r}")
+            try:
+                loop.timeout_us = usual_us
+                if loop.node != node:
+                    raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
+                loop.moved = self._end_rest
+                with self._lock:
+                    self._loops[node] = loop
+            except BaseException:
+                loop.close()
+                raise
+            return loop
+        finally:
+            with self._lock:
+                self._dialled.difference_update(begun)
+
+    def _keys_for(self, place: Place) -> ClientKeys | None:
+        if self._keys is None:
+            return None
+        if not place["server_key"]:
+            raise LinkError(
+                f"node {place['node']!r} has no key in the catalog", hint="give it [keys]", code="link.keys"
+            )
+        return replace(self._keys, server=place["server_key"], pins=None, is_new=False)
+
+    # --- following ------------------------------------------------------------------------------------
+
+    def add(self, stream: Followed, epoch: int) -> None:
+        """Go after it from now on."""
+        stream.epoch = epoch
+        stream.follows = True
+        with self._lock:
+            self._streams.append(stream)
+            if self._thread is None or not self._thread.is_alive():  # A start can be interrupted.
+                self._thread = threading.Thread(target=self._drive, name="medusa-follow", daemon=True)
+                self._thread.start()
+
+    def _drive(self) -> None:
+        rest_s = LOOK_EVERY_S
+        while True:
+            told = self._rest.acquire(timeout=rest_s)
+            if self._over:
+                return
+            seeks = False
+            # A connection that fails or is closed meanwhile says so to whoever uses it.
+            with contextlib.suppress(LinkError, LocalProtocolError):
+                seeks = self._look()
+            rest_s = min(LOOK_AGAIN_S if told else 2 * rest_s, LOOK_EVERY_S) if seeks else LOOK_EVERY_S
+
+    def _end_rest(self) -> None:
+        """A stream has moved: look at once."""
+        with contextlib.suppress(RuntimeError):  # It doesn't rest, and will look again before it does.
+            self._rest.release()
+
+    def _look(self) -> bool:
+        """Whether one is still sought."""
+        with self._lock:
+            self._streams = [each for each in self._streams if not each.over]
+            streams, loops = list(self._streams), dict(self._loops)
+        away = {node: loop for node, loop in loops.items() if loop.down_us() > AWAY_US}
+        if len(away) == len(loops):
+            return False  # Nobody could tell.
+        for node, loop in away.items():
+            with contextlib.suppress(LinkError):
+                self._seek_node(node, loop)
+        for stream in streams:
+            refusal = stream.sought()
+            if refusal is not None or stream.loop in away.values():
+                with contextlib.suppress(LinkError, LocalProtocolError):
+                    self._seek(stream)
+        return any(stream.sought() is not None for stream in streams)
+
+    def _seek_node(self, node: str, loop: ClientLoop) -> None:
+        """It may have come back at another address."""
+        place = self.lookup(node, "node")
+        if place["address"] and place["address"] != loop.address:
+            loop.call_at(place["address"], self._keys_for(place))
+
+    def _seek(self, stream: Followed) -> None:
+        refusal, place = stream.sought(), None
+        try:
+            if stream.participant:  # Its own nodes know of a move before it is published to others.
+                place = self.lookup(f"{stream.participant}/{stream.name}", stream.kind, stream.loop)
+            else:
+                place = self.lookup(stream.name, stream.kind)
+        except LinkError as error:
+            if error.code != "E_STREAM":
+                return
+        here = stream.loop.node
+        step = next_step(
+            refusal.code if refusal is not None else "",
+            here=here,
+            epoch=stream.epoch,
+            place=None if place is None else (place["node"], place["epoch"]),
+            missing_us=stream.missing_us(now_us(), known=place is not None),
+        )
+        if step is Step.GIVE_UP and refusal is not None:
+            stream.give_up(refusal)
+        elif step is Step.MOVE and place is not None:
+            stream.move(stream.loop if place["node"] == here else self.loop_at(place), place["epoch"])
+
+    def close(self) -> None:
+        """Close all connections but the first."""
+        self._over = True
+        self._end_rest()
+        with self._lock:
+            others = [loop for loop in {*self._loops.values(), *self._dialled} if loop is not self._home]
+        for loop in others:
+            loop.close()
+
+    def join(self) -> None:
+        """Wait until nobody follows any more; all connections are closed."""
+        if self._thread is not None:
+            with contextlib.suppress(RuntimeError):  # Its start was interrupted: it ends with its first look.
+                self._thread.join()

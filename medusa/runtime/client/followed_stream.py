@@ -1,0 +1,144 @@
+"""A stream of a client that goes on at another node when it has moved there."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.wire.client_mind import Publication, Subscription
+from medusa.wire.link.redirect import FOLLOWED
+from medusa.wire.messages.links_and_commands import Refuse
+
+__all__ = ["Followed"]
+
+_T = TypeVar("_T")
+
+
+class Followed(ABC):
+    """A stream that is read or published, and the connection that it goes by now.
+
+    Attributes:
+        name: of the stream.
+        kind: ``stream`` or ``source``: what the catalog calls it.
+        epoch: as the catalog knew it when we came to its node.
+        follows: somebody looks where it has moved to; else every refusal is the last word.
+        participant: whose it is, where that isn't the one of the node that was asked for it.
+    """
+
+    kind = ""
+
+    def __init__(self, loop: ClientLoop, name: str) -> None:
+        self.name = name
+        self.epoch = 0
+        self.follows = False
+        self.participant = ""
+        self._loop = loop
+        self._final: Refuse | None = None
+        self._missing_since_us: int | None = None
+
+    @abstractmethod
+    def mind_of_stream(self) -> Publication | Subscription:
+        """What stands for it in the mind of the client."""
+
+    @abstractmethod
+    def last_refusal(self) -> Refuse | None:
+        """What the node last said against it."""
+
+    @property
+    def loop(self) -> ClientLoop:
+        """The connection that it goes by."""
+        return self._loop
+
+    @property
+    def over(self) -> bool:
+        """It needs no following any more."""
+        return False
+
+    def final_refusal(self) -> Refuse | None:
+        """What was refused for good; not what may be found elsewhere."""
+        refusal = self.last_refusal()
+        if refusal is None or refusal is self._final:
+            return refusal
+        return None if self.follows and refusal.code in FOLLOWED else refusal
+
+    def sought(self) -> Refuse | None:
+        """A refusal after which somebody must look where it is."""
+        refusal = self.last_refusal()
+        sought = refusal is not None and refusal.code in FOLLOWED and refusal is not self._final
+        return refusal if sought else None
+
+    def missing_us(self, at_us: int, *, known: bool) -> int:
+        """For how long nobody has known it.
+
+        Args:
+            known: somebody does now.
+        """
+        if known:
+            self._missing_since_us = None
+        elif self._missing_since_us is None:
+            self._missing_since_us = at_us
+        return 0 if self._missing_since_us is None else at_us - self._missing_since_us
+
+    def give_up(self, refusal: Refuse) -> None:
+        """It is nowhere: this refusal was the last word."""
+        self._final = refusal
+        self._loop.ring()
+
+    def move(self, loop: ClientLoop, epoch: int) -> None:
+        """Go on by another connection; row by row, nothing is lost or comes twice.
+
+        Raises:
+            LinkError: one of the two was closed or has failed; nothing changed.
+            LocalProtocolError: this client uses a stream of that name there already.
+        """
+        old = self._loop
+        with old.lock, loop.lock:
+            here, there, of = old.mind(), loop.mind(), self.mind_of_stream()
+            if isinstance(of, Subscription):
+                there.take_subscription(now_us(), of)
+                if old is not loop and here.subscriptions.get(self.name) is of:
+                    del here.subscriptions[self.name]
+            else:
+                there.take_publication(now_us(), of)
+                if old is not loop and here.publications.get(self.name) is of:
+                    del here.publications[self.name]
+            self._loop, self.epoch, self._final = loop, epoch, None
+            loop.mind()  # Wakes it: there is something to say.
+        old.ring()
+
+    # --- for callers, while it may move -------------------------------------------------------------
+
+    def under_lock(self, action: Callable[[], _T]) -> _T:
+        """Do something with the mind of this stream."""
+        while True:
+            loop = self._loop
+            with loop.lock:
+                if loop is self._loop:
+                    loop.mind()
+                    return action()
+
+    def wait(self, done: Callable[[], bool], what: str, timeout_us: int | None) -> None:
+        """As ``ClientLoop.wait``, by whichever connection it goes."""
+        end_us = None if timeout_us is None else now_us() + timeout_us
+        while True:
+            loop = self._loop
+            left_us = None if end_us is None else max(end_us - now_us(), 0)
+            loop.wait(lambda loop=loop: loop is not self._loop or done(), what, left_us)  # type: ignore[misc]
+            if loop is self._loop:
+                return
+
+    async def wait_async(self, done: Callable[[], bool], what: str, timeout_us: int | None) -> None:
+        """As ``ClientLoop.wait_async``, by whichever connection it goes."""
+        end_us = None if timeout_us is None else now_us() + timeout_us
+        while True:
+            loop = self._loop
+            left_us = None if end_us is None else max(end_us - now_us(), 0)
+            await loop.wait_async(
+                lambda loop=loop: loop is not self._loop or done(),  # type: ignore[misc]
+                what,
+                left_us,
+            )
+            if loop is self._loop:
+                return

@@ -1,0 +1,168 @@
+"""What the statuses of nodes say, put together: as tables, and what each box waits for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from medusa.errors import LinkError
+from medusa.query.suggest import did_you_mean
+from medusa.runtime.node.link_states import away_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Overview", "check_entitled", "explanation"]
+
+Status = Mapping[str, Any]
+
+
+class Overview(ABC):
+    """The part of ``Federation`` that tells how its nodes do."""
+
+    @abstractmethod
+    def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
+        """Of this node; with ``all`` of every node of its participant that answers, this one first."""
+
+    @abstractmethod
+    def placed(self) -> list[dict[str, Any]]:
+        """Fragments of the participant as its catalog has them: ``name``, ``query``, ``node``, ``boxes``."""
+
+    def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
+        """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream
+        and reader) and ``links`` (one row per node and peer). docs/nodes.md describes each column.
+
+        Args:
+            all: of every node that answers, not of this one alone.
+
+        Raises:
+            LinkError: no answer in time, or this client sees no boxes.
+        """
+        from medusa.runtime.client.status_tables import tables_of
+
+        statuses = self.statuses(all=all)
+        for status in statuses:
+            check_entitled(status)
+        return tables_of(statuses)
+
+    def explain(self, query: str | None = None, *, all: bool = False) -> list[dict[str, Any]]:
+        """What each box waits for, and who holds it back: ``run.explain()`` as data.
+
+        Args:
+            query: only boxes of this query; None: of all.
+            all: at every node of the participant, not at this one alone. Of one that doesn't answer the
+                catalog knows the boxes; they wait for their node, and nothing more is known of them.
+
+        Returns:
+            one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
+            ``box``, ``kind`` (empty: its node doesn't answer, or the fragment has ended or is in doubt: then
+            it is one dict without a ``box``); ``waits_for`` (text for people) and
+            ``held_by`` (the input with the lowest boundary, empty where none holds it); ``since_us`` (for how
+            long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
+            ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is
+            behind the newest row; None: unknown).
+
+        Raises:
+            LinkError: no answer in time, this client sees no boxes, or no such query is there.
+        """
+        return explanation(self.statuses(all=all), query, self.placed() if all else ())
+
+
+def check_entitled(status: Status) -> None:
+    """A client that may use some streams sees those, and no boxes.
+
+    Raises:
+        LinkError: this is such a client.
+    """
+    if "rows_in" not in status:
+        raise LinkError(
+            f"node {status['node']!r} shows this client no boxes",
+            hint="the node's configuration would have to say status = true in its [clients.NAME]",
+            code="E_ROLE",
+        )
+
+
+def explanation(
+    statuses: Sequence[Status], query: str | None, placed: Iterable[Status] = ()
+) -> list[dict[str, Any]]:
+    """Of each box what it waits for: see ``Federation.explain``.
+
+    Args:
+        placed: fragments that the catalog knows; those that no status has are at nodes that are away.
+
+    Raises:
+        LinkError: the caller sees no boxes, or no node has this query.
+    """
+    for status in statuses:
+        check_entitled(status)
+    there = [(status, fragment) for status in statuses for fragment in status["fragments"]]
+    names = {fragment["fragment"] for _, fragment in there}
+    nodes = [status["node"] for status in statuses]
+    gone = [each for status in statuses for each in _gone(status)]
+    lost = [each for each in placed if each["name"] not in names and each["node"] not in nodes]
+    known = sorted({each["query"] for each in (*(fragment for _, fragment in there), *lost, *gone)})
+    if query is not None and query not in known:
+        raise LinkError(
+            f"no fragment of a query {query!r:.100} at {', '.join(nodes)}",
+            hint=did_you_mean(str(query), known),
+            code="E_QUERY",
+        )
+    found = [
+        _why(status["node"], fragment, id, box)
+        for status, fragment in there
+        for id, box in fragment["boxes"].items()
+    ]
+    for each in lost:
+        why = next(filter(None, (away_of(status, each["node"]) for status in statuses)), "")
+        found += [_lost(each, box, why) for box in each["boxes"]]
+    found += gone
+    chosen = (each for each in found if query is None or each["query"] == query)
+    return sorted(chosen, key=lambda each: (each["query"], each["fragment"]))
+
+
+def _gone(status: Status) -> Iterator[dict[str, Any]]:
+    """Fragments that don't run, and why: they have ended here, or elsewhere for a query that this node
+    coordinates, or are in doubt here. They have no boxes."""
+    node = status["node"]
+    told = {(name, node): each for name, each in status.get("remote", {}).get("ended", {}).items()}
+    for query, each in status.get("queries", {}).items():
+        ended = {(name, of["node"]): {**of, "query": query} for name, of in each["ended"].items()}
+        told = ended | told
+    for (name, at), each in told.items():
+        yield _without_boxes(
+            each["query"], name, at, f"nothing: it has ended: {each['why']} ({each['code']})"
+        )
+    for name, each in status.get("in_doubt", {}).get("fragments", {}).items():
+        yield _without_boxes(each["query"], name, node, f"an end of the doubt about it: {each['why']}")
+
+
+def _without_boxes(query: str, fragment: str, node: str, why: str) -> dict[str, Any]:
+    known = {"query": query, "fragment": fragment, "node": node, "box": "", "kind": "", "waits_for": why}
+    return {**known, "held_by": "", "since_us": None, "boundary_us": None, "lag_us": None}
+
+
+def _lost(fragment: Status, box: str, why: str) -> dict[str, Any]:
+    """A box whose node is away."""
+    silent = "its node, which doesn't answer"
+    return {
+        **_without_boxes(
+            fragment["query"], fragment["name"], fragment["node"], f"{silent}, {why}" if why else silent
+        ),
+        "box": box,
+    }
+
+
+def _why(node: str, fragment: Status, id: str, box: Status) -> dict[str, Any]:
+    return {
+        "query": fragment["query"],
+        "fragment": fragment["fragment"],
+        "node": node,
+        "box": id,
+        "kind": box["kind"],
+        "waits_for": box.get("waits_for", ""),
+        "held_by": box.get("held_by", ""),
+        "since_us": box.get("unmoved_us"),
+        "boundary_us": box["boundary"],
+        "lag_us": box["lag_us"],
+    }

@@ -1,0 +1,261 @@
+"""Reading a stream of a node: trains, in order, each row once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+
+import pyarrow as pa
+
+from medusa.elements import END_US, START_US, Train
+from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
+from medusa.nodes.config.config_file import NAME, NAME_RULE
+from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.followed_stream import Followed
+from medusa.units import Duration, duration_us
+from medusa.wire.client_mind import Subscription as Mind
+from medusa.wire.codec import TrainCodec
+from medusa.wire.link.receiver import Lost, Promise, Rows
+from medusa.wire.messages.links_and_commands import Refuse
+
+__all__ = ["Subscription", "check_name"]
+
+
+def check_name(durable: str) -> None:
+    """Whether a named subscription may be called so.
+
+    Raises:
+        LinkError: no.
+    """
+    if not isinstance(durable, str) or not NAME.fullmatch(durable):
+        raise LinkError(f"{durable!r:.80} is no name of a subscription", hint=NAME_RULE, code="link.argument")
+
+
+class Subscription(Followed):
+    """A stream being read; ``Federation.subscribe`` makes it; one thread reads it.
+
+    Iterating gives trains until the stream ends. A node that is killed and comes back loses and
+    repeats nothing; what it could no longer deliver is counted in ``lost_rows``.
+
+    Of a named subscription the rows that were not acknowledged (``ack``) come again to whoever reads
+    under the name next, with the same numbers.
+
+    Attributes:
+        durable: the name of a named subscription; None: a plain one.
+        schema: of the rows, as Arrow.
+        timed: they have times, and the stream boundaries.
+        boundary_us: no later row has a time below it.
+        lost_rows: rows that the node did not keep until we took them.
+    """
+
+    kind = "stream"
+
+    def __init__(
+        self,
+        loop: ClientLoop,
+        name: str,
+        start: int,
+        timeout_us: int | None,
+        durable: str | None = None,
+        known: bool = False,
+    ) -> None:
+        super().__init__(loop, name)
+        self.durable = durable
+        self.boundary_us: int = START_US
+        self.lost_rows = 0
+        self._timeout_us = timeout_us
+        self._closed = False
+        with loop.lock:
+            self._mind: Mind = loop.mind().subscribe(now_us(), name, start, name=durable or "", known=known)
+        try:
+            loop.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
+        except BaseException:
+            self.close()
+            raise
+        receiver = self._mind.receiver
+        assert receiver.schema is not None
+        assert receiver.timed is not None
+        receiver.known = known or durable is not None
+        self._codec = TrainCodec(receiver.schema, timed=receiver.timed)
+        self.schema: pa.Schema = self._codec.schema
+        self.timed: bool = receiver.timed
+
+    def mind_of_stream(self) -> Mind:
+        """What stands for it in the mind of the client."""
+        return self._mind
+
+    def last_refusal(self) -> Refuse | None:
+        """What the node last said against it."""
+        return self._mind.receiver.refusal
+
+    @property
+    def over(self) -> bool:
+        """It was closed."""
+        return self._closed
+
+    def _attached(self) -> bool:
+        self._check()
+        return self._mind.receiver.schema is not None
+
+    def _check(self) -> None:
+        refusal = self.final_refusal()
+        if refusal is not None:
+            raise LinkError(
+                f"node {self._loop.node!r} refused {self.name!r}: {refusal.text}",
+                hint=refusal.hint or f"rows up to {self._mind.receiver.next_seq} were received",
+                code=refusal.code,
+            )
+
+    @property
+    def stream_version(self) -> int:
+        """Of the stream, as its node said last. Another one than before: this is another replica, or what its
+        rows are made of comes from another one since then. Rows go on without gap."""
+        return self._mind.receiver.stream_version
+
+    @property
+    def next_row(self) -> int:
+        """The number of the next row that will be taken."""
+        first = next((each for each in self._mind.waiting if isinstance(each, Rows)), None)
+        return first.seq if first is not None else self._mind.receiver.next_seq
+
+    @property
+    def acked_row(self) -> int:
+        """Rows of a named subscription below this number come no more."""
+        return self._mind.receiver.durable_seq
+
+    def ack(self, seq: int) -> None:
+        """Of a named subscription: the rows below ``seq`` are done; a lower number than before adds nothing.
+
+        Returns at once. The node forgets the rows with its next checkpoint; if it dies before, or the
+        connection is closed before it heard, they come again, with the same numbers.
+
+        Args:
+            seq: the number of the first row that is not done: ``train.first_seq + len(train)``.
+
+        Raises:
+            LinkError: rows that were not taken yet (``E_SEQ``), a plain subscription (``E_READER``), or
+                one that was closed. Nothing is acknowledged.
+        """
+        if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
+            raise LinkError(
+                f"ack: {seq!r} is no row number", hint="train.first_seq + len(train)", code="link.argument"
+            )
+        if self._closed:
+            raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
+        try:
+            self.under_lock(lambda: self._mind.ack(now_us(), seq))
+        except LocalProtocolError as error:
+            raise LinkError(f"ack: {error.message}", hint=error.hint, code=error.code) from None
+
+    @property
+    def ended(self) -> bool:
+        """The end of the stream was reached."""
+        return self.boundary_us >= END_US
+
+    def next(self, timeout: Duration | None = None) -> Train | None:
+        """The next train; None at the end of the stream.
+
+        Raises:
+            LinkError: nothing came in time (``link.timeout``; try again), or the node refused.
+        """
+        end_us = self._end_us(timeout)
+        while not self.ended:
+            self.wait(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
+            if (train := self._take()) is not None:
+                return train
+        return None
+
+    async def next_async(self, timeout: Duration | None = None) -> Train | None:
+        """``next`` for a task of asyncio: others have their turn while it waits. ``async for`` does this.
+
+        Raises:
+            LinkError: as ``next``.
+        """
+        end_us = self._end_us(timeout)
+        while not self.ended:
+            await self.wait_async(self._ready, f"rows of {self.name!r}", self._left_us(end_us))
+            if (train := self._take()) is not None:
+                return train
+        return None
+
+    def _end_us(self, timeout: Duration | None) -> int | None:
+        wait_us = self._timeout_us
+        if timeout is not None:
+            wait_us = duration_us(timeout, what="next: timeout", error=LinkError)
+        return None if wait_us is None else now_us() + wait_us
+
+    def _left_us(self, end_us: int | None) -> int | None:
+        if self._closed:
+            raise LinkError(f"reading {self.name!r} was closed", code="link.closed")
+        return None if end_us is None else max(end_us - now_us(), 0)
+
+    def _take(self) -> Train | None:
+        """What came first, where that is rows."""
+        delivery = self.under_lock(lambda: self._mind.take(now_us()))
+        match delivery:
+            case Rows():
+                return self._decode(delivery)
+            case Lost():
+                self.lost_rows += delivery.to_seq - delivery.from_seq
+            case Promise():
+                self.boundary_us = delivery.time_us
+        return None
+
+    def _ready(self) -> bool:
+        if self._mind.waiting:
+            return True
+        self._check()
+        return self._closed
+
+    def _decode(self, rows: Rows) -> Train:
+        try:
+            train = self._codec.decode(rows.message, rows.payload, peer=self._loop.node, skip=rows.skip)
+        except RemoteProtocolError as error:
+            raise LinkError(f"{self.name!r}: {error.message}", code=error.code) from None
+        return train
+
+    def table(self, timeout: Duration | None = None) -> pa.Table:
+        """All rows to the end of the stream, as one table.
+
+        Raises:
+            LinkError: it didn't end in time.
+        """
+        wait_us = None if timeout is None else duration_us(timeout, what="table: timeout", error=LinkError)
+        end_us = None if wait_us is None else now_us() + wait_us
+        batches: list[pa.RecordBatch] = []
+        while True:
+            train = self.next(None if end_us is None else max(end_us - now_us(), 0))
+            if train is None:
+                return pa.Table.from_batches(batches, self.schema)
+            batches.append(train.batch)
+
+    def close(self) -> None:
+        """Stop reading. A named subscription keeps its rows; ``Federation.unsubscribe`` ends it."""
+        if self._closed:
+            return
+        self._closed = True
+        # Where the connection is closed there is nothing to end.
+        with contextlib.suppress(LinkError):
+            self.under_lock(self._end)
+
+    def _end(self) -> None:
+        mind = self._loop.mind()
+        if mind.subscriptions.get(self.name) is self._mind:
+            mind.unsubscribe(now_us(), self.name)
+
+    def __iter__(self) -> Iterator[Train]:
+        while (train := self.next()) is not None:
+            yield train
+
+    async def __aiter__(self) -> AsyncIterator[Train]:
+        while (train := await self.next_async()) is not None:
+            yield train
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

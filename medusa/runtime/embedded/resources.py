@@ -1,0 +1,175 @@
+"""What a run works with: opened bit by bit, and closed together."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from medusa.engine.logged_fragment import LoggedFragment
+from medusa.engine.overload.qos_scheduler import Ordering
+from medusa.engine.state.checkpoint import Checkpoints
+from medusa.errors import MedusaError, QueryError
+from medusa.ports import Clock
+from medusa.runtime.embedded.asyncio_run import LiveRun
+from medusa.runtime.embedded.attached import AttachedRun
+from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.embedded.memory_options import Bounds
+from medusa.runtime.embedded.qos_run import OrderedRun
+from medusa.runtime.embedded.queued_run import QueuedRun, queued_options
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.machine.event_loop import LoopTasks
+from medusa.runtime.machine.native_workers import ThreadWorkers
+from medusa.runtime.machine.run_lock import OneTurn, SharedTurns
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.history_store import HistoryFolder, HistoryMemory
+
+__all__ = ["Parts", "checkpoints_in", "given_up", "holding", "workers_of"]
+
+THREADS_MAX = 64
+
+
+@contextmanager
+def holding() -> Iterator[ExitStack]:
+    """What a run holds open. It is closed here if the run can't be made, else when the run is closed."""
+    held = ExitStack()
+    try:
+        yield held
+    except BaseException as error:
+        try:
+            held.close()
+        except MedusaError as other:  # the error on its way out is the news
+            error.add_note(f"besides, closing what was open failed: {other}")
+        raise
+
+
+@contextmanager
+def given_up(run: LiveRun) -> Iterator[None]:
+    """The last steps of making a run: where one fails, nobody gets it, and it is closed unsaved."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            run._give_up()
+        except MedusaError as other:
+            error.add_note(f"besides, closing the run failed: {other}")
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run works with but for its checkpoints.
+
+    Attributes:
+        held: closes it, with the run.
+    """
+
+    held: ExitStack
+    clock: Clock
+    workers: ThreadWorkers | None
+    tasks: LoopTasks
+    place: HistoryFolder | HistoryMemory
+    bounds: Bounds
+
+    @classmethod
+    def of(
+        cls,
+        held: ExitStack,
+        *,
+        workers: ThreadWorkers | None,
+        clock: Clock | None,
+        place: HistoryFolder | HistoryMemory,
+        bounds: Bounds,
+    ) -> Parts:
+        """Those of a run that is being made; nothing is done on disk.
+
+        Raises:
+            QueryError: the clock is none.
+        """
+        if clock is not None and not all(hasattr(clock, name) for name in ("now_us", "monotonic_us")):
+            raise QueryError(
+                f"clock: expected an object with now_us() and monotonic_us(), got {clock!r:.80}",
+                hint="clock=md.testing.ManualClock()",
+                code="query.clock",
+            )
+        held.callback(bounds.close)
+        held.callback(place.close)
+        if workers is not None:
+            held.callback(workers.close)
+        tasks = LoopTasks()
+        held.callback(tasks.close)
+        return cls(held, clock or SystemClock(), workers, tasks, place, bounds)
+
+    def of_fragment(self) -> dict[str, Any]:
+        """What a fragment is made with; opens the folder to spill to.
+
+        Raises:
+            StateError: that can't be used, or another run has it.
+        """
+        return {
+            "clock": self.clock,
+            "tasks": self.tasks,
+            "workers": self.workers,
+            "histories": self.place.segments,
+            "storage": self.bounds.open(),
+        }
+
+    def sweep(self, store: FolderStore | None) -> None:
+        """Remove what killed runs left in the folders and nobody needs: drafts, what was spilled, segments
+        that were being begun or removed. Only once all that is there was checked, and the run can go on.
+
+        Args:
+            store: of the checkpoints; None: there are none.
+
+        Raises:
+            StateError: something can't be removed.
+        """
+        if store is not None:
+            store.sweep()
+        self.place.sweep()
+        self.bounds.sweep()
+
+    def run(
+        self,
+        fragment: LoggedFragment,
+        settings: dict[str, Any],
+        *,
+        ordering: Ordering | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> LiveRun:
+        """The run of a fragment; it closes what is held."""
+        queued = queued_options(settings, threads=1 if self.workers is None else self.workers.count)
+        made: Callable[..., LiveRun] = LiveRun if queued is None else partial(QueuedRun, **queued)
+        if queued is not None and ordering is not None:
+            made = partial(OrderedRun, ordering=ordering, **queued)
+        return made(
+            fragment,
+            clock=self.clock,
+            memory_bytes=settings["memory_bytes"],
+            settings=settings,
+            turns=OneTurn() if self.workers is None and queued is None else SharedTurns(INTERRUPTS),
+            state=threading.RLock(),
+            interrupts=INTERRUPTS,
+            checkpoints=checkpoints,
+            checkpoint_every_us=None if checkpoints is None else settings["checkpoint_every_us"],
+            on_close=self.held.close,
+            attaches=AttachedRun,
+        )
+
+
+def workers_of(threads: Any) -> ThreadWorkers | None:
+    """Threads that begin with the first work that is large enough to be split; None: one is enough."""
+    if type(threads) is not int or not 1 <= threads <= THREADS_MAX:
+        raise QueryError(
+            f"threads={threads!r:.80}: expected a whole number of 1 to {THREADS_MAX}", code="query.threads"
+        )
+    return ThreadWorkers(threads) if threads > 1 else None
+
+
+def checkpoints_in(store: FolderStore) -> Checkpoints:
+    """The checkpoints in a folder."""
+    return Checkpoints(store, secret=(secrets.randbits(64), secrets.randbits(64)))

@@ -1,0 +1,1 @@
+"""``md.node``: a whole node inside a program."""

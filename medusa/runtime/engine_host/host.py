@@ -1,0 +1,500 @@
+"""Runs fragments and writes checkpoints beside the loop, so that heartbeats go on meanwhile.
+
+One thread runs the engine, one writes to disk, and one does what would hold these up. Each works in the
+order in which it was asked; ``finished`` fetches what came of it. So a fragment has one owner at a time, and
+a checkpoint has its state between two elements.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property, partial
+
+from medusa.elements import Silent
+from medusa.engine.core.graph_size import opening_bytes
+from medusa.engine.fragment import Fragment
+from medusa.engine.held_rows_count import NOTHING, Holding
+from medusa.engine.regrouping import Regrouped
+from medusa.engine.state.background_copy import Copying
+from medusa.errors import DataError, StateError
+from medusa.nodes.load.loads import EngineHeld
+from medusa.ports import Buffer, Clock, Journal, Store
+from medusa.query.boxes import Graph
+from medusa.runtime.engine_host.budgets import UNBOUNDED, Bounds, Budgets
+from medusa.runtime.engine_host.completions import Done, Failed, Persisted, Ran, Remade, Stats, Warned
+from medusa.runtime.engine_host.fair_turns import FairTurns
+from medusa.runtime.engine_host.host_disk import HostDisk
+from medusa.runtime.engine_host.hosted import Hosted
+from medusa.runtime.engine_host.openings import Made, Openings
+from medusa.runtime.engine_host.repartition_jobs import Regroups, why_of
+from medusa.runtime.engine_host.slice_watch import SliceWatch
+from medusa.runtime.engine_host.turn_watch import TurnWatch
+from medusa.runtime.machine.garbage import collect_after
+from medusa.runtime.machine.short_turns import ShortTurns
+from medusa.runtime.machine.worker import Worker
+from medusa.runtime.machine.worker_thread import WorkerThread
+from medusa.units import duration_text
+from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, RunFragment, Spill, Weigh
+
+__all__ = ["FragmentHost"]
+
+STATS_EVERY_US = 200_000
+
+WEIGH_EVERY_US = 5_000
+"""A fragment says so often how much it holds. Too seldom: it grows beyond its budget."""
+
+WEIGH_SHARE = 10
+"""...and that takes at most this part of its time: with a thousand boxes it takes a while."""
+
+Run = Callable[[Callable[[], bool]], bool]
+"""Runs a slice until its argument says that it ends; whether the element is done."""
+
+
+class FragmentHost:
+    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log``, ``Spill``, ``Fetch``, ``CloseFragment``.
+
+    Args:
+        journal: where decision logs are; None: none can be written, and checkpoints do instead.
+        wake: called from another thread when something has finished.
+        worker: makes the thread of this name; a simulator gives one in virtual time.
+        counts: fragments count the rows that they hold, since those die with the node.
+        bounds: what queries may take of memory, and of the engine's thread.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        wake: Callable[[], None],
+        worker: Callable[[str], Worker] | None = None,
+        journal: Journal | None = None,
+        counts: bool = False,
+        bounds: Bounds = UNBOUNDED,
+    ) -> None:
+        self._counts = counts
+        self._kept = HostDisk(store, journal, self._tell)
+        """The disk's thread owns it."""
+        self._clock = clock
+        self._wake = wake
+        self._lives: dict[str, int] = {}
+        self._done: deque[tuple[str, int, Done]] = deque()
+        self._woken = False
+        self._broken: BaseException | None = None
+        self._make_worker: Callable[[str], Worker] = worker or partial(WorkerThread, failed=self._break)
+        self._engine = self._make_worker("medusa-engine")
+        self._disk = self._make_worker("medusa-disk")
+        self._running: dict[str, Hosted] = {"": Hosted(None, 0, self._give)}
+        self._openings = Openings(clock, self._opened, self._give, lambda job: self._beside.give(job))
+        self._budgets = Budgets(bounds)
+        self._regroups = Regroups(
+            self._running,
+            clock,
+            tell=self._tell_node,
+            give=self._give,
+            beside=lambda job: self._beside.give(job),
+            begin=self._begin,
+        )
+        self._turns = FairTurns()
+        self._watch = TurnWatch(clock, bounds.piece_us)
+        self._turn_given = False
+        """The engine's thread will take the next turn once it has done what it was given before."""
+        self._untold: set[str] = set()
+        """Fragments that ran since their counts were told; the engine's thread owns it."""
+
+    # --- the loop's side ------------------------------------------------------------------------
+
+    def stands(self, catalog: int, marked: Iterable[str]) -> None:
+        """Before all else: the catalog's number on disk (0: none), and owners with a first checkpoint."""
+        self._kept.stands(catalog, marked)
+
+    def resume(
+        self,
+        name: str,
+        fragment: Fragment | None,
+        needed: Mapping[int, tuple[int, ...]],
+        logs: Iterable[int] = (),
+    ) -> None:
+        """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
+        life = self._new_life(name)
+        self._running[name] = Hosted(fragment, life, self._give, needed=dict(needed))
+        self._kept.resume(name, life, logs)
+        if fragment is not None:
+            self._done.append((name, life, Stats.of(name, fragment)))
+            # What it holds counts before it is fed: others come beside it. The engine has nothing to do yet.
+            self._budgets.found(name, fragment.graph.name, self._used_bytes(self._running[name]))
+
+    def open(self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
+        """Make it from nothing, or from the state that it had at another node."""
+        life = self._new_life(name)
+        self._give(lambda: self._open(name, life, graph, files))
+
+    def regroup(self, effect: Regroup) -> None:
+        """Make fragments of others; those stay, and rest, or go on."""
+        lives = {name: self._new_life(name) for name in effect.opened}
+        do = self._copy_aside if effect.aside else self._regroup
+        self._give(lambda: self._at_rest(effect.gone, lambda: do(effect, lives)))
+
+    def weigh(self, effect: Weigh) -> None:
+        """Say where ranges end that share what a box holds now."""
+        self._give(lambda: self._in_turn(effect.fragment, lambda: self._weigh(effect)))
+
+    def run(self, effect: RunFragment) -> None:
+        self._give(lambda: self._in_turn(effect.fragment, lambda: self._run(effect)))
+
+    def persist(self, effect: Persist) -> None:
+        self._give(lambda: self._in_turn(effect.fragment, lambda: self._persist(effect)))
+
+    def log(self, effect: Log) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._kept.log(effect, life))
+
+    def spill(self, effect: Spill) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._kept.spill(effect, life))
+
+    def fetch(self, effect: Fetch) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._kept.fetch(effect, life))
+
+    def copy(self, effect: Copy) -> None:
+        life = self._lives.get(effect.fragment, 0)
+        self._disk.give(lambda: self._kept.copy(effect, life))
+
+    def owned(self, effect: Owned) -> None:
+        """Count what this query takes for its owner."""
+        self._give(partial(self._owned, effect))
+
+    def close(self, name: str) -> None:
+        """Stop it and delete its groups; what it still has under way is never reported."""
+        self._new_life(name)
+        self._give(lambda: self._close(name))
+
+    def _new_life(self, name: str) -> int:
+        self._lives[name] = self._lives.get(name, 0) + 1
+        return self._lives[name]
+
+    def finished(self) -> list[Done]:
+        """What has come to an end since the last call, in order per fragment.
+
+        Raises:
+            RuntimeError: a job of a thread raised, so nothing can be relied on any more: end the process.
+        """
+        self._refuse_broken()
+        out: list[Done] = []
+        self._woken = False  # Before it is looked: what comes after that wakes again.
+        while self._done:
+            name, life, done = self._done.popleft()
+            if self._lives.get(name, 0) == life or isinstance(done, Persisted):
+                out.append(done)
+        return out
+
+    def engine_us(self) -> int | None:
+        """CPU time that the engine has taken so far; None: unknown."""
+        return self._engine.cpu_us()
+
+    def held(self) -> EngineHeld | None:
+        """Which fragment has had the engine's thread for too long, and has it still; None: none."""
+        return self._watch.held()
+
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
+        """Finish what was given, then end the threads.
+
+        Args:
+            timeout_s: how long to wait for each; after that they end by themselves, when they can.
+            last: closes the store, once nothing writes there any more.
+
+        Returns:
+            whether both have ended.
+
+        Raises:
+            RuntimeError: as ``finished``; they have ended then.
+        """
+        ended = self._engine.stop(timeout_s, last=self._settle)
+        if "_beside" in vars(self):
+            ended = self._beside.stop(timeout_s) and ended
+        ended = self._disk.stop(timeout_s, last=last) and ended
+        self._refuse_broken()
+        return ended
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = error
+        self._wake()
+
+    def _refuse_broken(self) -> None:
+        if self._broken is not None:
+            raise RuntimeError(f"a thread of this node has failed: {why_of(self._broken)}") from self._broken
+
+    @cached_property
+    def _beside(self) -> Worker:
+        """For what takes long and nobody else should wait for; most nodes never need it."""
+        return ShortTurns(self._make_worker("medusa-beside"))
+
+    def _give(self, job: Callable[[], None]) -> None:
+        self._engine.give(partial(self._work, job))
+
+    # --- the engine's thread ----------------------------------------------------------------------
+
+    def _work(self, job: Callable[[], None]) -> None:
+        job()
+        while self._untold and self._engine.idle:  # Whatever it was: perhaps nothing follows it.
+            self._tell_counts(min(self._untold))
+
+    def _in_turn(self, name: str, job: Callable[[], None]) -> None:
+        """When the fragment is done with the elements given before, and it is its turn."""
+        running = self._running.get(name)
+        if self._openings.defers(name, lambda: self._in_turn(name, job)):
+            return
+        if running is None or not name:
+            job()
+            return
+        running.slices.put(job)
+        self._turns.enter(name, owner=self._budgets.owner(running.query), query=running.query)
+        if not self._turn_given:
+            if self._engine.idle:
+                self._take_turn()
+            else:  # first what else was given: somebody who had less of the thread may be among it
+                self._turn_given = True
+                self._give(self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Do a step of whoever has had least of the thread."""
+        self._turn_given = False
+        name = self._turns.next()
+        if name is None:
+            return
+        running, began_us = self._running[name], self._engine.cpu_us() or 0
+        if running.slices.busy:
+            try:
+                with self._watch.turn(name, running.fragment):
+                    running.slices.step()
+            except Exception as error:
+                running.slices.drop()
+                self._fail(running, name, error)
+        self._turns.used(name, max((self._engine.cpu_us() or 0) - began_us, 1))
+        if not running.slices.busy:
+            self._turns.leave(name)
+        if self._turns:
+            self._turn_given = True
+            self._give(self._take_turn)
+
+    def _at_rest(self, names: Collection[str], job: Callable[[], None]) -> None:
+        """Once these fragments are done with all that they were given, which isn't sliced then."""
+        if any(self._openings.defers(name, lambda: self._at_rest(names, job)) for name in names):
+            return
+        for name in names:
+            if (running := self._running.get(name)) is not None:
+                running.slices.finish()
+                self._turns.leave(name)
+        job()
+
+    def _tell(self, name: str, life: int, done: Done) -> None:
+        self._done.append((name, life, done))
+        if not self._woken:  # By how much there is two threads would each take the other for the first.
+            self._woken = True
+            self._wake()
+
+    def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
+        # What a former fragment of that name could not delete would be found as this one's after a crash.
+        self._disk.give(lambda: self._kept.sweep(name))
+        query = graph.name
+        if why := self._budgets.admit(name, query, opening_bytes(graph, files or {})):
+            self._not_opened(name, life, query, why, "E_MEMORY")
+        elif not self._openings.open(name, life, graph, files, owner=self._budgets.owner(query)):
+            self._running[name] = Hosted(None, life, self._give, query=query)
+
+    def _opened(self, name: str, life: int, graph: Graph, made: Made) -> None:
+        query = graph.name
+        try:
+            if isinstance(made, str):
+                raise StateError(made, code="state.failed")
+            hosted = Hosted(made, life, self._give, holding=Holding(made) if self._counts else None)
+            if why := self._budgets.admit(name, query, self._used_bytes(hosted)):
+                self._not_opened(name, life, query, why, "E_MEMORY")
+                return
+            hosted.fragment = fragment = self._installed(name, made)
+            self._running[name] = hosted
+            self._tell(name, life, Stats.of(name, fragment))
+        except Exception as error:
+            self._not_opened(name, life, query, why_of(error))
+
+    def _not_opened(self, name: str, life: int, query: str, why: str, code: str = "") -> None:
+        self._budgets.forget(name, query)
+        self._running[name] = Hosted(None, life, self._give, failed=True, query=query)
+        self._tell(name, life, Failed(name, why, code))
+
+    def _installed(self, name: str, fragment: Fragment) -> Fragment:
+        """What runs under that name."""
+        return fragment
+
+    def _regroup(self, effect: Regroup, lives: Mapping[str, int]) -> None:
+        self._regroups.at_rest(effect, lives)
+
+    def _copy_aside(self, effect: Regroup, lives: Mapping[str, int]) -> None:
+        self._regroups.aside(effect, lives)
+
+    def _begin(
+        self, effect: Regroup, lives: Mapping[str, int], found: Regrouped, begun: Mapping[str, Copying]
+    ) -> None:
+        """The new ones are the engine's, but those that were closed meanwhile. If they don't fit none is."""
+        made: dict[str, Hosted] = {}
+        for name, fragment in found.made.items():
+            if self._lives.get(name) == lives[name]:
+                self._budgets.follows(name, effect.gone)
+                made[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
+                if why := self._budgets.admit(name, made[name].query, self._used_bytes(made[name])):
+                    for each, hosted in made.items():
+                        self._budgets.forget(each, hosted.query)
+                    self._regroups.refuse(effect, why)
+                    return
+        for name, hosted in made.items():
+            self._disk.give(partial(self._kept.sweep, name))
+            self._running[name] = hosted
+            self._tell(name, lives[name], Stats.of(name, found.made[name]))
+        self._tell_node(Remade(effect.token, found.reached_us, found.outputs, rows=found.rows))
+
+    def _owned(self, effect: Owned) -> None:
+        for text in self._budgets.owned(effect.query, effect.owner):
+            self._tell_node(Warned(text))
+
+    def _tell_node(self, done: Done) -> None:
+        self._tell("", self._running[""].life, done)
+
+    def _weigh(self, effect: Weigh) -> None:
+        self._regroups.weigh(effect)
+
+    def _run(self, effect: RunFragment) -> None:
+        name = effect.fragment
+        running = self._running.get(name)
+        if running is None or running.failed or running.fragment is None:
+            return
+        fragment, running.copied = running.fragment, None
+        if isinstance(effect.element, Silent):
+            try:
+                self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
+            except Exception as error:
+                self._fail(running, name, error)
+            return
+        feed = partial(fragment.feed_slice, effect.stream, effect.element)
+        if not self._slice(running, fragment, name, feed):
+            running.slices.begin(lambda: self._slice(running, fragment, name, fragment.go_on))
+
+    def _slice(self, running: Hosted, fragment: Fragment, name: str, run: Run) -> bool:
+        """Run a slice of an element, and tell what came of it when it was the last; whether it was."""
+        refused = ""
+        watch = SliceWatch(self._clock, self._engine.cpu_us, self._budgets.bounds.piece_us)
+
+        def rests() -> bool:
+            """It has had its time, holds too much, or nobody wants it any more."""
+            ended = watch.ended()
+            return self._weighed_over(running, name) or ended or self._lives.get(name) != running.life
+
+        try:
+            try:
+                done = run(rests)
+            except DataError as error:
+                done, refused = True, str(error)
+            if (held_us := watch.held_us()) is not None:
+                why = (
+                    f"query {running.query!r} held the engine for {held_us / 1e6:.3g} s without a pause,"
+                    f" allowed are {duration_text(self._budgets.bounds.piece_us)} (piece_time)"
+                )
+                self._end(name, "E_BUSY", why)
+            if done:
+                self._weighed_over(running, name)
+            if running.failed or not done:
+                return running.failed
+            outputs = [(sink, element) for sink in fragment.sinks for element in fragment.drain(sink)]
+        except Exception as error:
+            self._fail(running, name, error)
+            return True
+        dying = running.holding.held() if running.holding is not None else NOTHING
+        self._tell(name, running.life, Ran(name, outputs, refused, dying))
+        self._untold.add(name)
+        if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
+            self._tell_counts(name)
+        return True
+
+    def _fail(self, running: Hosted, name: str, error: Exception) -> None:
+        """A broken invariant stops this fragment; the node and its other fragments live on."""
+        running.failed = True
+        self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
+
+    def _weighed_over(self, running: Hosted, name: str) -> bool:
+        """Whether it has ended: it, or all that its owner has here, holds more than it may."""
+        now_us = self._clock.monotonic_us()
+        if not running.failed and now_us >= running.weigh_at_us:
+            began_us, held = self._engine.cpu_us() or 0, self._used_bytes(running)
+            took_us = (self._engine.cpu_us() or 0) - began_us
+            running.weigh_at_us = now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us)
+            if (over := self._budgets.held(name, running.query, held)) is not None:
+                for each in over.fragments:
+                    self._end(each, "E_MEMORY", over.why)
+        return running.failed
+
+    def _used_bytes(self, running: Hosted) -> int:
+        """What a fragment holds."""
+        return 0 if running.fragment is None else running.graph_bytes + running.fragment.used_bytes()
+
+    def _end(self, name: str, code: str, why: str) -> None:
+        """Its query took more than it may: this fragment gives back what it holds, and does nothing more."""
+        if (running := self._running.get(name)) is None or running.failed:
+            return
+        self._let_go(name, running, why)
+        self._tell(name, running.life, Failed(name, why, code))
+
+    def _let_go(self, name: str, running: Hosted, why: str) -> None:
+        """Of what it holds, in the middle of an element too."""
+        running.failed = True
+        running.fragment = running.holding = running.copied = None
+        running.slices.drop()
+        if not running.slices.busy:
+            self._turns.leave(name)
+        running.pieces.abandon(why)
+        collect_after(self._budgets.forget(name, running.query), lambda job: self._beside.give(job))
+
+    def _tell_counts(self, name: str) -> None:
+        self._untold.discard(name)
+        running = self._running.get(name)
+        if running is not None and running.fragment is not None and not running.failed:
+            running.stats_at_us = self._clock.monotonic_us()
+            self._tell(name, running.life, Stats.of(name, running.fragment))
+
+    def _persist(self, effect: Persist) -> None:
+        running = self._running.get(effect.fragment)
+        if running is None:
+            return
+        try:
+            if running.failed:
+                raise StateError("the fragment has failed", code="state.failed")
+            copying, running.copied = running.copied or running.pieces.of(running.fragment), None
+        except Exception as error:
+            self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
+            return
+
+        def copied(why: str) -> None:
+            if not why:
+                self._disk.give(lambda: self._kept.write(running, effect, copying))
+                return
+            self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))
+
+        running.pieces.begin(copying, copied)
+
+    def _settle(self) -> None:
+        """Make what isn't made yet, end the elements under way, and copy what is left of all states."""
+        self._openings.finish()
+        for running in self._running.values():
+            running.slices.finish()
+            running.pieces.finish()
+
+    def _close(self, name: str) -> None:
+        running, life = self._running.get(name), 0
+        if running is not None:
+            life = running.life
+            self._let_go(name, running, "it was closed")
+            self._openings.give_up(name)
+            running.slices.finish()  # who asked for a checkpoint hears that there is none
+            del self._running[name]
+        self._turns.forget(name)
+        self._disk.give(lambda: self._kept.forget(name, life))

@@ -1,0 +1,119 @@
+"""What a host does with the disk: groups, decision logs and segments of its fragments, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from medusa.engine.state.background_copy import Copying
+from medusa.errors import StateError
+from medusa.ports import Content, Journal, Store
+from medusa.runtime.engine_host.completions import Copied, Done, Fetched, Logged, Persisted
+from medusa.runtime.engine_host.group_names import group_name, segment_name
+from medusa.runtime.engine_host.hosted import Hosted
+from medusa.runtime.engine_host.node_groups import NodeGroups
+from medusa.runtime.store.checkpoint_copy import read_copy
+from medusa.runtime.store.segments import read_segment, write_segment
+from medusa.wire.outbox import Copy, Fetch, Log, Persist, Spill
+
+__all__ = ["HostDisk"]
+
+
+class HostDisk:
+    """Only the disk's thread calls it, and the host before all else.
+
+    Args:
+        journal: where decision logs are; None: none can be written, and checkpoints do instead.
+        tell: says of a fragment and its life what was done.
+    """
+
+    def __init__(self, store: Store, journal: Journal | None, tell: Callable[[str, int, Done], None]) -> None:
+        self._store = store
+        self._groups = NodeGroups(store)
+        self._journal = journal
+        self._tell = tell
+        self._logs: dict[tuple[str, int], set[int]] = {}
+        """Fragment and its life -> files of its log."""
+
+    def stands(self, catalog: int, marked: Iterable[str]) -> None:
+        """What was found: as ``FragmentHost.stands``."""
+        self._groups = NodeGroups(self._store, catalog=catalog, marked=marked)
+
+    def resume(self, name: str, life: int, logs: Iterable[int]) -> None:
+        """Files that the log of a fragment has."""
+        self._logs[name, life] = set(logs)
+
+    def sweep(self, name: str) -> None:
+        """Delete all groups of that name."""
+        self._groups.sweep(name, ())
+
+    def write(self, running: Hosted, effect: Persist, state: Copying) -> None:
+        try:
+            files: dict[str, Content] = {**state.files(), **effect.files}
+            self._groups.write(effect.fragment, effect.token, files)
+        except (StateError, MemoryError) as error:
+            self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
+            return
+        self._tell(effect.fragment, running.life, Persisted(effect.token, True))
+        running.needed[effect.token] = effect.keep
+        for old in sorted(running.needed)[:-2]:
+            del running.needed[old]
+        kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
+        self._groups.sweep(effect.fragment, kept, effect.token)
+        self._let_go(effect.fragment, running.life, min(running.needed))
+
+    def log(self, effect: Log, life: int) -> None:
+        try:
+            if self._journal is None:
+                raise StateError("there is no place for decision logs", code="state.log")
+            self._logs.setdefault((effect.fragment, life), set()).add(effect.number)
+            self._journal.append(effect.number, effect.data)
+            self._journal.sync(effect.number)
+        except StateError as error:
+            self._tell(effect.fragment, life, Logged(effect.fragment, False, str(error)))
+            return
+        self._tell(effect.fragment, life, Logged(effect.fragment, True))
+
+    def spill(self, effect: Spill, life: int) -> None:
+        try:
+            write_segment(self._store, segment_name(effect.fragment, effect.token), effect)
+        except StateError as error:
+            self._tell(effect.fragment, life, Persisted(effect.token, False, str(error)))
+            return
+        self._tell(effect.fragment, life, Persisted(effect.token, True))
+
+    def fetch(self, effect: Fetch, life: int) -> None:
+        payloads: tuple[bytes, ...] = ()
+        why = ""
+        try:
+            payloads = read_segment(self._store, segment_name(effect.fragment, effect.token), effect)
+        except StateError as error:
+            why = str(error)
+        self._tell(effect.fragment, life, Fetched(effect.fragment, effect.token, payloads, why))
+
+    def copy(self, effect: Copy, life: int) -> None:
+        name, files, why = effect.fragment, {}, ""
+
+        def group(token: int, segment: bool) -> str:
+            return segment_name(name, token) if segment else group_name(name, token)
+
+        try:
+            files = read_copy(self._store, name, effect.token, group)
+        except StateError as error:
+            why = str(error)
+        self._tell(name, life, Copied(name, effect.token, files, why))
+
+    def forget(self, name: str, life: int) -> None:
+        self._groups.sweep(name, ())
+        self._let_go(name, life, None)
+        self._logs.pop((name, life), None)
+
+    def _let_go(self, fragment: str, life: int, before: int | None) -> None:
+        """Remove files of a log from before this token, or all. One that stays does no harm."""
+        logs = self._logs.get((fragment, life), set())
+        for number in sorted(each for each in logs if before is None or each < before):
+            try:
+                if self._journal is not None:
+                    self._journal.remove(number)
+            except StateError:
+                return
+            logs.discard(number)

@@ -1,0 +1,157 @@
+"""Fragments that are being made beside the engine's thread, and what waits for them.
+
+A graph of 4 MiB takes seconds to compile, and a state of a million groups its time to restore. Rows of other
+queries don't wait for that; what was given for the fragment itself does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from medusa.engine.fragment import Fragment
+from medusa.errors import MedusaError
+from medusa.ports import Buffer, Clock
+from medusa.query.boxes import Graph
+from medusa.runtime.engine_host.fair_turns import FairTurns
+
+__all__ = ["Made", "Openings"]
+
+BOXES_MAX = 64
+STATE_BYTES_MAX = 4 << 20
+"""Of what is made in the engine's thread. Smaller: each deployment starts a thread and waits for two turns
+more; larger: all other fragments wait for it, for some 5 ms per 64 boxes."""
+
+Made = Fragment | str
+"""A fragment, or why there is none."""
+
+
+def _is_large(graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
+    """Whether others would wait while a fragment is made in the engine's thread."""
+    state_bytes = sum(memoryview(data).nbytes for data in (files or {}).values())
+    return len(graph.boxes) > BOXES_MAX or state_bytes > STATE_BYTES_MAX
+
+
+class _Opening:
+    """One that is made beside, or by who ends the host: by the first of them alone."""
+
+    def __init__(self, name: str, life: int, graph: Graph, make: Callable[[], Made]) -> None:
+        self.name = name
+        self.life = life
+        self.graph = graph
+        self.jobs: list[Callable[[], None]] = []
+        self.took_us = 0
+        self._make = make
+        self._claim = threading.Lock()
+        self._ready = threading.Event()
+        self._made: Made = ""
+
+    def made(self) -> Made:
+        """Make it; where another thread does, wait for that."""
+        if self._claim.acquire(blocking=False):
+            try:
+                self._made = self._make()
+            finally:
+                self._ready.set()
+        self._ready.wait()
+        return self._made
+
+
+class Openings:
+    """Of one host; only the engine's thread calls it.
+
+    One is made at a time, and then one of the owner for whom least time was spent on it.
+
+    Args:
+        opened: told a fragment's name, its life, its graph, and the fragment, or why there is none.
+        give: does a job in the engine's thread after all that it was given before.
+        beside: does a job in a thread beside that.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        opened: Callable[[str, int, Graph, Made], None],
+        give: Callable[[Callable[[], None]], None],
+        beside: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._clock = clock
+        self._opened = opened
+        self._give = give
+        self._beside = beside
+        self._under_way: dict[str, _Opening] = {}
+        self._turns = FairTurns()
+        self._making: _Opening | None = None
+
+    def open(
+        self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None, *, owner: str = ""
+    ) -> bool:
+        """Make it now, or beside; whether it is made."""
+        make = partial(_make, graph, files, self._clock)
+        if not _is_large(graph, files):
+            self._opened(name, life, graph, make())
+            return True
+        self._under_way[name] = _Opening(name, life, graph, make)
+        self._turns.enter(name, owner=owner, query=graph.name)
+        self._make_next()
+        return False
+
+    def defers(self, name: str, job: Callable[[], None]) -> bool:
+        """Whether a job has to wait until this fragment has been made."""
+        if (opening := self._under_way.get(name)) is None:
+            return False
+        opening.jobs.append(job)
+        return True
+
+    def give_up(self, name: str) -> None:
+        """It was closed: what waits is done now, without it."""
+        if (opening := self._under_way.pop(name, None)) is not None:
+            self._turns.forget(name)
+            for job in opening.jobs:
+                job()
+
+    def finish(self) -> None:
+        """Make now what isn't made yet."""
+        for opening in list(self._under_way.values()):
+            self._end(opening, opening.made())
+
+    def _make_next(self) -> None:
+        if self._making is not None or (name := self._turns.next()) is None:
+            return
+        opening = self._making = self._under_way[name]
+
+        def make_beside() -> None:
+            if self._under_way.get(opening.name) is opening:  # else it was closed while it waited
+                began_us = self._clock.monotonic_us()
+                opening.made()
+                opening.took_us = self._clock.monotonic_us() - began_us
+            self._give(lambda: self._made(opening))
+
+        self._beside(make_beside)
+
+    def _made(self, opening: _Opening) -> None:
+        if self._under_way.get(opening.name) is opening:  # else nobody wants it any more
+            self._turns.used(opening.name, max(opening.took_us, 1))
+            self._end(opening, opening.made())
+        if self._making is opening:
+            self._making = None
+            self._make_next()
+
+    def _end(self, opening: _Opening, made: Made) -> None:
+        del self._under_way[opening.name]
+        self._turns.forget(opening.name)
+        self._opened(opening.name, opening.life, opening.graph, made)
+        for job in opening.jobs:
+            job()
+
+
+def _make(graph: Graph, files: Mapping[str, Buffer] | None, clock: Clock) -> Made:
+    try:
+        if files is None:
+            return Fragment(graph, clock=clock)
+        return Fragment.restore(graph, files, clock=clock)
+    except MedusaError as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

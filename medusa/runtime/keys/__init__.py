@@ -1,0 +1,1 @@
+"""Keys in files: CURVE pairs of nodes and clients, Ed25519 pairs of participants."""

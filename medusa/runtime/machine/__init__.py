@@ -1,0 +1,3 @@
+"""This machine: clock, locks of folders, threads, an event loop, CPU and memory used. Knows nothing of
+Medusa.
+"""

@@ -1,0 +1,69 @@
+"""The state of a fragment, copied in the engine's thread piece by piece: what waits is fed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from medusa.engine.fragment import Fragment
+from medusa.engine.state.background_copy import Copying
+
+__all__ = ["Pieces"]
+
+
+class Pieces:
+    """Of one fragment; one copy at a time. Only the engine's thread calls it.
+
+    Args:
+        give: does a job after all that the engine's thread was given before.
+    """
+
+    def __init__(self, give: Callable[[Callable[[], None]], None]) -> None:
+        self._give = give
+        self._under_way: tuple[Copying, Callable[[str], None]] | None = None
+
+    def of(self, fragment: Fragment | None) -> Copying:
+        """The state as it is now; the copy before is ended at once, so that they end in order."""
+        self.finish()
+        return fragment.copying() if fragment is not None else Copying({})
+
+    def begin(self, copying: Copying, ended: Callable[[str], None]) -> None:
+        """Copy it.
+
+        Args:
+            ended: told why it could not be copied, or nothing when it is.
+        """
+        self._under_way = copying, ended
+        self._go_on(copying, first=True)
+
+    def finish(self) -> None:
+        """Copy what is left now."""
+        while self._under_way is not None:
+            self._step()
+
+    def abandon(self, why: str) -> None:
+        """Copy nothing more."""
+        if self._under_way is not None:
+            _, ended = self._under_way
+            self._under_way = None
+            ended(why)
+
+    def _go_on(self, copying: Copying, *, first: bool = False) -> None:
+        if self._under_way is None or self._under_way[0] is not copying:
+            return  # it was ended at once
+        if not first or copying.done:
+            self._step()
+        if self._under_way is not None:
+            self._give(partial(self._go_on, copying))
+
+    def _step(self) -> None:
+        assert self._under_way is not None
+        copying, ended = self._under_way
+        why = ""
+        try:
+            if not copying.done and not copying.step():
+                return
+        except Exception as error:
+            why = str(error) or type(error).__name__
+        self._under_way = None
+        ended(why)

@@ -1,0 +1,1 @@
+"""Figures over HTTP for Prometheus and ``medusa top``."""

@@ -1,0 +1,195 @@
+"""A node put together from its configuration: the same one as a process and inside a program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from medusa.errors import ConfigError, StateError
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.node import Brain
+from medusa.runtime.engine_host.budgets import bounds_of
+from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.machine.usage import process_usage
+from medusa.runtime.metrics.server import MetricsServer, node_figures
+from medusa.runtime.node.configuration import NodeConfig
+from medusa.runtime.node.graph_parser import GraphParser
+from medusa.runtime.node.loop import NodeLoop
+from medusa.runtime.node.node_keys import load_keys
+from medusa.runtime.node.reloading import rules_again
+from medusa.runtime.node.reports import Reports
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.repair.unstored import Unstored, wait_for_a_new_second
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.journal import FolderJournal
+from medusa.runtime.transport.connection import let_go
+from medusa.runtime.transport.first_use import Introduction
+from medusa.runtime.transport.zeromq import Transport
+from medusa.wire.link.session import PROMPT
+from medusa.wire.outbox import Report
+
+__all__ = ["Assembled", "assembled"]
+
+STOP_TIMEOUT_US = 10_000_000
+"""The last checkpoint has so long. Too short: a slow disk costs what came since the one before."""
+
+ENDING_S = 1.0
+"""What the engine and the disk still have under way then has so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A node that listens, and doesn't run yet.
+
+    Attributes:
+        address: where it listens.
+        server_key: the public half of its key; empty: it has none.
+        leave_to_parent: in a forked child, lets go of its files and addresses.
+    """
+
+    name: str
+    address: str
+    server_key: str
+    loop: NodeLoop
+    leave_to_parent: Callable[[], None]
+
+    def run(self) -> None:
+        """Until ``loop.stop()``; then the last checkpoint is on disk.
+
+        Raises:
+            StateError: it couldn't be written in time.
+        """
+        if not self.loop.run(stop_timeout_us=STOP_TIMEOUT_US):
+            raise StateError(
+                f"node {self.name!r}: the last checkpoint could not be written",
+                hint="peers and publishers keep what it didn't cover and resend it at the next start",
+                code="state.last",
+            )
+
+
+@contextlib.contextmanager
+def assembled(
+    settings: Settings, *, config: NodeConfig, reports: Reports, elsewhere: Elsewhere | None = None
+) -> Iterator[Assembled]:
+    """Everything of a node, closed again in the end, however that comes.
+
+    Args:
+        config: what ``settings`` were read from, to read keys and rules again.
+        elsewhere: runs its fragments; None: the node does.
+
+    Raises:
+        ConfigError: a key can't be used, figures can't be served, or there is ``[spark]`` and no elsewhere.
+        StateError: the data folder can't be used.
+        LinkError: it can't listen at its address.
+    """
+    if settings.spark is not None and elsewhere is None:
+        raise ConfigError(
+            f"node {settings.name!r} has a table [spark], so its fragments run on Spark",
+            hint="medusa spark-participant CONFIG.toml, or md.spark.participant(config); or remove [spark]",
+            code="config.spark",
+        )
+    keys = load_keys(settings)
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        unused = stack.enter_context(contextlib.ExitStack())
+        store: FolderStore | Unstored = _open_store(settings, clock)
+        unused.callback(store.close)
+        journal = FolderJournal(settings.data) if settings.store == "disk" else None
+        if journal is not None:
+            unused.callback(journal.close)
+        found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal)
+        brain = Brain(
+            settings,
+            incarnation=found.incarnation,
+            catalog=found.catalog,
+            saved=found.saved,
+            first_token=found.first_token,
+            verify=keys.verify,
+            certificate=keys.certificate,
+            note_key=keys.own.derived("notes") if keys.own is not None else b"",
+            session=PROMPT,
+        )
+        if elsewhere is not None:
+            brain.commands.accepting.accept = elsewhere.accept
+            brain.commands.accepting.told = elsewhere.told
+        transport = Transport(
+            listen=settings.listen,
+            peers=settings.peers,
+            key=keys.own,
+            lanes=settings.links.connections,
+            striped=settings.links.striped,
+            limits=settings.limits,
+            # Whoever calls while the rest is put together would be told that its key is unknown.
+            trusted=() if brain.guard is None else brain.guard.registry.keys(),
+        )
+        stack.callback(transport.close)
+        addresses = [transport.endpoint]
+        if settings.security is not None and settings.security.introduce and keys.own is not None:
+            introduction = Introduction(settings.security.introduce, keys.own.public)
+            stack.callback(introduction.close)
+            addresses.append(introduction.address)
+            reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
+        host = _host_of(elsewhere)(
+            store,
+            clock,
+            wake=transport.wake,
+            counts=settings.store == "memory",
+            journal=journal,
+            bounds=bounds_of(settings.limits),
+        )
+        disk = unused.pop_all()
+        stack.callback(host.stop, timeout_s=ENDING_S, last=disk.close)
+        found.resume(host)
+        parser = GraphParser(wake=transport.wake)
+        stack.callback(parser.stop, ENDING_S)
+        reload = partial(rules_again, config, settings)
+        loop = NodeLoop(
+            brain,
+            transport,
+            host,
+            clock,
+            parser=parser,
+            say=reports.report,
+            reload=reload,
+            usage=lambda: process_usage(host.engine_us(), host.held()),
+        )
+        if settings.metrics is not None:
+            server = MetricsServer(*settings.metrics)
+            stack.callback(server.close)
+            server.serve(partial(node_figures, loop))
+            reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
+
+        def leave() -> None:
+            disk.close()
+            for address in addresses:
+                let_go(address)
+
+        server_key = "" if keys.own is None else keys.own.public
+        brain.listens_at(transport.endpoint, server_key)
+        if settings.dht is not None and keys.verify is not None:
+            brain.commands.naming.take_part(brain.guard, brain.wall, keys.verify, keys.signer)
+        yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)
+
+
+def _host_of(elsewhere: Elsewhere | None) -> Callable[..., FragmentHost]:
+    return FragmentHost if elsewhere is None else partial(GatheringHost, elsewhere)
+
+
+def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:
+    if settings.store == "memory":
+        wait_for_a_new_second(clock)
+        return Unstored()
+    try:
+        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"the data folder {settings.data} can't be made: {error.strerror}",
+            hint="give `data` a folder that this user may write",
+            code="state.io",
+        ) from None
+    return FolderStore(settings.data)

@@ -1,0 +1,51 @@
+"""Reading again, while a node runs, what its configuration says of keys and of who may do what."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from medusa.errors import ConfigError
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_dht import DhtRules
+from medusa.runtime.node.configuration import NodeConfig, load_settings, shown
+
+__all__ = ["rules_again"]
+
+HINT = (
+    "only [participants], [clients], [offers] and the keys of [peers] are read again: "
+    "restart the node for the rest; deny = true in [participants.NAME] cuts another owner off at once"
+)
+AGAIN = ("security", "offers")
+
+
+def rules_again(config: NodeConfig, before: Settings) -> Settings:
+    """What the configuration says now; its keys and rules are all that may have changed.
+
+    Args:
+        before: what the node runs with.
+
+    Raises:
+        ConfigError: something is wrong in it, or something else than keys and rules was changed; the
+            node goes on with what it had.
+    """
+    after = load_settings(config)
+    where = shown(config)
+    if after.security is None or before.security is None:
+        raise ConfigError(f"{where}: [keys] came or went", hint=HINT, code="config.reload")
+    own = ("node_key", "certificate", "introduce", "federation")
+    changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
+    settings = [each.name for each in fields(Settings) if each.name not in AGAIN]
+    changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
+    if {"peers", "dht"} <= set(changed) and _joins_anew(before) == _joins_anew(after):
+        changed.remove("dht")  # It says nothing of whom it joins, so that is all peers.
+    if changed:
+        raise ConfigError(f"{where}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
+    return after
+
+
+def _joins_anew(settings: Settings) -> DhtRules | None:
+    """How it takes part in the catalog between participants, whoever its peers are."""
+    rules = settings.dht
+    if rules is None or set(rules.join) != set(settings.peers):
+        return rules
+    return replace(rules, join=())

@@ -1,0 +1,357 @@
+"""What a node does with what it finds in its data folder when it starts.
+
+All is read and checked first (``folder_contents``); then it is decided here what stands and what is in
+doubt; only then anything is deleted. Where the newest catalog was lost nothing is: an older one doesn't say
+what came after it, so what it doesn't name may be a query's only state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from medusa.engine.fragment import Fragment
+from medusa.engine.state.checkpoint import seal
+from medusa.errors import QueryError, StateError
+from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.catalog.in_doubt import FragmentInDoubt
+from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.repair.doubtful_parts import begin_doubt, lost_state
+from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.nodes.spec.fragment_spec import fragment_from
+from medusa.ports import Clock, NodeJournal, Store
+from medusa.runtime.engine_host.group_names import GroupName, catalog_names, life_names, owner_of
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.node_groups import write_catalog
+from medusa.runtime.repair.folder_contents import FoundCatalog, fragment_of, newest_checkpoint, read_catalogs
+from medusa.runtime.repair.found_decisions import Unused, find_decisions
+
+__all__ = ["Folder", "Found", "recover"]
+
+UNKNOWN_LIVES = 3600
+"""A life is numbered by the second in which it began, or by one more than the last: no node is so many
+ahead of the clock."""
+BEGUN_KINDS = ("checkpoint", "first checkpoint mark")
+FRAGMENT_KINDS = ("checkpoint", "output segment", "first checkpoint mark")
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """The state of a node at its start.
+
+    Attributes:
+        incarnation: of this life; 0: ``recover`` wasn't told to begin one.
+        first_token: no group on disk has it or a larger one.
+        catalog: empty where there was none; what is in doubt is in ``catalog.in_doubt`` alone.
+        token: the number of the catalog that was used; 0: there was none.
+        saved: per fragment with a whole checkpoint, what the mind needs; also of those in doubt.
+        fragments: every installed fragment, and every one in doubt: restored, or from nothing.
+        needed: per fragment, the groups on which its checkpoint depends; of the catalog, its own.
+        logs: per fragment, the files of its decision log.
+        begun: owners (``group_names.owner_of``) that have had a checkpoint.
+        marked: those of which a mark says so. The others get theirs with the next checkpoint.
+    """
+
+    incarnation: int = 0
+    first_token: int
+    catalog: Catalog
+    token: int = 0
+    saved: dict[str, Saved] = field(default_factory=dict)
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+    needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    logs: dict[str, list[int]] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
+    marked: set[str] = field(default_factory=set)
+
+    def resume(self, host: FragmentHost) -> None:
+        """Hand over what was found, before anything else is given to the host."""
+        host.stands(self.token, self.marked)
+        host.resume("", None, self.needed.get("", {}))
+        for name, fragment in self.fragments.items():
+            host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()))
+
+
+def recover(
+    store: Store,
+    clock: Clock,
+    *,
+    node: str,
+    warn: Callable[[str], None],
+    journal: NodeJournal | None = None,
+) -> Found:
+    """Read and check everything, decide what stands and what is in doubt, then delete what nothing needs.
+
+    Args:
+        warn: told what is damaged or missing, and what is used instead.
+
+    Raises:
+        StateError: the folder belongs to another node, all its catalogs are damaged, or it can't be
+            read or written.
+    """
+    folder = Folder(store, clock, node=node, warn=warn, journal=journal)
+    found = folder.examine()
+    found.incarnation = _next_life(store, folder.groups, clock, warn)
+    folder.tidy(found)
+    return found
+
+
+class Folder:
+    """A node's data folder: ``examine`` only reads, ``tidy`` does what a start does then.
+
+    Args:
+        catalog_required: else every fragment on disk is in doubt where no catalog is whole.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        node: str,
+        warn: Callable[[str], None],
+        journal: NodeJournal | None = None,
+        catalog_required: bool = True,
+    ) -> None:
+        self.groups = [GroupName.of(name) for name in store.names()]
+        names = [each.name for each in self.groups]
+        self.catalogs = read_catalogs(store, names, node, required=catalog_required)
+        self.fell_back = False
+        """The newest catalog was lost."""
+        self._store = store
+        self._clock = clock
+        self._warn = warn
+        self._journal = journal
+        self._witness = 0
+        """The newest catalog that a checkpoint saw."""
+        self._unused: list[Unused] = []
+        self._unnamed: dict[str, tuple[Spec, str, int] | str] = {}
+        """Owners of groups that no catalog names -> what these are of, or why that can't be read."""
+
+    # --- read and decide --------------------------------------------------------------------------
+
+    def examine(self) -> Found:
+        """What stands, and what is in doubt. Nothing is written or deleted."""
+        catalog, owners = self.catalogs.catalog, self._owners()
+        tokens = [each.number for each in self.groups if each.kind not in ("life", "unknown")]
+        tokens += self._journal.numbers() if self._journal is not None else ()
+        found = Found(
+            first_token=max(tokens, default=0) + 1,
+            catalog=catalog,
+            token=self.catalogs.token,
+            begun={each.owner for each in self.groups if each.kind in BEGUN_KINDS},
+            marked={each.owner for each in self.groups if each.kind == "first checkpoint mark"},
+        )
+        for why in self.catalogs.damaged.values():
+            self._warn(f"{why}; {_instead(self.catalogs)}")
+        if found.token:
+            found.needed[""] = {found.token: ()}
+        known = {**catalog.fragments, **{n: each.spec for n, each in catalog.in_doubt.fragments.items()}}
+        for spec in known.values():
+            self._restore(found, spec)
+        unnamed = {o: groups for o, groups in owners.items() if o not in {owner_of(name) for name in known}}
+        self._unnamed = {owner: self._describe(groups) for owner, groups in unnamed.items()}
+        self.fell_back = self._is_older()
+        if self.fell_back:
+            self._doubt_all(found)
+        else:
+            for name in list(catalog.fragments):
+                if name not in found.saved and owner_of(name) in found.begun:
+                    # Begun anew it would number other rows as those that readers have, and take rows for new
+                    # that a publisher has had acknowledged.
+                    lost_state(catalog, name)
+                    self._warn(f"fragment {name}: no checkpoint of it is whole, so it waits for an operator")
+        if self._journal is not None:
+            self._find_decisions(self._journal, found)
+        return found
+
+    def _owners(self) -> dict[str, list[GroupName]]:
+        owners: dict[str, list[GroupName]] = {}
+        for each in self.groups:
+            if each.kind in FRAGMENT_KINDS:
+                owners.setdefault(each.owner, []).append(each)
+        return owners
+
+    def _restore(self, found: Found, spec: Spec) -> None:
+        """The newest whole checkpoint of a fragment, or nothing."""
+        names = [each.name for each in self.groups if each.owner == owner_of(spec.name)]
+        newest = newest_checkpoint(self._store, names, spec, self._clock, self._warn)
+        if newest is None:
+            found.fragments[spec.name] = Fragment(spec.graph, clock=self._clock)
+            return
+        self._witness = max(self._witness, newest.catalog)
+        record = newest.record
+        found.fragments[spec.name] = newest.fragment
+        found.saved[spec.name] = Saved(record=record, logs=newest.logs)
+        found.needed[spec.name] = {record.token: record.tokens()}
+
+    def _describe(self, groups: Collection[GroupName]) -> tuple[Spec, str, int] | str:
+        """Of groups that no catalog names: the fragment, its coordinator and epoch; or why not."""
+        try:
+            spec, record, catalog = fragment_of(self._store, groups)
+        except StateError as error:
+            return str(error)
+        self._witness = max(self._witness, catalog)
+        return spec, record.coordinator, record.epoch
+
+    def _is_older(self) -> bool:
+        """Whether a newer catalog than the one that is used was durable.
+
+        A number of which one copy alone lies there, damaged, never was: its writer died before the other.
+        Versions that wrote one copy only are told by the number that is used.
+        """
+        catalogs = self.catalogs
+        if not catalogs.token and catalogs.newest:
+            return True
+        if self._witness > catalogs.token:
+            return True
+        if catalogs.newest <= catalogs.token:
+            return False
+        names = [each.name for each in self.groups if each.kind == "catalog"]
+        newer = Counter(number for name in names if (number := GroupName.of(name).number) > catalogs.token)
+        doubled = any(name == catalog_names(GroupName.of(name).number)[1] for name in names)
+        return not doubled or any(copies > 1 for copies in newer.values())
+
+    def unnamed(self, found: Found) -> dict[str, FragmentInDoubt]:
+        """Fragments on disk that the catalog doesn't name and that aren't in doubt: ``tidy`` deletes them."""
+        if self.fell_back:
+            return {}
+        left: dict[str, FragmentInDoubt] = {}
+        for what in self._unnamed.values():
+            if not isinstance(what, str):
+                self._restore(found, what[0])
+                each = self._in_doubt(found, *what)
+                left[what[0].name] = msgspec.structs.replace(each, why="the catalog doesn't name it")
+        return left
+
+    def _doubt_all(self, found: Found) -> None:
+        """Every fragment, named by the older catalog or found on disk, waits."""
+        old, newest = found.catalog, max(self.catalogs.newest, self._witness)
+        in_doubt: dict[str, FragmentInDoubt] = dict(old.in_doubt.fragments)
+        unreadable: dict[str, str] = {}
+        for name, spec in old.fragments.items():
+            owner, epoch = old.owners.get(spec.query, old.node), old.ownership.epoch(name)
+            in_doubt[name] = self._in_doubt(found, spec, owner, epoch)
+        for hashed, what in self._unnamed.items():
+            if isinstance(what, str):
+                unreadable[hashed] = what
+                self._warn(f"groups {hashed}-*, which no catalog names, are kept: {what}")
+                continue
+            spec, owner, epoch = what
+            self._restore(found, spec)
+            in_doubt[spec.name] = self._in_doubt(found, spec, owner, epoch)
+        found.catalog = begin_doubt(
+            old, newest=newest, data=bytes(self.catalogs.data), fragments=in_doubt, unreadable=unreadable
+        )
+        waiting = ", ".join(in_doubt) or "every name that is unknown here"
+        token = self.catalogs.token
+        older = f"number {token} is the newest whole one: what changed in between isn't known"
+        self._warn(
+            f"catalog number {newest} is lost, {older if token else 'and none before it is whole'}. "
+            "Nothing is deleted. Until peers know more, or an operator "
+            f"puts back a copy of the folder or decides with medusa repair, this waits: {waiting}"
+        )
+
+    def _in_doubt(self, found: Found, spec: Spec, coordinator: str, epoch: int) -> FragmentInDoubt:
+        saved = found.saved.get(spec.name)
+        record = saved.record if saved is not None else None
+        if record is not None and record.spec and record.token > self.catalogs.token:
+            try:
+                spec = fragment_from(record.spec)
+            except QueryError as error:
+                self._warn(f"fragment {spec.name}: its checkpoint doesn't say what it is: {error}")
+            else:
+                coordinator, epoch = record.coordinator or coordinator, max(epoch, record.epoch)
+        begun = owner_of(spec.name) in found.begun
+        return FragmentInDoubt(
+            spec=spec,
+            coordinator=coordinator,
+            epoch=epoch,
+            state="checkpoint" if record is not None else "lost" if begun else "none",
+            why="the catalog that said whether it is here is lost",
+        )
+
+    def _find_decisions(self, journal: NodeJournal, found: Found) -> None:
+        in_doubt = found.catalog.in_doubt
+        specs = {**found.catalog.fragments, **{name: each.spec for name, each in in_doubt.fragments.items()}}
+        records = {name: saved.record for name, saved in found.saved.items()}
+        decided = {name: record.decided if (record := records.get(name)) else 0 for name in specs}
+        unknown_stay = bool(in_doubt.newest or in_doubt.unreadable)
+        read = find_decisions(journal, specs, decided, self._warn, unknown_stay=unknown_stay)
+        found.logs, self._unused = read.logs, read.unused
+        for name, decisions in read.decisions.items():
+            if decisions:
+                saved = found.saved.get(name, Saved(record=None, logs={}))
+                found.saved[name] = replace(saved, decisions=decisions)
+
+    # --- delete -----------------------------------------------------------------------------------
+
+    def tidy(self, found: Found) -> None:
+        """Delete what the newest catalog says that nothing needs, and write its missing copy.
+
+        Raises:
+            StateError: a decision log can't be synced, cut or removed.
+        """
+        if self._journal is not None:
+            for each in self._unused:
+                if each.aside:
+                    self._warn(f"a copy is kept as {self._journal.set_aside(each.number)}")
+                if each.stays:
+                    self._journal.cut(each.number, each.stays)
+                else:
+                    self._journal.remove(each.number)
+            for numbers in found.logs.values():
+                for number in numbers:
+                    self._journal.sync(number)
+        if self.fell_back:
+            return
+        named = {*found.catalog.fragments, *found.catalog.in_doubt.fragments}
+        owners = {*map(owner_of, named), *found.catalog.in_doubt.unreadable}
+        gone = [each.name for each in self.groups if each.kind in FRAGMENT_KINDS and each.owner not in owners]
+        try:
+            if self.catalogs.token and self.catalogs.missing:
+                self._write_missing(found)
+            for name in gone:
+                self._store.delete(name)
+        except StateError as error:  # What couldn't be done is at the next start.
+            self._warn(str(error))
+
+    def _write_missing(self, found: Found) -> None:
+        missing, files = self.catalogs.missing, {CATALOG: self.catalogs.data}
+        if len(missing) == 1:
+            self._store.delete(missing[0])
+            self._store.write(missing[0], seal(files, {"fragment": "", "token": found.token}))
+        else:  # Neither copy is whole by itself, so both stay until another number is there.
+            write_catalog(self._store, found.first_token, files)
+            found.token = found.first_token
+            found.needed[""] = {found.token: ()}
+            found.first_token += 1
+
+
+def _instead(catalogs: FoundCatalog) -> str:
+    if catalogs.token == catalogs.newest:
+        return f"the other copy of number {catalogs.token} is whole and used"
+    return f"number {catalogs.token} is used"
+
+
+def _next_life(store: Store, groups: Sequence[GroupName], clock: Clock, warn: Callable[[str], None]) -> int:
+    """A number larger than that of any life before, also where the folder was lost in between.
+
+    Peers ignore a node that comes back with a smaller number, and take one with the same number for one that
+    hasn't been away, so it is kept in two groups.
+
+    Raises:
+        StateError: it couldn't be written.
+    """
+    old = [each for each in groups if each.kind == "life"]
+    life = max([each.number + 1 for each in old] + [clock.now_us() // 1_000_000])
+    if groups and not old:
+        life += UNKNOWN_LIVES
+        warn(f"the number of this node's last life is lost, so it goes on with {life}")
+    for name in life_names(life):
+        store.write(name, {})
+    for each in old:
+        store.delete(each.name)
+    return life

@@ -1,0 +1,3 @@
+"""Files: groups that are there whole or not at all (``folder_store``), logs that only grow (``journal``),
+segments of histories, and what spills while a run lasts. They implement ports of ``medusa.ports``.
+"""

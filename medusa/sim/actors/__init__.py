@@ -1,0 +1,2 @@
+"""Who takes part in a simulated run: nodes with the brain and recovery of real ones, clients, publishers,
+readers."""

@@ -1,0 +1,193 @@
+"""A client of one simulated node: it publishes, reads, deploys and asks, and keeps what came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from medusa.elements import END_US, START_US, Train
+from medusa.errors import LinkError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.query.builder import Query
+from medusa.query.codec import graph_to_msgpack
+from medusa.sim.world.network import Network
+from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.client_mind import ClientMind, Publication
+from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
+from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.messages.links_and_commands import OLDEST, Deploy, Remove, StatusRequest
+from medusa.wire.outbox import Send
+
+__all__ = ["Client"]
+
+
+class Client:
+    """A program with a connection to one node. It has no disk.
+
+    Attributes:
+        mind: positions, replies, refusals.
+        rows: by stream, what was read.
+        first_seq: by stream, the number of the first row that was read.
+        lost: by stream, rows that the stream said are lost.
+        ended: streams that came to their end.
+        names: stream -> the name under which it publishes it.
+        dead: it was killed.
+    """
+
+    dead = False
+
+    def __init__(self, world: World, network: Network, name: str, node: str) -> None:
+        self.name = name
+        self.mind = ClientMind(name, node)
+        self.rows: dict[str, list[pa.RecordBatch]] = {}
+        self.first_seq: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        self.ended: set[str] = set()
+        self.names: dict[str, str] = {}
+        self._world = world
+        self._network = network
+        self._codecs: dict[str, TrainCodec] = {}
+        self._promised_us: dict[str, int] = {}
+        self._next_seq: dict[str, int] = {}
+        self._wake_at_us = -1
+        world.after(1, self._settle)
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Nodes with which it may speak."""
+        return (self.mind.node,)
+
+    @property
+    def minds(self) -> Sequence[ClientMind]:
+        """One for each node with which it speaks."""
+        return (self.mind,)
+
+    def publication(self, name: str) -> Publication | None:
+        """What it publishes into a source."""
+        return next((mind.publications[name] for mind in self.minds if name in mind.publications), None)
+
+    # --- what a program does ------------------------------------------------------------------
+
+    def publish(self, name: str, rows: pa.Table | pa.RecordBatch, schema: Schema) -> None:
+        """Publish rows into a source."""
+        codec = self._codecs.setdefault(f"out {name}", TrainCodec(schema, timed=False))
+        publication = self._publication(name, schema)
+        batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.combine_chunks().to_batches()
+        for batch in batches:
+            for payload, count, _late in codec.encode(Train(batch=batch)):
+                publication.sender.train(self._world.now_us, memoryview(payload), count)
+        self._settle()
+
+    def finish(self, name: str, schema: Schema) -> None:
+        """No more rows of ours will come into that source."""
+        self._publication(name, schema).sender.boundary(self._world.now_us, END_US)
+        self._settle()
+
+    def read(self, name: str) -> None:
+        """Read a stream from its oldest row on."""
+        self.do(lambda mind: mind.subscribe(self._world.now_us, name, OLDEST))
+
+    def deploy(
+        self,
+        q: Query,
+        at: Mapping[str, Sequence[str]],
+        reads: Sequence[tuple[str, str, str, int]] = (),
+    ) -> int:
+        """Ask for a query; the number of the request.
+
+        Args:
+            reads: (source, node, stream, epoch) of sources that read streams of other queries.
+        """
+        places = tuple((node, tuple(boxes)) for node, boxes in at.items())
+        document = graph_to_msgpack(q.graph)
+        return self._ask(
+            lambda mind: mind.request(lambda n: Deploy(request=n, at=places, reads=tuple(reads)), document)
+        )
+
+    def undeploy(self, name: str) -> int:
+        """Ask for its removal; the number of the request."""
+        return self._ask(lambda mind: mind.request(lambda n: Remove(request=n, query=name)))
+
+    def status(self) -> int:
+        """Ask how the node is; the number of the request."""
+        return self._ask(lambda mind: mind.request(lambda n: StatusRequest(request=n)))
+
+    def do(self, action: Callable[[ClientMind], object]) -> None:
+        """Do something with the mind, and then what it wants."""
+        action(self.mind)
+        self._settle()
+
+    def _ask(self, action: Callable[[ClientMind], int]) -> int:
+        number = action(self.mind)
+        self._settle()
+        return number
+
+    def _publication(self, name: str, schema: Schema) -> Publication:
+        return self.publication(name) or self._publishes(self.mind, name, schema)
+
+    def _publishes(self, mind: ClientMind, name: str, schema: Schema) -> Publication:
+        durable = self.names.get(name, "")
+        return mind.publish(self._world.now_us, name, schema, timed=False, name=durable)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def deliver(self, source: str, frames: list[Buffer]) -> None:
+        """A message arrived."""
+        if self.dead:
+            return
+        mind = next((mind for mind in self.minds if mind.node == source), self.mind)
+        try:
+            mind.receive(self._world.now_us, *decode_frame(frames, peer=source))
+        except (RemoteProtocolError, LinkError) as error:
+            raise SimulationError(f"rules: {self.name} hears of {source}: {error}") from error
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.dead:
+            return
+        now_us = self._world.now_us
+        wake_at_us = min(self._settle_one(now_us, mind) for mind in self.minds)
+        if not now_us < self._wake_at_us <= wake_at_us:
+            self._wake_at_us = wake_at_us
+            self._world.at(wake_at_us, self._settle)
+
+    def _settle_one(self, now_us: int, mind: ClientMind) -> int:
+        """Do what it wants; when it wants something again."""
+        mind.tick(now_us)
+        for name, subscription in mind.subscriptions.items():
+            while (delivery := subscription.take(now_us)) is not None:
+                self._take(name, subscription.receiver, delivery)
+        for effect in mind.outbox.take():
+            if isinstance(effect, Send):
+                frames: list[Buffer] = [bytes(each) for each in encode_frame(effect.message, effect.payload)]
+                self._network.send(self.name, effect.peer, frames)
+        return max(mind.wake_at_us(now_us) or now_us + 1_000_000, now_us + 1)
+
+    def _take(self, name: str, receiver: Receiver, delivery: Delivery) -> None:
+        """Keep it; numbers follow each other, and no row comes below a promise."""
+        match delivery:
+            case Rows():
+                self._number(name, delivery.seq, delivery.message.seq + delivery.message.rows)
+                if name not in self._codecs:
+                    assert receiver.schema is not None
+                    self._codecs[name] = TrainCodec(receiver.schema, timed=bool(receiver.timed))
+                train = self._codecs[name].decode(delivery.message, delivery.payload, skip=delivery.skip)
+                self.rows.setdefault(name, []).append(train.batch)
+            case Lost():
+                self._number(name, delivery.from_seq, delivery.to_seq)
+                self.lost[name] = self.lost.get(name, 0) + delivery.to_seq - delivery.from_seq
+            case Promise(time_us=time_us):
+                if time_us <= self._promised_us.get(name, START_US):
+                    raise SimulationError(f"promises: {self.name} got {time_us} of {name} again")
+                self._promised_us[name] = time_us
+                if time_us >= END_US:
+                    self.ended.add(name)
+
+    def _number(self, name: str, seq: int, end: int) -> None:
+        self.first_seq.setdefault(name, seq)
+        wanted = self._next_seq.get(name, seq)
+        if seq != wanted:
+            raise SimulationError(f"delivered: {self.name}: row {seq} of {name} came, row {wanted} is next")
+        self._next_seq[name] = end

@@ -1,0 +1,208 @@
+"""A client that goes after what it reads and publishes: ``medusa.runtime.client.followed_names`` in virtual
+time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from medusa.query.boxes import Schema
+from medusa.sim.actors.client import Client
+from medusa.sim.world.network import Network
+from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.client_mind import ClientMind, Publication, Subscription
+from medusa.wire.link.redirect import FOLLOWED, Step, next_step
+from medusa.wire.messages.links_and_commands import OLDEST, Lookup, Refuse
+
+__all__ = ["Follower"]
+
+LOOK_US = 100_000
+AWAY_US = 1_000_000
+"""What a node had that is away for so long may be elsewhere."""
+
+ANSWER_US = 2_000_000
+"""After this another node is asked."""
+
+
+@dataclass(slots=True)
+class _Trail:
+    """One stream that is followed.
+
+    Attributes:
+        kind: ``stream`` or ``source``.
+        node: by which it goes; empty: nobody has said yet where it is.
+        later: what is published until then.
+        asked: the node that was asked where it is, the number of the question, and since when.
+    """
+
+    kind: str
+    node: str = ""
+    epoch: int = 0
+    schema: Schema | None = None
+    later: list[pa.Table | pa.RecordBatch] = field(default_factory=list)
+    ends: bool = False
+    asked: tuple[str, int, int] | None = None
+    missing_since_us: int | None = None
+
+
+class Follower(Client):
+    """A client of one node that publishes and reads at any.
+
+    Args:
+        nodes: all that it may come to.
+    """
+
+    def __init__(self, world: World, network: Network, name: str, node: str, nodes: Iterable[str]) -> None:
+        super().__init__(world, network, name, node)
+        self._nodes = tuple(nodes)
+        self._there: dict[str, ClientMind] = {node: self.mind}
+        self._away_since_us: dict[str, int] = {}
+        self._trails: dict[str, _Trail] = {}
+        self._looks = False
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self._nodes
+
+    @property
+    def minds(self) -> list[ClientMind]:
+        return list(self._there.values())
+
+    def _mind_of(self, node: str) -> ClientMind:
+        """The mind for the connection with a node."""
+        if node not in self._there:
+            self._there[node] = ClientMind(self.name, node)
+        return self._there[node]
+
+    # --- what a program does ------------------------------------------------------------------
+
+    def publish(self, name: str, rows: pa.Table | pa.RecordBatch, schema: Schema) -> None:
+        trail = self._follow(name, "source")
+        trail.schema = schema
+        if trail.node:
+            super().publish(name, rows, schema)
+        else:
+            trail.later.append(rows)
+
+    def finish(self, name: str, schema: Schema) -> None:
+        if self._follow(name, "source").node:
+            super().finish(name, schema)
+        else:
+            self._trails[name].ends = True
+
+    def read(self, name: str) -> None:
+        self._follow(name, "stream")
+
+    def _follow(self, name: str, kind: str) -> _Trail:
+        trail = self._trails.setdefault(name, _Trail(kind))
+        if not self._looks:
+            self._looks = True
+            self._look()
+        return trail
+
+    # --- following ----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if self.dead:
+            return
+        now_us = self._world.now_us
+        for node, mind in self._there.items():
+            if mind.up:
+                self._away_since_us.pop(node, None)
+            else:
+                self._away_since_us.setdefault(node, now_us)
+        for name, trail in self._trails.items():
+            self._look_after(name, trail)
+        self._world.after(LOOK_US, self._look)
+        self._settle()
+
+    def _look_after(self, name: str, trail: _Trail) -> None:
+        refusal = self._refusal(name, trail)
+        wants = not trail.node or refusal is not None or self._away(trail.node)
+        if trail.asked is None:
+            if wants:
+                self._look_up(name, trail)
+            return
+        node, number, asked_us = trail.asked
+        mind = self._there[node]
+        if number in mind.replies:
+            reply, payload = mind.replies.pop(number)
+            trail.asked = None
+            place = None if reply.code or payload is None else msgspec.json.decode(bytes(payload))
+            if wants:
+                self._told(name, trail, refusal, None if place is None else (place["node"], place["epoch"]))
+        elif self._world.now_us - asked_us >= ANSWER_US:
+            mind.give_up(number)
+            trail.asked = None
+
+    def _away(self, node: str) -> bool:
+        since_us = self._away_since_us.get(node)
+        return since_us is not None and self._world.now_us - since_us > AWAY_US
+
+    def _look_up(self, name: str, trail: _Trail) -> None:
+        node = next((node for node, mind in self._there.items() if mind.up), self.mind.node)
+        number = self._there[node].request(lambda n: Lookup(request=n, name=name, kind=trail.kind))
+        trail.asked = node, number, self._world.now_us
+
+    def _refusal(self, name: str, trail: _Trail) -> Refuse | None:
+        """After which it must be looked for."""
+        of = self._stream(name, trail)
+        last = of.refusal if isinstance(of, Publication) else None if of is None else of.receiver.refusal
+        return last if last is not None and last.code in FOLLOWED else None
+
+    def _stream(self, name: str, trail: _Trail) -> Publication | Subscription | None:
+        mind = self._there.get(trail.node)
+        if mind is None:
+            return None
+        return (mind.publications if trail.kind == "source" else mind.subscriptions).get(name)
+
+    def _told(self, name: str, trail: _Trail, refusal: Refuse | None, place: tuple[str, int] | None) -> None:
+        now_us = self._world.now_us
+        if place is not None:
+            trail.missing_since_us = None
+        elif trail.missing_since_us is None:
+            trail.missing_since_us = now_us
+        if not trail.node:
+            if place is not None:
+                self._begin(name, trail, *place)
+            return
+        step = next_step(
+            refusal.code if refusal is not None else "",
+            here=trail.node,
+            epoch=trail.epoch,
+            place=place,
+            missing_us=0 if trail.missing_since_us is None else now_us - trail.missing_since_us,
+        )
+        if step is Step.GIVE_UP:
+            raise SimulationError(f"follow: {self.name} gives up {name}: {refusal}, {place}")
+        if step is Step.MOVE and place is not None:
+            self._move(name, trail, *place)
+
+    def _begin(self, name: str, trail: _Trail, node: str, epoch: int) -> None:
+        trail.node, trail.epoch = node, epoch
+        mind = self._mind_of(node)
+        if trail.kind == "stream":
+            mind.subscribe(self._world.now_us, name, OLDEST)
+            return
+        assert trail.schema is not None
+        self._publishes(mind, name, trail.schema)
+        for rows in trail.later:
+            super().publish(name, rows, trail.schema)
+        if trail.ends:
+            super().finish(name, trail.schema)
+
+    def _move(self, name: str, trail: _Trail, node: str, epoch: int) -> None:
+        self._world.trace(self.name, f"goes after {name} to {node}, epoch {epoch}")
+        of, before, there = self._stream(name, trail), self._there[trail.node], self._mind_of(node)
+        if isinstance(of, Subscription):
+            there.take_subscription(self._world.now_us, of)
+            if there is not before:
+                del before.subscriptions[name]
+        elif isinstance(of, Publication):
+            there.take_publication(self._world.now_us, of)
+            if there is not before:
+                del before.publications[name]
+        trail.node, trail.epoch = node, epoch

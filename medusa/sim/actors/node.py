@@ -1,0 +1,402 @@
+"""A whole node in virtual time: brain, loop, engine and recovery are those of a process.
+
+Simulated are the clock, the network, the disk and the threads, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from medusa.errors import StateError
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.load.loads import Usage
+from medusa.nodes.node import Brain
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.ports import Buffer
+from medusa.runtime.engine_host.budgets import bounds_of
+from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.node.graph_parser import GraphParser
+from medusa.runtime.node.loop import NodeLoop
+from medusa.runtime.repair.startup import recover
+from medusa.runtime.transport.link_events import Arrival, Event
+from medusa.sim.actors.start_check import StartCheck
+from medusa.sim.world.disk import Disk
+from medusa.sim.world.keyring import Keyring, signed_by
+from medusa.sim.world.machine import Machine
+from medusa.sim.world.network import Network
+from medusa.sim.world.virtual_time import World
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.outbox import Report
+
+__all__ = ["IGNORED", "Node"]
+
+REPORTS_MAX = 1000
+COMPLAINTS = (
+    *("link dropped", "refused by peer", "own message refused", "stream refused"),
+    *("rows lost", "input refused", "fragment failed"),
+)
+"""Reports of broken rules, and of rows that are gone."""
+
+IGNORED = "peer of an earlier life ignored"
+"""What a node says of one that lost the number of its life, and has a smaller one now."""
+
+TELLS = (
+    *("rows lost", "receiver ahead", "sender refused", "subscriber cut off", "output lost on disk"),
+    *("fragment in doubt", "the newest catalog was lost: names that are unknown here wait"),
+    *("decisions not repeated", "rows missing", IGNORED),
+)
+"""Reports by which a node says that rows are missing, or that it can't know what it had."""
+
+COPY_USED = " is whole and used"
+"""So ends what it says of a damaged file of which another copy costs nothing."""
+
+STUCK = "stuck-"
+"""Links of callers that were stuck and came through begin so: see ``Network.divert``."""
+
+AGAIN_US = 100_000
+"""A node that can't start is started again after this."""
+
+
+class Node(Machine):
+    """One machine with a node on it.
+
+    Args:
+        sync_us: what a synced write takes.
+        job_us: what one step of the engine takes, about.
+        watch: called after every turn of the node.
+        keyring: who comes with which key; None: names are believed.
+
+    Attributes:
+        reports: what the node said, the last ones.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        settings: Settings,
+        *,
+        sync_us: int,
+        job_us: int,
+        watch: Callable[[Node], None] = lambda node: None,
+        keyring: Keyring | None = None,
+    ) -> None:
+        super().__init__(world, network, settings.name)
+        self.settings = settings
+        self.keyring = keyring
+        self.loop: NodeLoop | None = None
+        self.reports: deque[Report] = deque(maxlen=REPORTS_MAX)
+        self.seen: Callable[[Node], None] | None = None
+        """Called after every turn too, by who measures."""
+        self._sync_us = sync_us
+        self._job_us = job_us
+        self._watch = watch
+        self._dice = world.dice(f"engine of {settings.name}")
+        self._parser_dice = world.dice(f"parser of {settings.name}")
+        self.unable = ""
+        """Why it couldn't start, the last time that it couldn't."""
+        self.goes_back = False
+        """It goes by an older catalog than it had, and can't know it."""
+        self._told: dict[tuple[str, str], Report] = {}
+        self.complaint = ""
+        """What it said last that no node says where nobody lies and no disk is damaged."""
+        self._peers: dict[tuple[int, str], int] = {}
+        """Life and peer -> the newest life of that."""
+        self._asked_again = False
+        self._wake_at_us = -1
+        self._soon = False
+        self._workers: dict[str, _Worker] = {}
+        self.make_host: Callable[..., FragmentHost] = FragmentHost
+        """What runs fragments; read when it starts."""
+        self.accept: Callable[[Fragment], None] = lambda fragment: None
+        """Whether it takes a fragment; read when it starts."""
+
+    @property
+    def alive(self) -> bool:
+        return self.loop is not None
+
+    @property
+    def forgets(self) -> bool:
+        """It has no disk."""
+        return self.settings.store == "memory"
+
+    @property
+    def told(self) -> Collection[Report]:
+        """What it said of rows that are missing, and of what it can't know, in all its lives; each once."""
+        return self._told.values()
+
+    def start(self) -> None:
+        """Recover what the disk holds and run.
+
+        Raises:
+            StateError: the disk fails, or nothing there is whole.
+        """
+        assert self.loop is None, f"{self.name} is alive"
+        self.lives += 1
+        if self.forgets:
+            self.disk.lose()
+        check = StartCheck(self.name, self.disk) if isinstance(self.disk, Disk) else None
+        found = recover(self.disk, self.clock, node=self.name, warn=self._warn, journal=self.disk.journal)
+        if check is not None:
+            self.goes_back = check.end(found)
+        host = self.make_host(
+            self.disk,
+            self.clock,
+            wake=self.soon,
+            worker=self._worker,
+            counts=self.forgets,
+            journal=self.disk.journal,
+            bounds=bounds_of(self.settings.limits),
+        )
+        found.resume(host)
+        self.brain = Brain(
+            self.settings,
+            incarnation=self.lives if self.forgets else found.incarnation,
+            catalog=found.catalog,
+            saved=found.saved,
+            first_token=found.first_token,
+            **self._keys(),
+        )
+        if self.keyring is not None and self.settings.dht is not None:
+            signer = self.keyring.signer(self.name)
+            self.brain.commands.naming.take_part(self.brain.guard, self.brain.wall, signed_by, signer)
+        self.brain.commands.accepting.accept = self.accept
+        if self._parser_dice.random() < 0.5:  # Graphs are small here, and would all be read on the loop.
+            self.brain.commands.parsing.loop_bytes_max = 0
+        self._links = _Links(self)
+        self.loop = NodeLoop(
+            self.brain,
+            self._links,
+            host,
+            self.clock,
+            parser=GraphParser(wake=self.soon, worker=self._worker),
+            say=self._say,
+            usage=lambda: self._used(host),
+        )
+        self.world.trace(self.name, f"starts, life {self.lives}")
+        self._wake_at_us = -1
+        self._soon = False
+        self.loop.begin()
+        self.soon()
+
+    def _keys(self) -> dict[str, Any]:
+        """What a brain is given that has keys."""
+        if self.keyring is None:
+            return {}
+        return {"verify": signed_by, "certificate": self.keyring.own_certificate(self.name)}
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """Keys of those who may connect."""
+        return self._links.trusted
+
+    def _used(self, host: FragmentHost) -> Usage:
+        """What a process on this machine would have used: its threads, one core each, and no memory."""
+        cpu_us = sum(worker.cpu_us() for worker in self._workers.values())
+        return Usage(cpu_us=cpu_us, engine_us=host.engine_us(), memory_bytes=0, cores=1)
+
+    def restart(self) -> None:
+        """Start unless alive; as whoever looks after the process does, again and again."""
+        if self.alive or self._asked_again:
+            return
+        try:
+            self.start()
+        except StateError as error:
+            self.unable = str(error)
+            self.world.trace(self.name, f"can't start: {error}")
+            self._asked_again = True
+            self.world.after(AGAIN_US, self._again)
+
+    def _again(self) -> None:
+        self._asked_again = False
+        self.restart()
+
+    def crash(self, unsynced: str = "lost", *, flushed: bool = False) -> None:
+        if self.loop is None:
+            return
+        self.world.trace(self.name, "crashes")
+        if unsynced != "lost":
+            # What the disk was given reaches it, or half of the first; nobody hears of it.
+            self.disk.tearing = unsynced == "torn"
+            self._workers["medusa-disk"].hurry(1 if self.disk.tearing else None)
+            self.disk.tearing = False
+        self.loop = None
+        self._paused = None
+        self.disk.crash()
+        self.network.forget(self.name, flushed=flushed)
+
+    def order(self, what: Callable[[int], None]) -> None:
+        """Make the brain do something that no message asks for; ``what`` is given its time."""
+        assert self.loop is not None
+        what(self.clock.monotonic_us())
+        self._turn(())
+
+    def deliver(self, source: str, frames: list[Buffer], *, connection: int = 0) -> None:
+        """A message arrived.
+
+        Args:
+            connection: the number of the one that brought it, where that isn't the current one.
+        """
+        link = f"in-{source}" if not connection else f"{STUCK}{source}-{connection}"
+        key = "" if self.keyring is None else self.keyring.key_of(source)
+        arrival = Arrival(link, tuple(memoryview(frame) for frame in frames), key)
+
+        def arrive() -> None:
+            if link not in self._links.shunned and (not key or key in self._links.trusted):
+                self._turn((arrival,))
+
+        self.in_this_life(arrive)()
+
+    def soon(self) -> None:
+        """Something has finished: look at it in a moment."""
+        if not self._soon:
+            self._soon = True
+            self.world.after(10, self.in_this_life(self._look))
+
+    def _look(self) -> None:
+        self._soon = False
+        self._turn(())
+
+    def _turn(self, events: Iterable[Event]) -> None:
+        assert self.loop is not None
+        wake_us = max(self.clock.world_us(self.loop.turn(events)), self.world.now_us + 1)
+        if not self.world.now_us < self._wake_at_us <= wake_us:
+            self._wake_at_us = wake_us
+            self.world.at(wake_us, self.in_this_life(lambda: self._turn(())))
+        self._watch(self)
+        if self.seen is not None:
+            self.seen(self)
+
+    @property
+    def writes(self) -> bool:
+        """Its disk has something to do."""
+        return self._workers["medusa-disk"].free_us > self.world.now_us
+
+    @property
+    def behind_us(self) -> int:
+        """How long its engine and its disk need for what they were given."""
+        return max((each.free_us for each in self._workers.values()), default=0) - self.world.now_us
+
+    def _worker(self, name: str) -> _Worker:
+        took_us = self._sync_us if name == "medusa-disk" else self._job_us
+        dice = self._parser_dice if name == "medusa-parser" else self._dice
+        made = self._workers[name] = _Worker(self, took_us, dice)
+        return made
+
+    def _say(self, report: Report) -> None:
+        self.reports.append(report)
+        if report.what in TELLS:
+            self._told[report.what, str(report.fields)] = report
+        if report.what in COMPLAINTS and report.level != "info":
+            self.complaint = f"{report.what} {dict(report.fields)}"
+        elif report.what == LinkEvent.PEER_RESTARTED.value:
+            self._peer_restarted(str(report.fields["peer"]))
+        fields = " ".join(f"{key}={value}" for key, value in report.fields.items())
+        self.world.trace(self.name, f"{report.level}: {report.what} {fields}")
+
+    def _peer_restarted(self, peer: str) -> None:
+        """In a later life, or it hasn't."""
+        about, incarnation = (self.lives, peer), self.brain.sessions[peer].incarnation or 0
+        if incarnation < self._peers.get(about, 0):
+            self.complaint = f"peer {peer} goes back to its life {incarnation}"
+        self._peers[about] = incarnation
+
+    def _warn(self, text: str) -> None:
+        report = Report(level="warning", what=text)
+        self.reports.append(report)
+        if not text.endswith(COPY_USED):
+            self._told[text, ""] = report
+        self.world.trace(self.name, f"warning: {text}")
+
+
+class _Worker:
+    """A thread in virtual time: each job takes a little, and dies with its life."""
+
+    idle = True
+
+    def __init__(self, node: Node, job_us: int, dice: Random) -> None:
+        self._node = node
+        self._job_us = job_us
+        self._dice = dice
+        self.free_us = self._took_us = 0
+        """When it has done all."""
+        self._jobs: deque[Callable[[], None]] = deque()
+
+    def give(self, job: Callable[[], None]) -> None:
+        world = self._node.world
+        took_us = self._dice.randrange(1, 2 * self._job_us) * self._node.slowness
+        self.free_us = max(self.free_us, world.now_us) + took_us
+        self._took_us += took_us
+        self._jobs.append(job)
+        world.at(self.free_us, self._node.in_this_life(self._do))
+
+    def _do(self) -> None:
+        self._jobs.popleft()()
+
+    def cpu_us(self) -> int:
+        return self._took_us
+
+    def hurry(self, most: int | None) -> None:
+        """Do at once what was given."""
+        for _ in range(len(self._jobs) if most is None else min(most, len(self._jobs))):
+            self._do()
+
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
+        """Nothing runs beside us."""
+        return True
+
+
+class _Links:
+    """The transport of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.shunned: set[str] = set()
+        """Links of which nothing more is heard."""
+        self.trusted: frozenset[str] = frozenset()
+        """Keys of those who are let in; without keys all are."""
+        self._node = node
+
+    def wait(self, timeout_ms: int) -> list[Event]:
+        raise AssertionError("virtual nodes are never waited for")
+
+    def send(
+        self,
+        link: str,
+        frames: Sequence[Buffer],
+        *,
+        stream: str = "",
+        weight: int = 1,
+        frame: int | None = None,
+    ) -> None:
+        """One connection carries all, in order: nothing waits long enough for weights to tell."""
+        if link.startswith(STUCK):
+            return  # Its caller has hung up.
+        node = self._node
+        copies: list[Buffer] = [bytes(frame) for frame in frames]
+        node.network.send(node.name, link.removeprefix("in-"), copies)
+
+    def cut(self, link: str, *, shun: bool = True) -> None:
+        """Connections come back by themselves, but those that were stuck."""
+        if shun and link.startswith(STUCK):
+            self.shunned.add(link)
+
+    def introduce(self, link: str, lane: int, frames: Sequence[Buffer]) -> None:
+        raise AssertionError("virtual nodes have one connection each")
+
+    def calls(self, link: str) -> bool:
+        return link in self._node.settings.peers
+
+    def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
+        self.trusted = frozenset(keys)
+
+    def call_at(self, peer: str, address: str) -> None:
+        """A machine in a simulation is where its name is."""
+
+    def door(self) -> dict[str, int]:
+        return {}
+
+    def wake(self) -> None:
+        self._node.soon()

@@ -1,0 +1,1 @@
+"""What must hold whatever happens. Apart from the code they check, and simpler than it."""

@@ -1,0 +1,3 @@
+"""What a simulated world is made of: virtual time, a network, machines, disks and clocks that fail as they
+are told.
+"""

@@ -1,0 +1,509 @@
+"""The sending end of a stream: one output log, any number of receivers. Pure: no IO, no clock.
+
+The fragment appends; receivers attach, get what they want from where they want it as far as their
+credit goes, and acknowledge. What every receiver holds durably is trimmed. Nothing else is, unless the
+stream is one that sheds at its bound (``retention.Retention``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from medusa.elements import START_US
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.ports import Buffer
+from medusa.query.boxes import Schema
+from medusa.wire import limits
+from medusa.wire.link.attach_claims import check_attach, other_life
+from medusa.wire.link.automaton import ORDINARY, PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
+from medusa.wire.link.named_subscriptions import Seats, is_key
+from medusa.wire.link.output_log import Entry, OutputLog
+from medusa.wire.link.receiver_views import ReceiverView, frame_of
+from medusa.wire.messages.links_and_commands import (
+    OLDEST,
+    RESUME,
+    Ack,
+    Attach,
+    Attached,
+    Detach,
+    Progress,
+    Refuse,
+)
+from medusa.wire.outbox import Outbox
+from medusa.wire.retention import Retention
+
+__all__ = ["ReceiverView", "Sender"]
+
+SenderMessage = Attach | Ack | Detach | Refuse
+
+BURST_FRAMES = 256
+"""Frames for one receiver in one go. Too many: heartbeats wait for them, and the peer finds us silent."""
+
+
+class Sender:
+    """One outgoing stream.
+
+    Attributes:
+        log: what is kept.
+        receivers: by name of the peer, named ones by key (``named.key_of``), in the order in which they
+            became known.
+        seats: who reads under which key.
+        retention: what happens when too much is kept.
+        missing: called with the time and the index of an entry that is wanted and not in memory; it goes
+            on with ``settle`` once it is.
+        muted: nothing goes out: somebody else may be sending these rows.
+        stream_version: said with each attachment; who was told another one has to attach anew.
+        life: of the stream; who has rows of another one is refused. 0: unknown.
+    """
+
+    missing: Callable[[int, int], None] | None = None
+    muted = False
+    stream_version = 1
+    life = 0
+
+    def __init__(
+        self,
+        stream: str,
+        schema: Schema,
+        *,
+        timed: bool,
+        outbox: Outbox,
+        settings: LinkSettings | None = None,
+        first_seq: int = 0,
+        boundary_us: int = START_US,
+    ) -> None:
+        self.stream = stream
+        self.schema = schema
+        self.timed = timed
+        self.settings = settings or LinkSettings()
+        self.log = OutputLog(first_seq=first_seq, boundary_us=boundary_us)
+        self.receivers: dict[str, ReceiverView] = {}
+        self.retention = Retention(stream, self.settings, outbox)
+        self._outbox = outbox
+        self._more_at_us: int | None = None
+        """There is credit for more than one burst."""
+        self.seats = Seats(stream, self.receivers, outbox)
+
+    # --- from the fragment ------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """The bound of retention is reached: feed the fragment nothing until this is over.
+
+        Output of what was fed before is still taken, so that the bound is overrun by at most that.
+        """
+        return self.full_with(0)
+
+    def full_with(self, nbytes: int) -> bool:
+        """The same if so many bytes more were kept."""
+        return bool(self.receivers) and self.retention.full(self.log.memory_bytes + nbytes)
+
+    @property
+    def pressed(self) -> bool:
+        """Half of the bound is reached."""
+        return bool(self.receivers) and self.retention.pressed(self.log.nbytes)
+
+    def train(
+        self,
+        now_us: int,
+        payload: Buffer,
+        rows: int,
+        *,
+        late: bool = False,
+        tentative: bool = False,
+        note: bytes = b"",
+    ) -> None:
+        """Append encoded rows and send them as far as credit allows (``codec.encode_train``).
+
+        Raises:
+            LocalProtocolError: an impossible size. Nothing changed.
+        """
+        self.log.append_train(payload, rows, late=late, tentative=tentative, note=note)
+        self.settle(now_us)
+
+    def boundary(self, now_us: int, time_us: int, note: bytes = b"") -> None:
+        """Append a promise.
+
+        Raises:
+            LocalProtocolError: it is below the last one. Nothing changed.
+        """
+        index = self.log.append_boundary(time_us, note)
+        if index is None:
+            return
+        for view in self.receivers.values():
+            view.cursor = min(view.cursor, index)
+        self.settle(now_us)
+
+    # --- receivers come and go --------------------------------------------------------------
+
+    def expect(self, key: str, durable: int | None = None) -> None:
+        """Keep rows for this receiver from ``durable`` on (default: the oldest kept), before it attaches."""
+        if key not in self.receivers:
+            position = self.log.start_seq if durable is None else durable
+            named = is_key(key)
+            peer = "" if named else key
+            self.receivers[key] = ReceiverView(peer=peer, plain=False, durable=position, named=named)
+
+    def forget(self, now_us: int, key: str) -> None:
+        """Keep nothing more for this receiver."""
+        self.seats.end(key)
+        self.settle(now_us)
+
+    def durable_positions(self) -> dict[str, int]:
+        """For the checkpoint: what each receiver that has a disk holds durably."""
+        return {key: view.durable for key, view in self.receivers.items() if not view.plain}
+
+    def notes(self) -> dict[str, bytes]:
+        """For the checkpoint: what receivers left with us."""
+        return {key: view.note for key, view in self.receivers.items() if view.note}
+
+    def load(
+        self, entries: list[Entry], receivers: Mapping[str, int], notes: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Take back ``log.entries()`` and ``durable_positions()``; only before anything was appended.
+
+        Raises:
+            LocalProtocolError: the entries don't follow ``first_seq``, or there is output already.
+        """
+        log = self.log
+        if log.end != log.base or self.receivers:
+            raise LocalProtocolError(f"stream {self.stream!r} has output or receivers already")
+        for entry in entries:
+            if entry.seq != log.next_seq:
+                raise LocalProtocolError(f"stream {self.stream!r}: entry at {entry.seq}, not {log.next_seq}")
+            rows = entry.end - entry.seq
+            if entry.payload is not None:
+                log.append_train(entry.payload, rows, late=entry.late, tentative=entry.tentative)
+            elif entry.away > 0:
+                log.append_spilled(entry.away, rows, late=entry.late, tentative=entry.tentative)
+            elif entry.time_us is not None and rows == 0:
+                log.append_boundary(entry.time_us)
+            else:
+                raise LocalProtocolError(f"stream {self.stream!r}: an entry without rows or time")
+        for peer, durable in receivers.items():
+            self.expect(peer, durable)
+            self.receivers[peer].note = (notes or {}).get(peer, b"")
+
+    def begin_log(self, first_seq: int) -> None:
+        """The first row has this number; nothing was appended, and nobody has attached."""
+        self.log = OutputLog(first_seq=first_seq)
+        for view in self.receivers.values():
+            view.durable = first_seq
+
+    # --- from the link ------------------------------------------------------------------------
+
+    def peer(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """The peer came, went or restarted (``session.Session`` says so)."""
+        view = self.seats.view(peer)
+        if view is None:
+            return
+        if event not in PEER_EVENTS:
+            raise LocalProtocolError(f"{event.value!r} is no event of a peer")
+        target = SENDER[view.state][event]
+        resumed = view.state is SenderState.PAUSED and target is SenderState.FLOWING
+        view.moved_at_us = view.moved_at_us if self._stuck(view) else now_us
+        view.state = target
+        self.seats.vacate(view)
+        if resumed:
+            # Frames under way when it fell silent may be lost; this lets the receiver find out.
+            self._progress(now_us, view)
+            self._pump(now_us, view)
+
+    def receive(self, now_us: int, peer: str, message: SenderMessage, *, key: str = "") -> None:
+        """Take one message of a receiver.
+
+        Args:
+            key: with ``Attach`` of a named subscription, under which it is known (``expect``).
+
+        Raises:
+            RemoteProtocolError: it claims what can't be. Nothing changed.
+        """
+        if isinstance(message, Attach):
+            self._attach(now_us, peer, message, key or peer)
+            return
+        view = self.seats.view(peer)
+        event = _EVENTS[type(message)]
+        if isinstance(message, Ack) and (
+            view is None or (view.state is SenderState.DETACHED and message.epoch >= view.epoch)
+        ):
+            # It believes to be attached; it hears that it isn't, and asks anew.
+            refusal = Refuse(code="E_DETACHED", text="not attached", stream=self.stream, epoch=message.epoch)
+            self._outbox.send(peer, refusal)
+            return
+        if view is None:
+            return
+        target = SENDER[view.state].get(event)
+        if target is not None and message.epoch > view.epoch and isinstance(message, Ack):
+            raise self._broken(peer, "E_EPOCH", f"acknowledges epoch {message.epoch}, never attached")
+        if target is None or message.epoch < view.epoch:
+            view.stale += 1
+            return
+        if isinstance(message, Ack):
+            self._ack(now_us, view, message)
+        elif isinstance(message, Refuse):
+            self._outbox.report(
+                "info" if message.code in ORDINARY else "error",
+                "receiver refused",
+                stream=self.stream,
+                peer=peer,
+                code=message.code,
+                text=message.text,
+            )
+        view.state = target
+        if not self.seats.vacate(view) and (
+            isinstance(message, Detach) or (view.plain and target is SenderState.DETACHED)
+        ):
+            del self.receivers[peer]
+        self.settle(now_us)
+
+    def begin_at(self, peer: str, message: Attach) -> int | None:
+        """Where a named receiver that is not yet known begins; None: beyond the end, and it was told.
+
+        Raises:
+            RemoteProtocolError: it claims what can't be.
+        """
+        asked = self._asked(peer, message, None)
+        if asked > self.log.next_seq and not message.resumed:
+            self._refuse_beyond(peer, message)
+            return None
+        return message.durable if message.resumed else asked
+
+    def _attach(self, now_us: int, peer: str, message: Attach, key: str) -> None:
+        view = self.receivers.get(key)
+        if key != peer and (view is None or not self.seats.may_read(peer, key, message)):
+            return
+        known = view.epoch if view is not None and view.peer == peer else 0
+        if message.epoch <= known:
+            if view is not None and message.epoch < known:
+                view.stale += 1
+                text = f"an attachment of epoch {known} came before"
+                self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
+            return
+        if (refusal := other_life(message, self.life)) is not None:
+            self._outbox.send(peer, refusal)
+            return
+        asked = self._asked(peer, message, view)
+        wanted = self.log.behind_lost(max(asked, self.log.start_seq))
+        if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
+            return
+        stuck = view is not None and self._stuck(view) and wanted <= view.durable
+        if view is None:
+            view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
+            self.receivers[peer] = view
+        self.seats.take(peer, key, view)
+        if asked < wanted:
+            begins = message.plain and not message.resumed  # There it has missed nothing that came to it.
+            said = ("info", "rows not kept") if begins else ("error", "rows lost")
+            self._outbox.report(*said, stream=self.stream, peer=peer, rows=wanted - asked)
+            view.lost_rows += wanted - max(asked, view.lost_below)  # Each once: it may have to ask again.
+            view.lost_below = wanted
+        view.state = SENDER[view.state][LinkEvent.ATTACH]
+        view.epoch = message.epoch
+        view.plain = message.plain
+        view.cursor = self.log.find(wanted)
+        view.wanted_seq = view.sent_seq = view.acked = wanted
+        known_durable = view.durable if key != peer or message.next_seq == RESUME else 0
+        # What was acknowledged under a name, or is held by a node without a disk, stays so.
+        view.durable = wanted if message.plain else max(min(message.durable, wanted), known_durable)
+        view.frames, view.acked_frames, view.sent_bytes = 1, 0, 0
+        view.granted = min(message.granted, limits.CREDIT_BYTES_MAX)
+        view.asked_at_us = now_us
+        view.stream_version = self.stream_version
+        view.moved_at_us = view.moved_at_us if stuck else now_us
+        self._outbox.send(
+            peer,
+            Attached(
+                stream=self.stream,
+                epoch=view.epoch,
+                next_seq=wanted,
+                boundary_us=self.log.promise(view.cursor),
+                schema=self.schema,
+                timed=self.timed,
+                lost=wanted - asked if message.next_seq < 0 else 0,
+                note=view.note if message.next_seq == RESUME else b"",
+                stream_version=self.stream_version,
+                life=self.life,
+            ),
+        )
+        self.settle(now_us)
+
+    def _asked(self, peer: str, message: Attach, view: ReceiverView | None) -> int:
+        """The row that this attachment wants next."""
+        check_attach(message, peer)
+        if message.next_seq == RESUME:
+            return self.log.start_seq if view is None else view.durable
+        if message.next_seq >= 0:
+            return message.next_seq
+        if message.name and view is not None:
+            return view.durable
+        return self.log.start_seq if message.next_seq == OLDEST else self.log.next_seq
+
+    def _may_be_ahead(self, peer: str, message: Attach) -> bool:
+        """Whether a receiver may want a row that isn't here yet; if not, it is told what is.
+
+        One with a disk, or that was attached before, may: we fell back to a checkpoint, and come to
+        its row again. To a reader that begins there we'd show nothing, for who knows how long.
+        """
+        at = self.log.next_seq
+        if not message.plain or message.resumed:
+            self._outbox.report(
+                "warning", "receiver ahead", stream=self.stream, peer=peer, wants=message.next_seq, at=at
+            )
+            return True
+        self._refuse_beyond(peer, message)
+        return False
+
+    def _refuse_beyond(self, peer: str, message: Attach) -> None:
+        at = self.log.next_seq
+        text = f"row {message.next_seq} is beyond the end of the stream: the next row is {at}"
+        hint = f"read from {at} on, or from now; a node that was restarted comes back to its old end first"
+        refusal = Refuse(code="E_SEQ", text=text, hint=hint, stream=self.stream, epoch=message.epoch)
+        self._outbox.send(peer, refusal)
+
+    def _ack(self, now_us: int, view: ReceiverView, message: Ack) -> None:
+        if message.received > view.sent_seq or message.frames > view.frames:
+            raise self._broken(
+                view.peer, "E_SEQ", f"acknowledges row {message.received}, sent up to {view.sent_seq}"
+            )
+        if message.durable > message.received:
+            raise self._broken(
+                view.peer, "E_SEQ", f"durable up to {message.durable}, received {message.received}"
+            )
+        if message.frames > view.acked_frames or message.durable > view.durable:
+            view.moved_at_us = now_us
+        # Each count only grows; a lower one is an old ack and changes nothing.
+        view.acked = max(view.acked, message.received)
+        view.acked_frames = max(view.acked_frames, message.frames)
+        if message.note and not (view.plain or view.named) and message.durable >= view.durable:
+            view.note = message.note
+        view.durable = max(view.durable, message.durable)
+        view.granted = max(view.granted, min(message.granted, view.sent_bytes + limits.CREDIT_BYTES_MAX))
+
+    def _broken(self, peer: str, code: str, text: str) -> RemoteProtocolError:
+        return RemoteProtocolError(f"stream {self.stream!r}: {text}", peer=peer, code=code)
+
+    # --- out --------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask what is outstanding; cut off plain subscribers that take nothing."""
+        for view in list(self.receivers.values()):
+            if not view.outstanding(self.log.end):
+                continue
+            if view.plain and now_us - view.moved_at_us >= self.settings.idle_us:
+                self._cut_off(view)
+            elif view.state is SenderState.FLOWING and now_us - view.asked_at_us >= self.settings.progress_us:
+                self._progress(now_us, view)
+        self._more_at_us = None
+        self.settle(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work; None: not before something else happens."""
+        times = [] if self._more_at_us is None else [self._more_at_us]
+        for view in self.receivers.values():
+            if not view.outstanding(self.log.end):
+                continue
+            if view.plain:
+                times.append(view.moved_at_us + self.settings.idle_us)
+            if view.state is SenderState.FLOWING:
+                times.append(view.asked_at_us + self.settings.progress_us)
+        return min(times, default=None)
+
+    def _stuck(self, view: ReceiverView) -> bool:
+        """It is cut off some time after it last moved; to come, go or ask for the same again is no move."""
+        return view.plain and view.outstanding(self.log.end)
+
+    def _cut_off(self, view: ReceiverView) -> None:
+        assert LinkEvent.CUT_OFF in SENDER[view.state]
+        text = f"nothing was taken for {self.settings.idle_us / 1e6:g} s; stopped at row {view.acked}"
+        self._outbox.send(
+            view.peer, Refuse(code="E_CUT_OFF", text=text, stream=self.stream, epoch=view.epoch)
+        )
+        self._outbox.report(
+            "warning", "subscriber cut off", stream=self.stream, peer=view.peer, row=view.acked
+        )
+        del self.receivers[view.peer]
+
+    def _progress(self, now_us: int, view: ReceiverView) -> None:
+        view.asked_at_us = now_us
+        if self.muted:
+            return
+        self._outbox.send(
+            view.peer,
+            Progress(stream=self.stream, epoch=view.epoch, frames=view.frames, pressed=self.pressed),
+        )
+
+    def settle(self, now_us: int) -> None:
+        """After any change: send what may be sent, trim what may be trimmed."""
+        for view in self.receivers.values():
+            self._pump(now_us, view)
+        self._trim(now_us)
+
+    def _pump(self, now_us: int, view: ReceiverView) -> None:
+        left = BURST_FRAMES
+        if view.state is not SenderState.FLOWING or self.muted:
+            return
+        if view.stream_version != self.stream_version:
+            self._anew(view, f"the stream has version {self.stream_version} from here on")
+            return
+        if view.cursor < self.log.base and self.log.base < self.log.end:
+            if view.sent_bytes + self.log[self.log.base].cost <= view.granted:
+                self._overtaken(view)
+            return
+        idle = view.acked_frames == view.frames and view.durable >= view.sent_seq
+        while view.cursor < self.log.end:
+            entry = self.log[view.cursor]
+            if self._had(view, entry):
+                view.cursor += 1
+                continue
+            if view.sent_bytes + entry.cost > view.granted:
+                return
+            if not left:
+                self._more_at_us = now_us
+                return
+            left -= 1
+            if entry.away:
+                if entry.lost:
+                    self._overtaken(view)
+                elif self.missing is not None:
+                    self.missing(now_us, view.cursor)
+                return
+            self._outbox.send(view.peer, frame_of(self.stream, view, entry), entry.payload)
+            view.cursor += 1
+            view.frames += 1
+            view.sent_bytes += entry.cost
+            view.sent_seq = max(view.sent_seq, entry.end)
+            if idle:
+                # The first of a burst starts the clock of ``Progress`` and of the cut-off.
+                view.asked_at_us = view.moved_at_us = now_us
+                idle = False
+
+    def _overtaken(self, view: ReceiverView) -> None:
+        """What it wants next was shed, or is damaged: it attaches anew, and so learns which rows are lost.
+
+        Only now that it has credit again, else it would do so for each entry that is shed.
+        """
+        self._anew(view, "rows that were to come next were shed")
+
+    def _anew(self, view: ReceiverView, text: str) -> None:
+        view.state = SENDER[view.state][LinkEvent.CUT_OFF]
+        self._outbox.send(
+            view.peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=view.epoch)
+        )
+
+    def _had(self, view: ReceiverView, entry: Entry) -> bool:
+        """The receiver is ahead of this entry: it had it before we restarted."""
+        return entry.end < view.wanted_seq or (entry.time_us is None and entry.end == view.wanted_seq)
+
+    def _trim(self, now_us: int) -> None:
+        if not self.receivers:
+            self.log.trim_to(self.settings.keep_bytes)
+            return
+        floor = min(view.durable for view in self.receivers.values())
+        # A detached receiver has no place in the log yet; an attached one still needs what lies
+        # before it, be it only a boundary.
+        ahead = [view.cursor for view in self.receivers.values() if view.state is not SenderState.DETACHED]
+        self.log.trim(floor, min(ahead, default=self.log.end))
+        self.retention.shed(now_us, self.log, floor)
+
+
+_EVENTS: dict[type, LinkEvent] = {Ack: LinkEvent.ACK, Detach: LinkEvent.DETACH, Refuse: LinkEvent.REFUSE}

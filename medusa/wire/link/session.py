@@ -1,0 +1,214 @@
+"""Is the peer there, and is it still the same one? Pure: no IO, no clock.
+
+    SILENT --Hello--> UP --nothing for timeout_us--> SILENT
+                      UP --Hello of a new incarnation--> UP (restarted)
+
+Either side may be the one that calls. A caller repeats its ``Hello`` until it is answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.wire import limits
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.links_and_commands import Heartbeat, Hello, Message, Refuse
+from medusa.wire.outbox import Outbox
+
+__all__ = ["EARLIER", "PROMPT", "SESSION", "PeerState", "Session", "SessionSettings"]
+
+
+EARLIER = "E_EARLIER"
+"""We have heard of a later life of the node that says ``Hello``: what it says doesn't count."""
+
+
+class PeerState(Enum):
+    """Of one peer as we see it."""
+
+    SILENT = "silent"
+    UP = "up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Knobs of liveness."""
+
+    heartbeat_us: int = 100_000
+    """A heartbeat goes out this often. Too small: noise; too large: cuts are noticed late."""
+
+    timeout_us: int = 300_000
+    """Nothing heard for this long: silent. Too small: a busy peer counts as gone, and rows are
+    resent; too large: what is sent into a cut meanwhile is sent in vain."""
+
+    hello_us: int = 200_000
+    """A silent peer that we call hears our ``Hello`` this often."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_us < self.timeout_us or self.hello_us < 1:
+            raise LocalProtocolError(
+                f"heartbeat_us {self.heartbeat_us}, timeout_us {self.timeout_us}",
+                hint="the timeout is longer than the heartbeat, best three times",
+            )
+
+
+SESSION = SessionSettings(heartbeat_us=200_000, timeout_us=1_000_000, hello_us=200_000)
+"""For lines as slow and lossy as those of the simulator."""
+
+PROMPT = SessionSettings(heartbeat_us=100_000, timeout_us=700_000, hello_us=200_000)
+"""Of processes: notices a cut and a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
+
+
+class Session:
+    """One peer.
+
+    Args:
+        me: name, incarnation and kind that we say ``Hello`` with.
+        peer: the name it must have.
+        calls: we call it, and again while it is silent; otherwise it calls us.
+
+    Attributes:
+        told_earlier: what the peer hears since it seems to be an earlier life of itself; None: it doesn't.
+    """
+
+    def __init__(
+        self, me: Hello, peer: str, *, outbox: Outbox, settings: SessionSettings | None = None, calls: bool
+    ) -> None:
+        self.peer = peer
+        self.state = PeerState.SILENT
+        self.incarnation: int | None = None
+        self.forgets = False
+        self.address = ""
+        """Where we listen; said with each ``Hello``."""
+        self.settings = settings or SessionSettings()
+        self._me = me
+        self._outbox = outbox
+        self._calls = calls
+        self.told_earlier: Refuse | None = None
+        self._heard_at_us = 0
+        self._spoke_at_us: int | None = None
+
+    def receive(self, now_us: int, message: Message) -> LinkEvent | None:
+        """Take any message of the peer; what it means for its links (``PEER_...``), if anything.
+
+        Only ``Hello`` and ``Heartbeat`` are used up here. Links must hear of the event before they
+        get the message.
+
+        Raises:
+            RemoteProtocolError: another version (``E_VERSION``) or name (``E_IDENTITY``). Nothing changed.
+        """
+        if isinstance(message, Hello):
+            return self._hello(now_us, message)
+        known = not isinstance(message, Heartbeat) or message.incarnation == self.incarnation
+        if self.incarnation is None or not known:
+            # It speaks before we know who it is, or as somebody else: ask.
+            if self._spoke_at_us is None or now_us - self._spoke_at_us >= self.settings.hello_us:
+                self._say_hello(now_us, answer=True)
+            return None
+        self._heard_at_us = now_us
+        if self.state is PeerState.UP:
+            return None
+        self.state = PeerState.UP
+        return LinkEvent.PEER_UP
+
+    def _hello(self, now_us: int, message: Hello) -> LinkEvent | None:
+        if message.version != limits.PROTOCOL_VERSION:
+            raise RemoteProtocolError(
+                f"speaks version {message.version}, we speak {limits.PROTOCOL_VERSION}",
+                peer=self.peer,
+                code="E_VERSION",
+                hint="install the same version of Medusa on both",
+            )
+        if message.node != self.peer:
+            raise RemoteProtocolError(
+                f"calls itself {message.node!r}", peer=self.peer, code="E_IDENTITY", hint="check addresses"
+            )
+        if self.is_earlier(message):
+            self._older(message)
+            return None  # Left over from the life before.
+        if message.answer:
+            self._say_hello(now_us, answer=False)
+        self.forgets = message.memory
+        before, self.incarnation = self.incarnation, message.incarnation
+        was, self.state = self.state, PeerState.UP
+        self._heard_at_us = now_us
+        if before is not None and before != message.incarnation:
+            return LinkEvent.PEER_RESTARTED
+        return LinkEvent.PEER_UP if was is PeerState.SILENT else None
+
+    def is_earlier(self, hello: Hello) -> bool:
+        """Whether the peer has said ``Hello`` in a later life already."""
+        return self.incarnation is not None and hello.incarnation < self.incarnation
+
+    def _older(self, message: Hello) -> None:
+        """While the later life is there, a word of an earlier one was under way. When it isn't, it
+        may be the peer itself, counting its lives anew; said once, to it too.
+
+        One that calls us hears it from the driver: only that knows the connection by which it does.
+        """
+        if self.state is PeerState.UP or self.told_earlier is not None:
+            return
+        self.told_earlier = told = Refuse(
+            code=EARLIER,
+            text=f"node {self._me.node!r} ignores this as an earlier life of {self.peer!r}: it says life "
+            f"{message.incarnation}, and was in life {self.incarnation} before",
+            hint=f"set the clock of {self.peer} right, and start it again; or start {self._me.node} again",
+        )
+        if self._calls:
+            self._outbox.send(self.peer, told)
+        self._outbox.report(
+            "warning",
+            "peer of an earlier life ignored",
+            peer=self.peer,
+            incarnation=message.incarnation,
+            known=self.incarnation or 0,
+            hint="if its data folder was lost and its clock set back: set its clock right and start it "
+            "again, or start this node again",
+        )
+
+    def lost(self) -> LinkEvent | None:
+        """The driver saw the connection break: silent at once, without the timeout."""
+        if self.state is PeerState.SILENT:
+            return None
+        self.state = PeerState.SILENT
+        return LinkEvent.PEER_DOWN
+
+    def tick(self, now_us: int) -> LinkEvent | None:
+        """Speak when due; ``PEER_DOWN`` when the peer has been silent for too long."""
+        event = None
+        if self.state is PeerState.UP and now_us - self._heard_at_us >= self.settings.timeout_us:
+            self.state = PeerState.SILENT
+            event = LinkEvent.PEER_DOWN
+        if now_us >= self._speak_at_us(now_us):
+            if self.state is PeerState.UP:
+                self._outbox.send(self.peer, Heartbeat(incarnation=self._me.incarnation))
+                self._spoke_at_us = now_us
+            elif self._calls:
+                self._say_hello(now_us, answer=True)
+        return event
+
+    def _say_hello(self, now_us: int, *, answer: bool) -> None:
+        self._spoke_at_us = now_us
+        hello = Hello(
+            version=limits.PROTOCOL_VERSION,
+            node=self._me.node,
+            incarnation=self._me.incarnation,
+            answer=answer,
+            client=self._me.client,
+            memory=self._me.memory,
+            address=self.address,
+        )
+        self._outbox.send(self.peer, hello)
+
+    def _speak_at_us(self, now_us: int) -> int:
+        if self._spoke_at_us is None:
+            return now_us
+        every = self.settings.heartbeat_us if self.state is PeerState.UP else self.settings.hello_us
+        return self._spoke_at_us + every
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        if self.state is PeerState.SILENT:
+            return self._speak_at_us(now_us) if self._calls else None
+        return min(self._speak_at_us(now_us), self._heard_at_us + self.settings.timeout_us)

@@ -1,0 +1,216 @@
+"""What is said when a fragment moves from one node to another: docs/moving.md tells the story.
+
+An *attempt* is one try to move; its number grows with each, also over restarts of the owner. A *ticket* is
+made up by the target for each attempt, so frames that are still under way to an earlier life of it say
+nothing to this one. What the owner sends after ``Ready`` bears numbers (``frame``), and is sent again until
+the target has got it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from medusa.wire import limits
+from medusa.wire.messages.base import Count, MessageBase, Name, Note, StreamTime, Text
+
+__all__ = [
+    "Fed",
+    "GiveUp",
+    "Got",
+    "Grant",
+    "Handover",
+    "Move",
+    "Piece",
+    "Ready",
+    "Receive",
+    "Settle",
+    "Settled",
+    "Standing",
+    "Whole",
+]
+
+Code = Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)]
+Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
+FileName = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+class Move(MessageBase, frozen=True, tag="move"):
+    """Move a fragment to a node. From a client, or from the node that the client is connected to.
+
+    Attributes:
+        timeout_ms: begin no new attempt after this.
+    """
+
+    request: Count
+    fragment: Name
+    to: Name
+    timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)]
+
+
+class Grant(MessageBase, frozen=True, tag="grant"):
+    """From a client, to the node that has the fragment's state or is to take it: the other one that may own
+    it is lost for good. The word of who answers for it."""
+
+    request: Count
+    fragment: Name
+    to: Name
+
+
+# --- an attempt -------------------------------------------------------------------------------
+
+
+class Receive(MessageBase, frozen=True, tag="receive"):
+    """Owner to target: can you take this? Payload: the spec, as you are to install it.
+
+    Attributes:
+        epoch: of the fragment, if you take it.
+        coordinator: of its query.
+    """
+
+    fragment: Name
+    attempt: Count
+    epoch: Count
+    coordinator: Name
+
+
+class Ready(MessageBase, frozen=True, tag="ready"):
+    """Target to owner: I can. ``window``: bytes that may be under way to me."""
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    window: Annotated[int, Meta(ge=1, le=limits.CREDIT_BYTES_MAX)]
+
+
+class Piece(MessageBase, frozen=True, tag="piece"):
+    """A part of a file of the checkpoint. Payload: the bytes. Pieces of a file come in order.
+
+    Attributes:
+        nbytes: of the whole file.
+        crc: CRC32C of this piece.
+    """
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    frame: Count
+    file: FileName
+    offset: Count
+    nbytes: Count
+    crc: Crc
+
+
+class Whole(MessageBase, frozen=True, tag="whole"):
+    """That was the checkpoint: open the fragment from it, in silence. ``files``: how many."""
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    frame: Count
+    files: Count
+
+
+class Fed(MessageBase, frozen=True, tag="fed"):
+    """What the owner fed next. Payload: the rows of a train, as in ``Data``.
+
+    Attributes:
+        kind: of the decision (``nodes.fragment.input_log_records``); 4: only the position moves.
+        number: of the decision; -1: it is none.
+        source, peer: the input.
+        next_seq, boundary_us: where the input stands after it.
+        time_us: of a boundary.
+        last: the decision ends with this piece of the train.
+        seq, rows, tentative, late: as in ``Data``.
+        arrival_us: when the rows came, where that is asked for.
+        note: the sender's, as it stood then.
+    """
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    frame: Count
+    kind: Annotated[int, Meta(ge=0, le=4)]
+    number: Annotated[int, Meta(ge=-1, le=limits.SEQ_MAX)]
+    source: Name
+    peer: Name
+    next_seq: Count
+    boundary_us: StreamTime
+    time_us: StreamTime = 0
+    last: bool = True
+    seq: Count = 0
+    rows: Annotated[int, Meta(ge=0, le=limits.ROWS_MAX)] = 0
+    tentative: bool = False
+    late: bool = False
+    arrival_us: StreamTime | None = None
+    note: Note = b""
+
+
+class Standing(MessageBase, frozen=True, tag="standing"):
+    """How far the readers of each stream are: what lies before needn't be kept. Payload: msgpack,
+    ``nodes.migration.state_receiver.Readers``."""
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    frame: Count
+
+
+class Handover(MessageBase, frozen=True, tag="handover"):
+    """I feed nothing more, and it is on my disk that you own it from here on. ``decided``: the number of
+    the next decision."""
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    frame: Count
+    decided: Count
+
+
+class Got(MessageBase, frozen=True, tag="got"):
+    """Target to owner: so many frames were taken in, and what they brought was fed.
+
+    Attributes:
+        opened: the fragment runs here, from the checkpoint.
+    """
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    frames: Count
+    opened: bool
+
+
+class GiveUp(MessageBase, frozen=True, tag="giveup"):
+    """Either to the other: this attempt is over. ``code``: empty where another may do better. ``text``:
+    why, from the target; an owner says nothing more."""
+
+    fragment: Name
+    attempt: Count
+    code: Code = ""
+    text: Text = ""
+    hint: Text = ""
+
+
+# --- afterwards -------------------------------------------------------------------------------
+
+
+class Settle(MessageBase, frozen=True, tag="settle"):
+    """Owner to target: have you taken it in this attempt? ``gone``: if not, you never will: I was restarted,
+    and send nothing more of it."""
+
+    fragment: Name
+    attempt: Count
+    gone: bool
+
+
+class Settled(MessageBase, frozen=True, tag="settled"):
+    """Target to owner: it is mine; or it is not, and never will be by this attempt."""
+
+    fragment: Name
+    attempt: Count
+    taken: bool

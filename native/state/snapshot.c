@@ -1,0 +1,184 @@
+#include "state/snapshot.h"
+
+#include "base/md_alloc.h"
+#include "state/state_rows.h"
+#include "window/window_private.h"
+
+enum { KEPT_SHIFT = 6, KEPT = 1 << KEPT_SHIFT };
+
+struct md_frozen {
+    md_snapshot *snapshot;
+    md_pane *pane;
+    int64_t n;      /* groups when it began */
+    int64_t at;     /* row of the first one */
+    int64_t next;   /* group from which on keys and first positions are still to be copied */
+    uint64_t *kept; /* a bit per 64 groups: their accumulators are copied */
+};
+
+struct md_snapshot {
+    md_window *w;
+    md_rows *rows;
+    md_frozen *panes;
+    int64_t n_panes, first; /* the first that isn't copied whole */
+    int64_t left, total;
+    uint64_t *kept;
+    int32_t order[MD_CHUNK]; /* scratch */
+    md_word words[MD_CHUNK];
+    uint8_t valid[MD_CHUNK];
+};
+
+static int64_t blocks_of(int64_t groups) { return (groups + KEPT - 1) >> KEPT_SHIFT; }
+
+static bool is_kept(const md_frozen *f, int64_t block) { return f->kept[block / 64] >> (block % 64) & 1; }
+
+/* Accumulators of the blocks [from, to), at most MD_CHUNK groups. There is room, and a bitmap where there may be
+ * nulls: this can't fail. */
+static void keep_blocks(md_frozen *f, int64_t from, int64_t to) {
+    md_snapshot *s = f->snapshot;
+    int64_t start = from << KEPT_SHIFT, end = to << KEPT_SHIFT < f->n ? to << KEPT_SHIFT : f->n, n = end - start;
+    s->rows->length = f->at + start;
+    for (int64_t k = 0; k < n; k++) s->order[k] = (int32_t)(start + k);
+    (void)md_state_words(s->w, f->pane, s->rows, s->order, n, s->words, s->valid);
+    for (int64_t block = from; block < to; block++) f->kept[block / 64] |= UINT64_C(1) << (block % 64);
+}
+
+void md_frozen_keep(md_frozen *f, const int32_t *ids, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t block = ids[i] >> KEPT_SHIFT;
+        if (ids[i] < f->n && !is_kept(f, block)) keep_blocks(f, block, block + 1);
+    }
+}
+
+/* The next n <= MD_CHUNK groups: a multiple of 64, or all that are left. */
+static md_rc copy_groups(md_frozen *f, int64_t n) {
+    md_snapshot *s = f->snapshot;
+    s->rows->length = f->at + f->next;
+    md_rc rc = md_state_keys(s->w, f->pane, s->rows, f->next, n, s->order, s->words, s->valid);
+    if (rc != MD_OK) return rc;
+    int64_t end = blocks_of(f->next + n);
+    for (int64_t from = f->next >> KEPT_SHIFT, to; from < end; from = to) {
+        for (to = from; to < end && !is_kept(f, to); to++) {}
+        if (to > from) keep_blocks(f, from, to);
+        else to++;
+    }
+    f->next += n;
+    s->left -= n;
+    return MD_OK;
+}
+
+static md_rc copy_pane(md_frozen *f, int64_t *groups) {
+    while (f->next < f->n && *groups > 0) {
+        int64_t left = f->n - f->next, n = *groups < MD_CHUNK ? (*groups + KEPT - 1) / KEPT * KEPT : MD_CHUNK;
+        if (n > left) n = left;
+        md_rc rc = copy_groups(f, n);
+        if (rc != MD_OK) return rc;
+        *groups -= n;
+    }
+    return MD_OK;
+}
+
+static void leave(md_frozen *f) {
+    if (f->pane != NULL) f->pane->frozen = NULL;
+    f->pane = NULL;
+}
+
+md_rc md_snapshot_copy(md_snapshot *s, int64_t groups, md_error *err) {
+    md_rc rc = MD_OK;
+    while (rc == MD_OK && s->first < s->n_panes && groups > 0) {
+        md_frozen *f = &s->panes[s->first];
+        if (s->w == NULL) return md_fail(err, MD_BADARG, "the window is gone");
+        if (f->pane != NULL) rc = copy_pane(f, &groups);
+        if (rc == MD_OK && f->next == f->n) {
+            leave(f);
+            s->first++;
+        }
+    }
+    return rc == MD_OK ? MD_OK : md_nomem(err);
+}
+
+md_rc md_snapshot_close(md_snapshot *s, int64_t end) {
+    md_rc rc = MD_OK;
+    for (int64_t i = s->first; rc == MD_OK && i < s->n_panes; i++) {
+        md_frozen *f = &s->panes[i];
+        int64_t all = INT64_MAX;
+        if (f->pane == NULL || f->pane->end > end) continue;
+        rc = copy_pane(f, &all);
+        if (rc == MD_OK) leave(f);
+    }
+    return rc;
+}
+
+static bool fits(const md_window *w) {
+    return w->stage != MD_COMBINE && w->n_keys > 0 && w->plan->n_objects == 0 && w->plan->n_distinct == 0;
+}
+
+static md_rc make_room(md_snapshot *s) {
+    md_window *w = s->w;
+    int64_t words = 0;
+    for (int64_t i = 0; i < w->n_panes; i++) {
+        s->total += w->panes[i]->keys->count;
+        words += (blocks_of(w->panes[i]->keys->count) + 63) / 64;
+    }
+    s->left = s->total;
+    s->kept = md_calloc((size_t)words, sizeof *s->kept);
+    s->panes = md_calloc((size_t)w->n_panes, sizeof *s->panes);
+    if (s->kept == NULL || s->panes == NULL) return MD_NOMEM;
+    md_rc rc = md_state_rows(w, &s->rows);
+    if (rc == MD_OK) rc = md_rows_reserve(s->rows, s->total);
+    for (int32_t i = 0; rc == MD_OK && i < w->plan->n_state; i++)
+        if (w->plan->state[i].nullable) rc = md_rows_nullable(s->rows, s->rows->n_columns - w->plan->n_state + i);
+    return rc;
+}
+
+md_rc md_snapshot_begin(md_window *w, md_snapshot **out, md_error *err) {
+    if (!fits(w)) return MD_EMPTY;
+    if (w->snapshot != NULL) return md_fail(err, MD_BADARG, "a snapshot is under way");
+    md_snapshot *s = md_calloc(1, sizeof *s);
+    if (s == NULL) return md_nomem(err);
+    s->w = w;
+    if (make_room(s) != MD_OK) {
+        md_snapshot_free(s);
+        return md_nomem(err);
+    }
+    uint64_t *kept = s->kept;
+    int64_t at = 0;
+    for (int64_t i = 0; i < w->n_panes; i++) {
+        md_pane *pane = w->panes[i];
+        s->panes[i] = (md_frozen){.snapshot = s, .pane = pane, .n = pane->keys->count, .at = at, .kept = kept};
+        pane->frozen = &s->panes[i];
+        at += pane->keys->count;
+        kept += (blocks_of(pane->keys->count) + 63) / 64;
+    }
+    s->n_panes = w->n_panes;
+    w->snapshot = s;
+    *out = s;
+    return MD_OK;
+}
+
+int64_t md_snapshot_left(const md_snapshot *s) { return s->left; }
+
+md_rc md_snapshot_finish(md_snapshot *s, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err) {
+    if (s->left > 0) return md_fail(err, MD_BADARG, "%lld groups are not copied yet", (long long)s->left);
+    if (s->rows == NULL) return md_fail(err, MD_BADARG, "the rows were handed over");
+    s->rows->length = s->total;
+    if (md_rows_finish(s->rows, schema, array) != MD_OK) return md_nomem(err);
+    md_rows_free(s->rows);
+    s->rows = NULL;
+    md_snapshot_abandon(s);
+    return MD_OK;
+}
+
+void md_snapshot_abandon(md_snapshot *s) {
+    for (int64_t i = s->first; i < s->n_panes; i++) leave(&s->panes[i]);
+    if (s->w != NULL) s->w->snapshot = NULL;
+    s->w = NULL;
+}
+
+void md_snapshot_free(md_snapshot *s) {
+    if (s == NULL) return;
+    md_snapshot_abandon(s);
+    md_rows_free(s->rows);
+    md_free(s->panes);
+    md_free(s->kept);
+    md_free(s);
+}

@@ -1,0 +1,229 @@
+"""The drawing of a federation: whole, readable, and nothing in it that isn't XML."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+
+from medusa.apps.dashboard.details import details_of
+from medusa.apps.dashboard.network import Network, network_of
+from medusa.apps.dashboard.picture import key_of, picture, svg_of
+from medusa.apps.dashboard.placing import placed
+from medusa.apps.dashboard.shapes import SIZES, Drawn, Rect, width_of
+from tests.apps.dashboard.statuses import box, edges_and_core, fragment, node, seen
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "<script>alert(1)</script>&\"'\x00\x1b]\ud800\n界]]>"
+
+
+def keys(svg: str) -> list[str]:
+    return [key for each in ElementTree.fromstring(svg).iter() if (key := each.get("data-key"))]
+
+
+def random_federation(seed: int) -> Network:
+    """1 to 20 nodes of up to three owners, any streams, cycles too, some nodes dead, some links cut."""
+    chance = random.Random(seed)
+    names = [f"n{place}" for place in range(1 + seed % 20)]
+    statuses = {name: node(name, participant=f"p{chance.randrange(3)}") for name in names}
+    for name in names:
+        outs = {f"q.{name}-{k}": chance.choice(names) for k in range(chance.randrange(4))}
+        statuses[name]["fragments"] = [fragment(f"q/{name}", outs=outs)] if chance.random() < 0.8 else []
+        for stream, target in outs.items() if statuses[name]["fragments"] else ():
+            taker = fragment(f"q/{stream}", ins={stream: name})
+            statuses[target].setdefault("more", []).append(taker)
+        known = {peer: chance.choice(["up", "up", "silent"]) for peer in names if peer != name}
+        statuses[name]["peers"] = known
+    told = []
+    for each in statuses.values():
+        each["fragments"] = [*each["fragments"], *each.pop("more", [])]
+        told += seen(each, why="gone" if chance.random() < 0.2 else "")
+    return network_of(told)
+
+
+def overlap(one: Rect, other: Rect) -> bool:
+    return (
+        one.x < other.right - 0.01
+        and other.x < one.right - 0.01
+        and one.y < other.bottom - 0.01
+        and other.y < one.bottom - 0.01
+    )
+
+
+def inside(inner: Rect, outer: Rect) -> bool:
+    return (
+        outer.x <= inner.x + 0.01
+        and outer.y <= inner.y + 0.01
+        and inner.right <= outer.right + 0.01
+        and inner.bottom <= outer.bottom + 0.01
+    )
+
+
+def check_geometry(network: Network) -> Drawn:
+    drawn = placed(network)
+    whole = Rect(0, 0, drawn.width, drawn.height)
+    nodes = {name: rect for name, (_, rect) in drawn.nodes.items()}
+    fragments = {key: rect for key, (_, rect) in drawn.fragments.items()}
+    boxes = {key: rect for key, (_, rect) in drawn.boxes.items()}
+    for rects in (drawn.owners, nodes, fragments, boxes):
+        assert not [pair for pair in combinations(rects.values(), 2) if overlap(*pair)]
+    assert all(inside(rect, whole) for rect in drawn.owners.values())
+    assert all(inside(rect, drawn.owners[drawn.nodes[name][0].owner]) for name, rect in nodes.items())
+    assert all(inside(rect, nodes[node_]) for (node_, _), rect in fragments.items())
+    assert all(inside(rect, fragments[node_, name]) for (node_, name, _), rect in boxes.items())
+    places = {("owner", key): rect for key, rect in drawn.owners.items()}
+    places |= {("node", key): rect for key, rect in nodes.items()}
+    places |= {("fragment", *key): rect for key, rect in fragments.items()}
+    places |= {("box", *key): rect for key, rect in boxes.items()}
+    for key, texts in drawn.texts.items():
+        for text in texts:
+            wide = width_of([(text.role, text.text)])
+            left = text.x - wide if text.end else text.x
+            rect = Rect(left, text.y - SIZES[text.role], wide, SIZES[text.role])
+            assert inside(rect, places[key]), (key, text)
+            within = {"owner": nodes, "node": fragments, "fragment": boxes}.get(key[0], {})
+            assert not [other for other in within.values() if overlap(rect, other)], (key, text)
+    return drawn
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_overlaps_or_sticks_out(seed: int) -> None:
+    network = random_federation(seed)
+    drawn = check_geometry(network)
+    nodes = [rect for _, rect in drawn.nodes.values()]
+    lanes = [arrow.points[2][1] for arrow in drawn.arrows if len(arrow.points) > 2]
+    assert all(abs(one - other) > 4 for one, other in combinations(lanes, 2))
+    for arrow in drawn.arrows:
+        assert all(0 <= x <= drawn.width and 0 <= y <= drawn.height for x, y in arrow.points)
+        if len(arrow.points) > 2:  # the ways round: behind no node but at their ends
+            for (x, y), (end_x, end_y) in zip(arrow.points[1:], arrow.points[2:-1], strict=False):
+                line = Rect(min(x, end_x), min(y, end_y), abs(end_x - x), abs(end_y - y))
+                assert not [rect for rect in nodes if overlap(line, rect)]
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 5))
+def test_every_node_fragment_box_and_stream_is_drawn_once_and_has_details(seed: int) -> None:
+    network = random_federation(seed)
+    wanted = {key_of("owner", owner) for owner in network.owners}
+    asked = set()
+    for each in network.nodes:
+        asked.add(key_of("node", each.name))
+        for part in each.fragments:
+            asked.add(key_of("fragment", each.name, part.fragment))
+            asked |= {key_of("box", each.name, part.fragment, name) for name in part.boxes}
+    for s in network.streams:
+        asked.add(key_of("stream", s.name, s.origin, s.origin_fragment, s.target, s.target_fragment))
+    drawn = keys(svg_of(network))
+    assert len(set(drawn)) == len(drawn)
+    links = {key for key in drawn if key.startswith("link ")}
+    assert set(drawn) == wanted | asked | links
+    assert asked | links <= set(details_of(network))
+
+
+def test_the_same_statuses_in_any_order_give_the_same_drawing() -> None:
+    statuses = edges_and_core(3)
+    one = picture(seen(*statuses))
+    mixed = seen(*statuses)
+    random.Random(1).shuffle(mixed)
+    assert picture(mixed) == one
+
+
+def test_hostile_names_stay_text() -> None:
+    bad = fragment(
+        HOSTILE,
+        ins={HOSTILE: "client-1"},
+        outs={HOSTILE + "2": HOSTILE},
+        failed=HOSTILE,
+        boxes={HOSTILE: box(HOSTILE, waits_for=HOSTILE), "source-0": box("source")},
+        arcs=[[HOSTILE, "", HOSTILE], ["source-0", "", HOSTILE], ["?", "", "source-0"]],
+    )
+    status = node(HOSTILE, bad, participant=HOSTILE, disk_error=HOSTILE)
+    status["peers"] = {HOSTILE + "3": HOSTILE, HOSTILE: "up"}
+    network = network_of(seen(status, node("other", peers="x"), why=HOSTILE))
+    svg = svg_of(network)
+    root = ElementTree.fromstring(svg)
+    assert {each.tag.removeprefix(SVG) for each in root.iter()} <= {
+        *("svg", "title", "defs", "marker", "path", "rect", "g", "text"),
+    }
+    assert not [name for each in root.iter() for name in each.attrib if name.startswith("on")]
+    assert "<script" not in svg
+    svg.encode()
+    check_geometry(network)
+    for title, lines in details_of(network).values():
+        assert all(text.isprintable() for line in lines for text in (title, *line))
+
+
+def test_very_long_names_are_cut_but_told_whole_where_asked() -> None:
+    long = "q/" + "x" * 5000
+    network = network_of(seen(node("n" * 64, fragment(long, ins={"s" * 3000: "client-1"}))))
+    drawn = check_geometry(network)
+    assert drawn.width < 1200
+    assert long in svg_of(network)
+
+
+def test_an_empty_federation_is_a_drawing_too() -> None:
+    assert keys(picture([])) == []
+
+
+def test_states_show_as_classes_and_signs() -> None:
+    statuses = edges_and_core(2)
+    statuses[1]["peers"]["core"] = "silent"
+    told = [*seen(statuses[0]), *seen(statuses[1]), *seen(statuses[2])]
+    root = ElementTree.fromstring(picture(told))
+    states = {
+        each.get("data-key", ""): each.get("class")
+        for each in root.iter(f"{SVG}g")
+        if each.get("data-key", "").startswith("stream ")
+    }
+    assert states == {
+        "stream q.cars-edge-1 edge-1 q/cars core q/all": "stream flowing",
+        "stream q.cars-edge-2 edge-2 q/cars core q/all": "stream cut",
+    }
+    assert len([each for each in root.iter(f"{SVG}path") if each.get("class") == "cross"]) == 1
+    dead = ElementTree.fromstring(picture([*told[:2], *seen(statuses[2], why="no answer", age_s=12.0)]))
+    texts = [each.text for each in dead.iter(f"{SVG}text")]
+    assert "unreachable, last seen 12 s ago" in texts
+
+
+def test_a_cut_between_living_nodes_is_drawn_and_one_of_a_dead_node_is_not() -> None:
+    a, b = node("a", peers="b=silent"), node("b", peers="a=silent")
+    assert "link a b" in keys(picture(seen(a, b)))
+    assert "link a b" not in keys(picture([*seen(a), *seen(b, why="no answer")]))
+    assert "link a b" not in keys(picture(seen(node("a", peers="b"), node("b", peers="a"))))
+
+
+def test_loads_have_colours_and_who_is_held_an_outline() -> None:
+    boxes = {
+        "a": box("source", boundary=1),
+        "b": box("source", boundary=2, load=None),
+        "join": box("join", load=1.0, waits_for="rows; a holds it at 1"),
+    }
+    svg = picture(seen(node("n", fragment("q/f", boxes=boxes, arcs=[["a", "", "join"], ["b", "", "join"]]))))
+    (join,) = [
+        each
+        for each in ElementTree.fromstring(svg).iter(f"{SVG}g")
+        if each.get("data-key") == "box n q/f join"
+    ]
+    rect, title = join.find(f"{SVG}rect"), join.find(f"{SVG}title")
+    assert rect is not None
+    assert title is not None
+    assert rect.get("fill") == "#662506"
+    assert rect.get("stroke-dasharray") is not None
+    assert title.text == "join join\nwaits for rows; a holds it at 1"
+
+
+def test_keys_of_different_things_differ() -> None:
+    names = ["a b", "a", "b", "a%20;b", "", "-", "%", "a\nb", "é", "&", "\0"]
+    made = [key_of("node", one, other) for one in names for other in names]
+    assert len(set(made)) == len(made)
+    assert all(key_of(each).isascii() and not set(key_of(each)) & set(' \n"<>&') for each in names)
+
+
+def test_a_peer_that_refuses_the_key_is_not_just_silent():
+    away = {"y": {"seen_us": 1, "refusal": "refuses our key", "refused_us": 1}, "z": {"refusal": ""}}
+    network = network_of(seen(node("x", peers="y=silent z=silent", away=away)))
+    _, lines = details_of(network)[key_of("node", "x")]
+    assert dict(lines)["link to y"] == "silent: it refuses our key"
+    assert dict(lines)["link to z"] == "silent"

@@ -1,0 +1,162 @@
+"""Who may say which message: every type of the wire has a row, and the brain asks it before anything else."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from medusa.errors import RemoteProtocolError
+from medusa.nodes.security import message_rights
+from medusa.nodes.security.message_rights import RIGHTS
+from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages.links_and_commands import Attach, Forget, Heartbeat, Hello, Message, Refuse, Reply
+from medusa.wire.statement import client_name
+from tests.nodes.keyed import NODES, curve
+from tests.nodes.test_security import running
+
+CALLERS = ("near", "core", "nobody", "maker", "writer", "reader")
+"""Our node; bob's; clients without a role, who deploys q*, publishes into q.*, reads q.out."""
+
+KINDS = {kind.__name__: kind for kind in get_args(Message)}
+
+# Each caller in that order: p it passes, r it is refused and its link stays, e its link ends.
+EXPECTED = {
+    **dict.fromkeys(["Hello", "Heartbeat", "Refuse", "Declare"], "pppppp"),
+    **dict.fromkeys(["Attach", "Ack", "Detach"], "pprrrp"),
+    **dict.fromkeys(["Attached", "Data", "Boundary", "Progress"], "pprrpr"),
+    "Offer": "eerrpr",
+    "Forget": "eerrrp",
+    "Remove": "pprprr",
+    **dict.fromkeys(["Deploy", "Define", "DefineRemote", "RevokeRemote"], "eerprr"),
+    "Lookup": "eerppp",
+    "StatusRequest": "prrppp",
+    **dict.fromkeys(["Move", "Grant", "Split", "Merge"], "perprr"),
+    **dict.fromkeys(["Install", "Placed", "Entries", "Digest"], "preeee"),
+    **dict.fromkeys(["Reply", "DhtFind", "DhtFound", "DhtStore", "DhtStored", "DhtLeave"], "ppeeee"),
+    **dict.fromkeys(["Expect", "Unexpect", "Release", "Follow", "Moved", "Read"], "ppeeee"),
+    **dict.fromkeys(["KeepRemote", "DropRemote", "Instantiate", "StoppedRemote"], "ppeeee"),
+    **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
+    **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
+}
+
+
+def least(kind):
+    """The smallest value of a type, as ``msgspec.inspect`` describes it."""
+    match kind:
+        case inspect.IntType():
+            return max(0, kind.ge or 0)
+        case inspect.StrType():
+            return "x" * max(1, kind.min_length or 0)
+        case inspect.BytesType():
+            return bytes(kind.min_length or 0)
+        case inspect.BoolType():
+            return False
+        case inspect.VarTupleType():
+            return tuple(least(kind.item_type) for _ in range(kind.min_length or 0))
+        case inspect.TupleType():
+            return tuple(map(least, kind.item_types))
+        case inspect.UnionType():
+            return least(kind.types[0])
+        case inspect.LiteralType():
+            return kind.values[0]
+        case inspect.StructType():
+            return kind.cls(**{each.name: least(each.type) for each in kind.fields if each.required})
+    raise AssertionError(f"no value of {kind}: add its kind here")
+
+
+def message_of(kind, stream="q.out"):
+    """One that the decoder lets through, about query q."""
+    about = {"stream": stream, "query": "q", "fragment": "q/flows", "request": 3}
+    known = {name: value for name, value in about.items() if name in kind.__struct_fields__}
+    message = msgspec.structs.replace(least(inspect.type_info(kind)), **known)
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Message)
+
+
+class Watched:
+    """A node with a query, all callers there, that notes what gets through instead of doing it."""
+
+    def __init__(self):
+        self.node = running()
+        for name in CALLERS:
+            self.node.hello(name, incarnation=7)
+        self.passed = []
+        self.node.brain._dispatch = lambda *args: self.passed.append(args[3])
+
+    def say(self, name, message):
+        """p, r or e; and that what didn't pass changed nothing."""
+        if isinstance(message, Hello):
+            called = name if name in NODES else client_name(curve(name), "1")
+            about = {
+                "version": PROTOCOL_VERSION,
+                "node": called,
+                "incarnation": 7,
+                "client": name not in NODES,
+            }
+            message = msgspec.structs.replace(message, **about)
+        self.passed.clear()
+        before = self.node.state()
+        try:
+            said = self.node.say(name, message)
+        except RemoteProtocolError as error:
+            self.node.settle()
+            found = "e" if error.code == "E_ROLE" else error.code
+        else:
+            found = "p" if self.passed else "r"
+            if found == "r" and (getattr(message, "request", 0) or getattr(message, "stream", "")):
+                [answer] = [each for each in said if isinstance(each, Reply | Refuse)]
+                assert answer.code in ("E_ROLE", "E_NO_CONTRACT", "E_READER")
+        assert len(self.passed) == (found == "p"), found
+        assert self.node.state() == before
+        return found
+
+
+@pytest.fixture(scope="module")
+def watched():
+    return Watched()
+
+
+def test_every_message_of_the_wire_has_a_row():
+    assert set(RIGHTS) == set(KINDS.values())
+    assert set(EXPECTED) == set(KINDS), "and is tried below"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_each_kind_of_caller_says_what_the_table_allows(watched, kind):
+    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "Offer")
+    message = message_of(KINDS[kind], stream="q.flows" if publishes else "q.out")
+    if isinstance(message, Forget):
+        message = msgspec.structs.replace(message, publisher=False)
+    assert "".join(watched.say(name, message) for name in CALLERS) == EXPECTED[kind]
+
+
+def test_what_a_message_names_decides_which_role_is_asked_for(watched):
+    forget = message_of(Forget)
+    publisher = msgspec.structs.replace(forget, publisher=True, stream="q.flows")
+    assert "".join(watched.say(name, publisher) for name in CALLERS) == "eerrpr"
+    owned = msgspec.structs.replace(forget, owner="other", publisher=False)
+    assert "".join(watched.say(name, owned) for name in CALLERS) == "eerprr"
+    plain = msgspec.structs.replace(message_of(Attach), plain=True)
+    assert "".join(watched.say(name, plain) for name in CALLERS) == "prrrrp"
+    other = msgspec.structs.replace(message_of(KINDS["Move"]), fragment="z/flows")
+    assert "".join(watched.say(name, other) for name in CALLERS) == "perrrr", "maker deploys q* only"
+
+
+def test_a_message_without_a_row_is_nobodys_to_say(watched, monkeypatch):
+    # A table of its own: one that gets a row back has it at its end, and docs/protocol.md shows the order.
+    fewer = {kind: row for kind, row in RIGHTS.items() if kind is not Heartbeat}
+    monkeypatch.setattr(message_rights, "RIGHTS", fewer)
+    assert "".join(watched.say(name, message_of(Heartbeat)) for name in CALLERS) == "eeeeee"
+
+
+def test_without_keys_nodes_are_ours_and_clients_have_all_roles():
+    for name, kind in KINDS.items():
+        row = RIGHTS[kind]
+        for right, client in ((row.own, False), (row.client, True)):
+            if right.ends:
+                with pytest.raises(RemoteProtocolError, match=f"{name} is not for it to say"):
+                    message_rights.refusal("x", None, message_of(kind), "", client=client)
+            else:
+                assert message_rights.refusal("x", None, message_of(kind), "", client=client) is None
