@@ -34,9 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
 )
 GROUND = LAYERS[0]
-FACADES = {
-    "medusa/spark/__init__.py": "lists what md.spark offers, the pipeline included"
-}
+FACADES = {"medusa/spark/__init__.py": "lists what md.spark offers, the pipeline included"}
 """Packages whose names come from higher layers, as those of ``medusa`` itself do, each with its reason."""
 MINDS = ("wire", "recovery", "consistency", "market", "nodes")
 IO_TEXT = "time random secrets uuid os pathlib socket zmq asyncio threading subprocess tempfile shutil"
