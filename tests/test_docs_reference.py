@@ -88,7 +88,6 @@ ROOMS = (
     "",
     "medusa",
     "medusa/engine",
-    "medusa/engine/boxes",
     "medusa/query",
     "native",
     "docs",

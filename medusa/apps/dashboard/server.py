@@ -71,7 +71,7 @@ def application(hub: Hub) -> ASGIApp:
     from starlette.routing import Route
 
     def asset(name: str, kind: str) -> Callable[[Request], Any]:
-        content = files("medusa.dashboard").joinpath("page", name).read_bytes()
+        content = files("medusa.apps.dashboard").joinpath("page", name).read_bytes()
 
         async def answer(request: Request) -> Response:
             return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})

@@ -92,11 +92,11 @@ def load_trace(path: str | Path | None = None) -> pa.Table:
         if missing:
             raise DataError(
                 f"the trace {str(path)!r} has no column {', '.join(missing)}",
-                hint="it needs the columns of the shipped one: see medusa/workloads/data/CITATION.md",
+                hint="it needs the columns of the shipped one: see medusa/apps/workloads/data/CITATION.md",
                 code="data.trace",
             )
         return _narrow(pq.read_table(path, columns=wanted))
-    with resources.as_file(resources.files("medusa.workloads") / "data" / TRACE) as shipped:
+    with resources.as_file(resources.files("medusa.apps.workloads") / "data" / TRACE) as shipped:
         return _narrow(pq.read_table(shipped, columns=wanted))
 
 
@@ -106,7 +106,7 @@ def labelled_bots(path: str | Path | None = None) -> frozenset[str]:
     import pyarrow.parquet as pq
 
     with contextlib.ExitStack() as stack:
-        shipped = resources.files("medusa.workloads") / "data" / TRACE
+        shipped = resources.files("medusa.apps.workloads") / "data" / TRACE
         where = path if path is not None else stack.enter_context(resources.as_file(shipped))
         if "label" not in pq.read_schema(where).names:
             return frozenset()
