@@ -11,7 +11,8 @@ import click
 
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
-from medusa.runtime.node.link_states import away_of
+from medusa.runtime.client.overview import whole
+from medusa.wire.status import NodeStatus
 
 if TYPE_CHECKING:
     from medusa.runtime.client.client import Federation
@@ -112,7 +113,7 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
 
     with connect(address, **keys) as fed:
         found, guests = fed.queries(), fed.guests()
-        sees = bool(found) or as_json or _sees_all(fed)
+        sees = bool(found) or as_json or _status(fed) is not None
         doubts = [] if as_json else _doubts(fed)
         shown = str if as_json or not (found or guests) else _with_away(fed)
     if as_json:
@@ -140,29 +141,25 @@ def queries(address: str, as_json: bool, **keys: Any) -> None:
 def _doubts(fed: Federation) -> list[str]:
     """What the node can't know of queries, after its disk lost something."""
     status = _status(fed)
-    doubt = status.get("in_doubt") or {}
-    lines = []
-    if doubt.get("lost_catalog"):
+    if status is None:
+        return []
+    doubt, lines = status.in_doubt, []
+    if doubt.lost_catalog:
         what = "has lost its newest catalog: queries that it coordinated may be missing here"
-        lines.append(f"node {status['node']} {what}. {doubt['see']}")
-    for name, each in doubt.get("fragments", {}).items():
-        lines.append(f"{name} of query {each['query']} is in doubt at node {status['node']}: {each['why']}")
+        lines.append(f"node {status.node} {what}. {doubt.see}")
+    for name, each in (doubt.fragments or {}).items():
+        lines.append(f"{name} of query {each.query} is in doubt at node {status.node}: {each.why}")
     return lines
 
 
-def _sees_all(fed: Federation) -> bool:
-    """Whether the node shows this client whatever it has."""
-    return "rows_in" in _status(fed)
-
-
-def _status(fed: Federation) -> dict[str, Any]:
-    """What the node shows this client of itself."""
+def _status(fed: Federation) -> NodeStatus | None:
+    """What the node shows this client of itself; None: not all that it has."""
     try:
-        return fed.status()
+        return whole(fed.status())
     except LinkError as error:
         if error.code != "E_ROLE":
             raise
-        return {}
+        return None
 
 
 def _with_away(fed: Federation) -> Callable[[str], str]:
@@ -170,7 +167,7 @@ def _with_away(fed: Federation) -> Callable[[str], str]:
     status = _status(fed)
 
     def shown(node: str) -> str:
-        why = away_of(status, node)
+        why = "" if status is None else status.why_away(node)
         return f"{node} (away, {why})" if why else node
 
     return shown

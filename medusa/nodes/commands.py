@@ -20,7 +20,7 @@ from medusa.nodes.deploy.stale_requests import Late
 from medusa.nodes.deploy.unfinished_deployments import Unfinished
 from medusa.nodes.deploy.wording import CONTENDED, there_already
 from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.load.load_status import boxes_loads, fragment_load, node_load
+from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import Loads
 from medusa.nodes.migration.incoming import Arrivals
 from medusa.nodes.migration.outgoing import Moves
@@ -50,6 +50,10 @@ from medusa.wire.messages.links_and_commands import (
 )
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+from medusa.wire.status import (
+    FragmentStatus,
+    NodeStatus,
+)
 
 __all__ = ["Commands"]
 
@@ -278,9 +282,9 @@ class Commands:
                 self.loads.heard(now_us, peer, message)
             case StatusRequest():
                 status = self.status(now_us)
-                if caller is not None and caller.rules is not None and not caller.rules.status:
-                    status = visible(status, caller, peer)
-                self._outbox.send(peer, Reply(request=message.request), encoded(status))
+                limited = caller is not None and caller.rules is not None and not caller.rules.status
+                shown = visible(status, caller, peer) if caller is not None and limited else status
+                self._outbox.send(peer, Reply(request=message.request), encoded(shown))
             case _:
                 what = type(message).__name__
                 raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
@@ -467,42 +471,35 @@ class Commands:
         self.loads.tick(now_us, (peer for peer in self._own if self.peers[peer] == "up"))
         self._unmoved.tick(now_us, self.engine)
 
-    def _fragment(self, now_us: int, name: str, hosted: Hosted) -> dict[str, Any]:
+    def _fragment(self, now_us: int, name: str, hosted: Hosted) -> FragmentStatus:
         known = self.engine.get(name, {})
-        found = fragment_status(hosted, self.rates, now_us, known)
-        away = self.sliding.moves.away
-        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, away)
-        loads = boxes_loads(self.loads, name)
-        boxes = {
-            id: {**figures, "smoothed": loads.get(id), **why.get(id, {})}
-            for id, figures in found["boxes"].items()
-        }
-        return {**found, "load": fragment_load(self.loads, name), "boxes": boxes}
+        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, self.sliding.moves.away)
+        return fragment_status(hosted, self.rates, now_us, known, self.loads, why)
 
-    def status(self, now_us: int) -> dict[str, Any]:
+    def status(self, now_us: int) -> NodeStatus:
         """What this node runs and how it goes: docs/nodes.md describes each field."""
-        fragments = [self._fragment(now_us, name, hosted) for name, hosted in self.fragments.items()]
-        disk = (self._saver.disk_error, *(each["disk_error"] for each in fragments))
-        return {
-            "node": self._settings.name,
+        fragments = tuple(self._fragment(now_us, name, hosted) for name, hosted in self.fragments.items())
+        disk = (self._saver.disk_error, *(each.disk_error for each in fragments))
+        return NodeStatus(
+            node=self._settings.name,
             **self.naming.owners(),
             **totals(fragments),
-            "load": node_load(self.loads, now_us),
-            "peers": dict(self.peers),
-            "parsing": self.parsing.status(),
-            "away": self.sliding.moves.away.status(now_us),
-            "refused": dict(self._refusals),
-            "door": dict(self.door),
-            "disk_error": next(filter(None, disk), ""),
-            "fragments": fragments,
-            "sources": sources_of(self._catalog.fragments.values()),
-            "streams": self._catalog.stream_names(),
-            "moves": self.sliding.status(),
-            "splits": self.sliding.splits.status(),
-            "remote": self.remotes.status(),
-            "dht": self.naming.between and self.naming.between.status(),
-            "elsewhere": self._catalog.elsewhere(),
-            "queries": queries_of(self._catalog.deployments.values()),
-            "in_doubt": self.resolving.status(),
-            **self.accepting.status(),
-        }
+            load=node_load(self.loads, now_us),
+            peers=dict(self.peers),
+            parsing=self.parsing.status(),
+            away=self.sliding.moves.away.status(now_us),
+            refused=dict(self._refusals),
+            door=dict(self.door),
+            disk_error=next(filter(None, disk), ""),
+            fragments=fragments,
+            sources=sources_of(self._catalog.fragments.values()),
+            streams=tuple(self._catalog.stream_names()),
+            moves=self.sliding.status(),
+            splits=self.sliding.splits.status(),
+            remote=self.remotes.status(),
+            dht=self.naming.between.status() if self.naming.between else None,
+            elsewhere=self._catalog.elsewhere(),
+            queries=queries_of(self._catalog.deployments.values()),
+            in_doubt=self.resolving.status(),
+            runs_on=self.accepting.status(),
+        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -42,6 +41,7 @@ from medusa.wire.messages.move import (
 )
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
+from medusa.wire.status import MovesStatus
 
 __all__ = ["Sliding"]
 
@@ -155,9 +155,9 @@ class Sliding:
         times += [each.said_us + AGAIN_US for each in self._relayed.values()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> MovesStatus:
         """Fragments on their way: those that go, those that come."""
-        return {"going": self.moves.status(), "coming": self.arrivals.status()}
+        return MovesStatus(going=self.moves.status(), coming=self.arrivals.status())
 
     # --- messages -------------------------------------------------------------------------------
 

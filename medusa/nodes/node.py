@@ -52,6 +52,7 @@ from medusa.wire.messages.links_and_commands import (
     Refuse,
 )
 from medusa.wire.outbox import Cut, Outbox, Owned, WakeAt
+from medusa.wire.status import plain
 
 __all__ = ["Brain"]
 
@@ -436,7 +437,7 @@ class Brain(Driven):
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows."""
-        return self.commands.status(now_us)
+        return plain(self.commands.status(now_us))
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
         """A ``Persist`` is durable, or failed."""

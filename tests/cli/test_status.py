@@ -17,8 +17,8 @@ from medusa.cli.main import main
 from medusa.cli.screens.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status_tables import SCHEMAS, tables_of
-from medusa.runtime.node.link_states import link_state
 from medusa.sim.actors.federation import Federation
+from medusa.wire.status import status_of
 from tests.nodes.test_explaining import Three
 from tests.system.nodes import until
 
@@ -281,7 +281,9 @@ def test_tables_of_three_nodes_in_the_simulator() -> None:
     three = Three()
     three.publish("e1", "a", *range(1, 500))
     three.passes(3_000_000)
-    statuses = [node.brain.status(node.clock.monotonic_us()) for node in three.federation.nodes.values()]
+    statuses = [
+        status_of(node.brain.status(node.clock.monotonic_us())) for node in three.federation.nodes.values()
+    ]
     tables = tables_of(statuses)
     assert tables["nodes"].num_rows == 3
     assert tables["fragments"].num_rows == 3
@@ -290,7 +292,7 @@ def test_tables_of_three_nodes_in_the_simulator() -> None:
     assert links["e1", "core"]["state"] == "up"
     assert links["e1", "core"]["bytes_out_per_s"] > 0
     assert links["e1", "core"]["peer_load"] is not None
-    assert link_state(statuses[0], "e1") == "here", "fragments of one node have a link as well"
+    assert statuses[0].link_state("e1") == "here", "fragments of one node have a link as well"
     readers = {(each["node"], each["reader"]) for each in tables["streams"].to_pylist()}
     assert readers == {("e1", "core"), ("e2", "core"), ("core", None)}
     empty = tables_of([])

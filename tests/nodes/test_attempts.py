@@ -51,7 +51,8 @@ def breaks(world, node, peer):
 
 def coming(node):
     """At which step of an attempt the target is; None: nothing comes."""
-    return node.brain.commands.sliding.status()["coming"].get(FRAGMENT, {}).get("state")
+    comes = node.brain.commands.sliding.status().coming.get(FRAGMENT)
+    return None if comes is None else comes.state
 
 
 def going(node):

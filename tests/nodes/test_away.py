@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from medusa.nodes.names.unreachable_peers import Away, away_text
+from medusa.nodes.names.unreachable_peers import Away
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.links_and_commands import Remove
+from medusa.wire.status import AwayStatus
 from tests.nodes.moved import World
 from tests.nodes.parted import Parting
 
@@ -17,9 +18,9 @@ def test_a_move_to_a_node_that_is_away_says_so_and_since_when():
     request = world.order("m2", timeout_ms=1000)
     while request not in world.client("m1").mind.replies:
         world.fed.run(for_us=100_000)
-        said += [(each["silent"], each["waits_for"]) for each in status().values()]
-    assert said[0] == ([], "")
-    assert (["m2"], "node 'm2' doesn't answer, seen 3 s ago") in said
+        said += [(each.silent, each.waits_for) for each in status().values()]
+    assert said[0] == ((), "")
+    assert (("m2",), "node 'm2' doesn't answer, seen 3 s ago") in said
     reply, _ = world.fed.answer(world.client("m1"), request)
     assert (reply.code, reply.text) == ("E_TIMEOUT", "node 'm2' doesn't answer, seen 7 s ago")
     world.fed.nodes["m2"].restart()
@@ -43,22 +44,22 @@ def test_who_answers_and_refuses_us_is_not_just_away():
     away.peer_event(1_000_000, "b", LinkEvent.PEER_UP)
     away.peer_event(2_000_000, "b", LinkEvent.PEER_DOWN)
     assert away.status(5_500_000) == {
-        "a": {"seen_us": None, "refusal": "", "refused_us": None},
-        "b": {"seen_us": 3_500_000, "refusal": "", "refused_us": None},
+        "a": AwayStatus(seen_us=None, refusal="", refused_us=None),
+        "b": AwayStatus(seen_us=3_500_000, refusal="", refused_us=None),
     }
     for at_us in (3_000_000, 4_000_000, 9_000_000):
         away.refused(at_us, "b", "refuses our key")
-    assert away.status(9_500_000)["b"]["refused_us"] == 6_500_000
-    assert away_text(away.status(9_500_000)["b"]) == "refuses our key, for 6 s"
+    assert away.status(9_500_000)["b"].refused_us == 6_500_000
+    assert away.status(9_500_000)["b"].text == "refuses our key, for 6 s"
     assert away.told(9_500_000, ["b"]) == "node 'b' refuses our key, for 6 s"
     assert away.told(20_000_000, ["b"]) == "node 'b' doesn't answer, seen 18 s ago", (
         "nor does it refuse any more"
     )
     away.refused(30_000_000, "b", "refuses our key")
-    assert away.status(31_000_000)["b"]["refused_us"] == 1_000_000
+    assert away.status(31_000_000)["b"].refused_us == 1_000_000
     away.peer_event(32_000_000, "b", LinkEvent.PEER_UP)
     away.peer_event(33_000_000, "b", LinkEvent.PEER_DOWN)
-    assert away.status(34_000_000)["b"]["refusal"] == ""
+    assert away.status(34_000_000)["b"].refusal == ""
 
 
 def test_an_order_that_a_node_passed_on_to_one_that_is_away_ends_in_time():
@@ -119,6 +120,6 @@ def test_a_fragment_goes_to_no_node_of_another_owner():
     reply, _ = world.move("m2")
     assert reply.code == "E_ROLE"
     assert "'bob'" in reply.text
-    assert not owner.commands.sliding.status()["going"]
+    assert not owner.commands.sliding.status().going
     owner.commands.diverting.whose = lambda node: owner.settings.participant
     world.check()

@@ -11,7 +11,6 @@ import pytest
 import medusa as md
 from medusa.apps.dashboard.network import Seen, network_of
 from medusa.apps.dashboard.picture import svg_of
-from medusa.apps.dashboard.status_schema import status_of
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.query.boxes import Field
@@ -19,6 +18,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import PublishedStream
 from medusa.wire.messages.links_and_commands import Attach, Define, Deploy, Reply
 from medusa.wire.messages.rerouting import Expect, Read, Release, Unexpect
+from medusa.wire.status import status_of
 from tests.cli.test_status import printed
 from tests.nodes.keyed import SECURITY, Keyed, curve
 

@@ -96,7 +96,7 @@ def test_boxes_of_known_cost_in_virtual_time_have_those_costs():
     assert of_all is not None
     assert (of_all.rows_in_per_s, of_all.rows_out_per_s) == (5000, 2500)
     assert node.loads.load == node.loads.busy_share == pytest.approx(0.125, rel=1e-12)
-    assert [(each["box"], round(each["busy_share"], 6)) for each in node.loads.causes()] == [
+    assert [(each.box, round(each.busy_share, 6)) for each in node.loads.causes()] == [
         ("f1", 0.075),
         ("f0", 0.05),
     ]
@@ -182,7 +182,7 @@ def test_overload_is_reported_once_with_what_makes_it_and_once_when_it_is_over()
     assert node.reports() == ["overloaded cpu"]
     assert node.loads.overloaded == ["cpu"]
     assert node.loads.message().overloaded
-    assert next(node.loads.causes())["box"] == "f0"
+    assert next(node.loads.causes()).box == "f0"
     for tick in range(9, 30):
         node.tell(tick * LOOK_US)
     assert node.reports() == ["not overloaded any more cpu"]
@@ -257,7 +257,7 @@ def test_a_line_with_a_bandwidth_has_a_share_and_may_be_too_much():
         node.tell(tick * LOOK_US)
     assert node.loads.links.share("reader", rules.bandwidth) == pytest.approx(1.5)
     assert node.reports() == ["overloaded link reader"]
-    assert node.loads.link_status()["reader"]["bandwidth"] == 20_000
+    assert node.loads.link_status()["reader"].bandwidth == 20_000
     assert node.loads.links.out_of(node.life.hosted) == pytest.approx(30_000)
 
 
@@ -279,7 +279,7 @@ def test_how_far_a_reader_and_an_input_are_behind_is_said_of_their_links():
     readers = life.hosted.outputs["out"].sender.receivers
     readers["reader"].acked, readers["slow"].acked = 7, 2
     links = LinkLoads(1_000_000).status([life.hosted], {})
-    assert {peer: (each["lag_rows"], each["lag_us"]) for peer, each in links.items()} == {
+    assert {peer: (each.lag_rows, each.lag_us) for peer, each in links.items()} == {
         "pa": (0, 0),
         "pb": (0, 100_000),
         "reader": (0, 0),

@@ -234,7 +234,7 @@ def test_a_frame_that_is_lost_or_comes_twice_is_sent_again_or_dropped(kind):
     for message, payload in again:  # All of it once more, late: nothing changes.
         if type(message).__module__.endswith("messages_move"):
             target.receive(target._now_us, "m1", message, payload)
-    assert target.commands.sliding.status() == {"going": {}, "coming": {}}
+    assert not target.commands.sliding.status().under_way
     world.check()
 
 
@@ -262,13 +262,13 @@ def test_what_ends_before_it_is_handed_over_has_never_been():
     world.order("m2", timeout_ms=1)
     owner = world.fed.nodes["m1"].brain
     going = owner.commands.sliding.moves.status
-    assert world.fed.run(lambda: going().get(FRAGMENT, {}).get("state") == "copying")
+    assert world.fed.run(lambda: FRAGMENT in going() and going()[FRAGMENT].state == "copying")
     target = world.fed.nodes["m2"]
     assert world.fed.run(lambda: target.brain.commands.sliding.arrivals.shadow(FRAGMENT) is not None)
-    assert going()[FRAGMENT]["state"] == "copying"
+    assert going()[FRAGMENT].state == "copying"
     owner._spread(owner._now_us, "m2", LinkEvent.PEER_DOWN)
     owner._spread(owner._now_us, "m2", LinkEvent.PEER_UP)
-    assert world.fed.run(lambda: not owner.commands.sliding.status()["going"])
+    assert world.fed.run(lambda: not owner.commands.sliding.status().going)
     assert world.owners == {1: "m1"}
     assert [report.what for report in target.reports if report.level == "error"] == []
     world.check()

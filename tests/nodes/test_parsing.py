@@ -17,6 +17,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages.links_and_commands import Define, Deploy, Install, Remove, Reply
 from medusa.wire.messages.remote import DefineRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox, Parse, Send
+from medusa.wire.status import ParsingStatus
 from tests.nodes.deployed import Town
 from tests.nodes.keyed import Keyed
 from tests.nodes.parsed import done
@@ -134,7 +135,7 @@ def test_a_caller_has_so_much_waiting_under_all_of_its_names_and_the_others_have
     for number in range(1 + most + 3):  # The first one is under way at once.
         asking.ask(f"client-{number}", number, nbytes=nbytes, caller=key)
     assert [code for _, code in asking.came] == ["E_BUSY"] * 3
-    assert asking.parsing.status() == {"graphs": 1 + most, "bytes": (1 + most) * nbytes}
+    assert asking.parsing.status() == ParsingStatus(graphs=1 + most, bytes=(1 + most) * nbytes)
     asking.ask("other", 1, nbytes=nbytes)
     assert len(asking.came) == 3
     asking.work()
@@ -147,7 +148,7 @@ def test_all_callers_together_have_so_much_waiting():
     for number in range(1 + most + 2):
         asking.ask(f"client-{number}", 1, nbytes=4 << 20)
     assert [code for _, code in asking.came] == ["E_BUSY"] * 2
-    assert asking.parsing.status()["bytes"] == (1 + most) * (4 << 20)
+    assert asking.parsing.status().bytes == (1 + most) * (4 << 20)
 
 
 def test_the_same_question_again_is_read_once():
@@ -166,7 +167,7 @@ def test_nothing_is_read_for_a_peer_that_went_away():
     asking.ask("honest", 0)
     [effect] = asking.effects()
     asking.parsing.lost("gone")
-    assert asking.parsing.status()["graphs"] == 1
+    assert asking.parsing.status().graphs == 1
     asking.parsing.parsed(0, effect.token, effect.read(), None)
     asking.work()
     assert asking.begun == [("gone", 0), ("honest", 0)]

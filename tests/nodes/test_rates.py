@@ -5,10 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 import medusa as md
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.status.status import Rates, encoded, sources_of
 from medusa.wire import limits
+from medusa.wire.status import (
+    BoxStatus,
+    FragmentStatus,
+    LinkStatus,
+    LoadStatus,
+    NodeStatus,
+    PeerStatus,
+    VisibleStatus,
+    plain,
+)
 
 
 def told(rows: int, busy_us: int = 0) -> dict[str, Any]:
@@ -51,19 +64,24 @@ def test_nothing_is_known_of_what_is_new_or_is_another_query() -> None:
 
 
 def test_a_status_too_long_for_a_message_leaves_the_boxes_out() -> None:
-    boxes, arcs = told(10)["f"]["boxes"], [["a", "", "b"]]
-    status = {"node": "n", "fragments": [{"query": "q", "boxes": boxes, "arcs": arcs}]}
-    assert json.loads(encoded(status)) == status
-    short = {"node": "n", "fragments": [{"query": "q", "boxes": {}, "arcs": []}]}
-    assert json.loads(encoded(status, most=100)) == short
+    boxes = {id: BoxStatus(**figures) for id, figures in told(10)["f"]["boxes"].items()}
+    status = NodeStatus(
+        node="n", fragments=(FragmentStatus(fragment="q/f", query="q", boxes=boxes, arcs=(("a", "", "b"),)),)
+    )
+    whole = encoded(status)
+    assert json.loads(whole) == plain(status)
+    short = plain(NodeStatus(node="n", fragments=(FragmentStatus(fragment="q/f", query="q"),)))
+    assert json.loads(encoded(status, most=len(whole) - 1)) == short
 
 
 def test_of_very_many_peers_not_each_one_is_told() -> None:
-    links = {f"n{number}": {"share": None} for number in range(10)}
-    status = {"node": "n", "fragments": [], "load": {"load": 0.5, "links": links, "peers": links}}
-    assert json.loads(encoded(status)) == status
-    shorter = json.loads(encoded(status, most=200))
-    assert shorter == {"node": "n", "fragments": [], "load": {"load": 0.5, "links": {}, "peers": {}}}
+    peers = [f"n{number}" for number in range(10)]
+    links, said = dict.fromkeys(peers, LinkStatus()), dict.fromkeys(peers, PeerStatus())
+    status = NodeStatus(node="n", load=LoadStatus(load=0.5, links=links, peers=said))
+    whole = encoded(status)
+    assert json.loads(whole) == plain(status)
+    shorter = json.loads(encoded(status, most=len(whole) - 1))
+    assert shorter == plain(NodeStatus(node="n", load=LoadStatus(load=0.5)))
 
 
 def test_partitions_of_a_source_that_are_too_many_are_not_told() -> None:
@@ -76,9 +94,14 @@ def test_partitions_of_a_source_that_are_too_many_are_not_told() -> None:
         q.sink("out", q.source("rows", schema, time="ts", partition="meter", partitions=partitions))
         return sources_of(cut(q.graph, {"n": ["rows"]}).fragments)["q.rows"]
 
-    assert told_of(2)["partitions"] == [f"meter {number:060}" for number in range(2)]
+    assert told_of(2).partitions == tuple(f"meter {number:060}" for number in range(2))
     many = told_of(10_000)
-    assert (many["partition"], many["partitions"]) == ("meter", None)
-    assert len(json.dumps(many)) < limits.BODY_BYTES_MAX
-    status = {"node": "n", "fragments": [], "sources": {"q.rows": told_of(2)}}
-    assert json.loads(encoded(status, most=250))["sources"]["q.rows"] == {**told_of(2), "partitions": None}
+    assert (many.partition, many.partitions) == ("meter", None)
+    assert len(msgspec.json.encode(many)) < limits.BODY_BYTES_MAX
+    few = replace(told_of(2), partitions=None)
+    for status in (
+        NodeStatus(node="n", sources={"q.rows": told_of(2)}),
+        VisibleStatus(node="n", sources={"q.rows": told_of(2)}, streams=(), elsewhere={}, fragments=()),
+    ):
+        said = json.loads(encoded(status, most=len(encoded(status)) - 1))["sources"]["q.rows"]
+        assert said == json.loads(msgspec.json.encode(few))

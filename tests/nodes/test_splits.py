@@ -139,7 +139,7 @@ def test_two_boxes_that_are_split_at_once_have_room_together(monkeypatch):
     asked = []
     monkeypatch.setattr(splits, "_room", lambda *made, gone: asked.append((len(made), len(gone))))
     world.split()
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     [job] = splits._jobs
     splits._check_room(job.plan)
     assert asked == [(5, 1), (5, 1), (10, 2)]
@@ -170,7 +170,7 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     disk = world.fed.nodes["m"].disk
     number = world.split()
     splits = world.fed.nodes["m"].brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     disk.fail_next = 1
     refused(world, number, "E_DISK", "failed")
     assert world.fragments == before
@@ -227,7 +227,7 @@ def test_the_new_fragments_begin_where_the_old_one_stood():
     old._entries.fed_us["rows"] = 5  # As if the publisher had promised something.
     splits = brain.commands.sliding.splits
     number = world.split(fragment=old.spec.name)
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     [job] = splits._jobs
     assert [dict(each.fed_us) for each in job.news.values() if each.fed_us] == [dict(old.fed_us)]
     stand = {o.stream: o.sender.log.boundary_us for each in job.news.values() for o in each.outputs.values()}
@@ -262,7 +262,7 @@ def test_a_catalog_that_cannot_be_written_leaves_all_as_it_was(what, dies):
     before, epochs = world.fragments, dict(node.brain.catalog.ownership.epochs)
     number = world.split() if what == "split" else world.merge()
     splits = node.brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["switching"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["switching"], for_us=100_000)
     assert world.fragments == before, "the others are there once the disk says so"
     node.disk.full = True
     assert world.fed.run(lambda: number in world.orderer.mind.replies, for_us=500_000)
@@ -289,12 +289,12 @@ def test_a_query_that_is_removed_meanwhile_leaves_nothing(step):
     node = world.fed.nodes["m"]
     number = world.split()
     splits = node.brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == [step], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == [step], for_us=100_000)
     node.order(lambda now_us: node.brain.commands._drop("q"))
     reply, _ = world.told(number)
     assert reply.code == "E_REMOVED"
     world.fed.run(for_us=50_000)
-    assert (world.fragments, splits.status()) == ([], [])
+    assert (world.fragments, splits.status()) == ([], ())
     assert [name for name in node.disk.names() if not name.startswith(("node-", "life-"))] == []
     world.fed.run(for_us=200_000)
 
@@ -305,7 +305,7 @@ def test_a_node_that_stops_in_the_middle_finds_the_box_whole():
     before = world.fragments
     number = world.split()
     splits = node.brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     node.order(node.brain.stop)
     refused(world, number, "E_BROKEN", "node 'm' ends")
     assert world.fed.run(lambda: node.brain.stopped)
@@ -321,11 +321,11 @@ def test_upstream_lets_nothing_go_before_the_record_is_on_disk():
     splits = node.brain.commands.sliding.splits
     before = world.fragments
     world.split()
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     node.slowness = 10  # The record takes long enough for words to get to the neighbour.
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["switching"])
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["switching"])
     world.fed.run(for_us=3_000)
-    assert [each["state"] for each in splits.status()] == ["switching"]
+    assert [each.state for each in splits.status()] == ["switching"]
     node.crash()
     node.slowness = 1
     node.restart()
@@ -341,7 +341,7 @@ def test_what_is_on_its_way_between_the_parts_arrives_before_they_are_merged(mon
     world.fed.run(for_us=10_000)
     number = world.merge()
     world.fed.run(for_us=30_000)
-    assert [each["state"] for each in splits.status()] == ["draining"]
+    assert [each.state for each in splits.status()] == ["draining"]
     monkeypatch.setattr(loop, "OWN_MAX", 64)
     assert world.told(number)[0].code == ""
     world.check()
@@ -357,7 +357,7 @@ def test_a_part_that_attaches_while_all_come_to_rest_gets_what_is_on_its_way(mon
     number = world.merge()
     node = world.fed.nodes["m"]
     splits = node.brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["draining"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["draining"], for_us=100_000)
     for input in node.brain.fragments["q/box-2"].inputs.values():
         node.order(lambda now_us, input=input: input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED))
     world.fed.run(for_us=20_000)

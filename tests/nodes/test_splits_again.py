@@ -36,7 +36,7 @@ def test_a_node_that_dies_with_the_answer_gives_it_in_its_next_life(what):
     node = world.fed.nodes["m"]
     number = world.split() if what == "split" else world.merge()
     splits = node.brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["switching"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["switching"], for_us=100_000)
     node.slowness = 10
     world.fed.run(for_us=1_500)
     node.crash("kept")  # The record reaches the disk, and nobody hears of it.

@@ -24,7 +24,7 @@ HERE = {"e": ["rows", "all_rows", "box"], "c": ["last", "out"]}
 
 def until(world, state, node="m"):
     splits = world.fed.nodes[node].brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == [state], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == [state], for_us=100_000)
     [job] = splits._jobs
     return job
 

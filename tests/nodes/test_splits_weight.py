@@ -109,13 +109,13 @@ def test_what_ends_while_it_is_weighed_is_not_split(end):
     before = world.fragments
     number = world.split(ranges="weight")
     splits = node.brain.commands.sliding.splits
-    assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["weighing"], for_us=100_000)
+    assert world.fed.run(lambda: [each.state for each in splits.status()] == ["weighing"], for_us=100_000)
     assert not state(world)[0]["q/box"][1], "rows flow on"
     if end == "removed":
         node.order(lambda now_us: node.brain.commands._drop("q"))
         assert world.told(number)[0].code == "E_REMOVED"
         world.fed.run(for_us=50_000)
-        assert (world.fragments, splits.status()) == ([], [])
+        assert (world.fragments, splits.status()) == ([], ())
     elif end == "stopped":
         node.order(node.brain.stop)
         refused(world, number, "E_BROKEN", "node 'm' ends")
@@ -127,4 +127,4 @@ def test_what_ends_while_it_is_weighed_is_not_split(end):
     else:
         node.loop._host._running["q/box"].failed = True
         refused(world, number, "query.split", "has failed")
-        assert (world.fragments, splits.status()) == (before, [])
+        assert (world.fragments, splits.status()) == (before, ())

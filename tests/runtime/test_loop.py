@@ -12,13 +12,13 @@ from medusa.nodes.config.settings import parse
 from medusa.nodes.node import Brain
 from medusa.ports import Buffer
 from medusa.runtime.node.graph_parser import GraphParser
-from medusa.runtime.node.link_states import with_away
 from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused, LinkUp
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages.links_and_commands import Heartbeat, Hello
+from medusa.wire.status import status_of
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
 
@@ -107,7 +107,7 @@ def test_status_says_that_a_peer_refuses_our_key(loop: NodeLoop) -> None:
     status = asked.result(0)
     assert status["peers"] == {"b": "silent"}
     assert status["away"]["b"]["refusal"] == "refuses our key"
-    assert with_away(status, "b") == "b (refuses our key, for 0 s)"
+    assert status_of(status).why_away("b") == "refuses our key, for 0 s"
 
 
 def test_a_link_that_a_newer_one_has_replaced_may_end(loop: NodeLoop) -> None:

@@ -6,6 +6,7 @@ import re
 import urllib.request
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -19,6 +20,7 @@ from medusa.runtime.client.status_tables import SCHEMAS
 from medusa.runtime.metrics.prometheus_node import LINKS, NODE, node_families
 from medusa.sim.actors.node import Node
 from medusa.wire.outbox import Outbox
+from medusa.wire.status import status_of
 from tests.nodes.test_explaining import Three
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,7 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def found(node: Node) -> dict[tuple[str, str], float]:
     """(metric, peer) -> value."""
     status = node.brain.status(node.clock.monotonic_us())
-    made = list(node_families(status))
+    made = list(node_families(status_of(status)))
     assert len({each.name for each in made}) == len(made) == len(NODE) + len(LINKS) + 1
     assert all(each.documentation and each.type == "gauge" for each in made)
     samples = [sample for each in made for sample in each.samples]
@@ -77,5 +79,5 @@ def test_every_metric_and_column_and_setting_is_documented() -> None:
             documented = f"`{name}`" in row or (table == "boxes" and name in STATS_SCHEMA.names)
             assert documented, f"{table}.{name}"
     load = node_load(Loads(Settings(name="n", listen="", data=""), Outbox(), {}), 0)
-    for field in (*load, *FIELDS):
+    for field in (*msgspec.structs.asdict(load), *FIELDS):
         assert f"`{field}`" in brain or f"\n{field} = " in brain or f"[load.{field}]" in brain, field

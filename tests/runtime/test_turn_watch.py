@@ -10,13 +10,14 @@ import pyarrow as pa
 import medusa as md
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.load.load_status import node_load
-from medusa.nodes.load.loads import EngineHeld, Loads, Usage
+from medusa.nodes.load.loads import Loads, Usage
 from medusa.runtime.engine_host.budgets import NEVER, Bounds
 from medusa.runtime.engine_host.completions import Failed
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Outbox, Report, RunFragment
+from medusa.wire.status import EngineHeld
 from tests.runtime.engine_by_hand import SCHEMA, rows
 
 DEADLINE_S = 60.0
@@ -62,13 +63,12 @@ def test_it_is_said_once_each_time_and_shown_while_it_lasts() -> None:
         return EngineHeld(query="q", fragment="q/1", functions=("f 1", "g 2"), for_us=for_us)
 
     assert used(None) == []
-    assert node_load(loads, 0)["engine_held"] is None
+    assert node_load(loads, 0).engine_held is None
     [said] = used(held(6_000_000))
     assert (said.level, said.what) == ("error", "a fragment holds the engine")
     assert said.fields == {"query": "q", "fragment": "q/1", "functions": "f 1, g 2", "seconds": 6}
     assert used(held(7_000_000)) == []
-    told = {"query": "q", "fragment": "q/1", "functions": ("f 1", "g 2"), "for_us": 7_000_000}
-    assert node_load(loads, 0)["engine_held"] == told
+    assert node_load(loads, 0).engine_held == held(7_000_000)
     assert len(used(held(5_500_000))) == 1, "another time"
     assert used(None) == []
     assert len(used(held(6_000_000))) == 1

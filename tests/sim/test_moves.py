@@ -133,7 +133,7 @@ def test_who_takes_part_in_a_move_dies_at_its_step(part, step):
             return True
         for name, node in trial.nodes.items():
             status = node.brain.commands.sliding.status()
-            before[name] = {way["state"] for side in status.values() for way in side.values()}
+            before[name] = {way.state for side in (status.going, status.coming) for way in side.values()}
         return False
 
     assert world.run(until_us=5_000_000, events_max=100_000, done=struck)
@@ -163,7 +163,7 @@ def test_who_takes_part_in_a_split_dies_at_its_step(part, step):
             return True
         for name, node in trial.nodes.items():
             ways = node.brain.commands.sliding.splits.status()
-            before[name] = {f"{way['what']} {way['state']}" for way in ways}
+            before[name] = {f"{way.what} {way.state}" for way in ways}
         return False
 
     assert world.run(until_us=5_000_000, events_max=100_000, done=struck)

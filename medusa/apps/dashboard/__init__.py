@@ -1,3 +1,3 @@
-"""A federation drawn: ``status_schema`` checks what nodes say, ``network`` puts it together, ``placing``
+"""A federation drawn: ``wire.status`` checks what nodes say, ``network`` puts it together, ``placing``
 and ``picture`` draw it, ``server`` shows it as a page that lives.
 """

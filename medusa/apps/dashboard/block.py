@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from medusa.apps.dashboard.network import UNASKED, UP, NodeView, input_rate, output_rate
 from medusa.apps.dashboard.shapes import PADDING, SIZES, Drawn, Rect, Text, width_of
-from medusa.apps.dashboard.status_schema import Fragment, Input, Output
 from medusa.apps.dashboard.words import ago, clipped, count, lag, per_second, percent
 from medusa.query.render.layout import Layout, layered
+from medusa.wire.status import FragmentStatus, InputStatus, OutputStatus
 
 __all__ = ["NodeBlock"]
 
@@ -61,7 +61,7 @@ class _PortLine:
 
 
 class _FragmentBlock:
-    def __init__(self, node: NodeView, fragment: Fragment) -> None:
+    def __init__(self, node: NodeView, fragment: FragmentStatus) -> None:
         self._node = node
         self._fragment = fragment
         self._title = clipped(fragment.fragment, NAME_MAX + 8)
@@ -131,7 +131,7 @@ def node_state(node: NodeView) -> str:
     return f"{text}  disk: {status.disk_error}" if status.disk_error else text
 
 
-def fragment_figures(fragment: Fragment) -> str:
+def fragment_figures(fragment: FragmentStatus) -> str:
     """A line on a fragment: its state, rates, lag, and what went wrong."""
     text = f"{fragment.state or '?'}  {per_second(fragment.rows_in_per_s)} in"
     text += f"  {per_second(fragment.rows_out_per_s)} out  lag {lag(fragment.lag_us)}"
@@ -140,10 +140,10 @@ def fragment_figures(fragment: Fragment) -> str:
     return f"{text}  {fragment.failed}" if fragment.failed else text
 
 
-def _in_lines(node: NodeView, fragment: Fragment) -> list[_PortLine]:
+def _in_lines(node: NodeView, fragment: FragmentStatus) -> list[_PortLine]:
     """One for each stream of a node, one for all programs that publish into a source."""
     known = node.status.peers if node.status is not None else {}
-    senders: dict[tuple[str, str], list[Input]] = {}
+    senders: dict[tuple[str, str], list[InputStatus]] = {}
     for input in fragment.inputs:
         of_node = input.origin in known or input.origin == node.name
         senders.setdefault((input.stream, input.origin if of_node else ""), []).append(input)
@@ -156,7 +156,7 @@ def _in_lines(node: NodeView, fragment: Fragment) -> list[_PortLine]:
     return lines
 
 
-def _out_text(fragment: Fragment, output: Output) -> str:
+def _out_text(fragment: FragmentStatus, output: OutputStatus) -> str:
     text = f"{clipped(output.stream, NAME_MAX)} {per_second(output_rate(fragment, output))}"
     # Each query that reads a sink has a stream of its own.
     queries = sum(each.of == output.sink != each.sink for each in fragment.outputs)
@@ -166,7 +166,7 @@ def _out_text(fragment: Fragment, output: Output) -> str:
     return f"{text} to {readers} reader{'s' * (readers != 1)}"
 
 
-def _layout(fragment: Fragment) -> Layout:
+def _layout(fragment: FragmentStatus) -> Layout:
     """Boxes from left to right; arcs that close a cycle, which no valid query has, are left out."""
     places = {box: place for place, box in enumerate(fragment.boxes)}
     arcs = [
@@ -182,7 +182,7 @@ def _layout(fragment: Fragment) -> Layout:
     return layered(sizes, arcs, gap_x=26.0, gap_y=10.0)
 
 
-def _box_lines(fragment: Fragment, name: str) -> list[tuple[str, str]]:
+def _box_lines(fragment: FragmentStatus, name: str) -> list[tuple[str, str]]:
     box = fragment.boxes[name]
     figures = f"{per_second(box.rows_in_per_s)} load {percent(box.load)}"
     lines = [

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from medusa.apps.dashboard.network import UP, Link, Network, NodeView, Stream
 from medusa.apps.dashboard.picture import key_of, stream_key
-from medusa.apps.dashboard.status_schema import Box, Fragment
 from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, size
+from medusa.wire.status import BoxStatus, FragmentStatus
 
 __all__ = ["Details", "details_of"]
 
@@ -68,7 +68,7 @@ def _of_node(node: NodeView) -> Iterator[tuple[str, str]]:
         yield f"link to {peer}", f"{state}: it {refused.refusal}" if refused and refused.refusal else state
 
 
-def _of_fragment(fragment: Fragment) -> Iterator[tuple[str, str]]:
+def _of_fragment(fragment: FragmentStatus) -> Iterator[tuple[str, str]]:
     yield "query", fragment.query
     yield "state", fragment.state
     if fragment.failed:
@@ -100,7 +100,7 @@ def _of_fragment(fragment: Fragment) -> Iterator[tuple[str, str]]:
             yield f"named {named.name}", f"{reads}, {behind:,} rows not acknowledged"
 
 
-def _of_box(box: Box) -> Iterator[tuple[str, str]]:
+def _of_box(box: BoxStatus) -> Iterator[tuple[str, str]]:
     yield "waits for", box.waits_for or "not known"
     if box.held_by:
         yield "lowest input", box.held_by

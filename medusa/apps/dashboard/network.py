@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.apps.dashboard.status_schema import Fragment, Input, Output, Receiver, Status
+from medusa.wire.status import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
 
 __all__ = [
     "CUT",
@@ -42,7 +42,7 @@ class Seen:
 
     address: str
     name: str = ""
-    status: Status | None = None
+    status: NodeStatus | None = None
     age_s: float = 0.0
     why: str = ""
     hint: str = ""
@@ -61,10 +61,10 @@ class NodeView:
     address: str = ""
     age_s: float = 0.0
     why: str = ""
-    status: Status | None = None
+    status: NodeStatus | None = None
 
     @property
-    def fragments(self) -> tuple[Fragment, ...]:
+    def fragments(self) -> tuple[FragmentStatus, ...]:
         """What runs there, by name."""
         found = self.status.fragments if self.status is not None else ()
         return tuple(sorted(found, key=lambda each: each.fragment))
@@ -203,7 +203,7 @@ def _ends(stream: Stream) -> tuple[str, str, str, str]:
     return origin, stream.target, stream.target_fragment, stream.name
 
 
-def _takers(node: NodeView, origin: str, stream: str) -> list[tuple[Fragment, Input] | None]:
+def _takers(node: NodeView, origin: str, stream: str) -> list[tuple[FragmentStatus, InputStatus] | None]:
     return [
         (fragment, input)
         for fragment in node.fragments
@@ -215,9 +215,9 @@ def _takers(node: NodeView, origin: str, stream: str) -> list[tuple[Fragment, In
 def _stream(
     nodes: Mapping[str, NodeView],
     origin: NodeView,
-    sent: tuple[Fragment, Output, Receiver] | None,
+    sent: tuple[FragmentStatus, OutputStatus, ReceiverStatus] | None,
     target: str,
-    taken: tuple[Fragment, Input] | None,
+    taken: tuple[FragmentStatus, InputStatus] | None,
 ) -> Stream:
     state, why = _state(nodes, origin, sent, nodes[target], taken)
     behind = None
@@ -243,9 +243,9 @@ def _stream(
 def _state(
     nodes: Mapping[str, NodeView],
     origin: NodeView,
-    sent: tuple[Fragment, Output, Receiver] | None,
+    sent: tuple[FragmentStatus, OutputStatus, ReceiverStatus] | None,
     target: NodeView,
-    taken: tuple[Fragment, Input] | None,
+    taken: tuple[FragmentStatus, InputStatus] | None,
 ) -> tuple[str, str]:
     """From the sides that answer: what one remembers of before its death counts no more."""
     states = []
@@ -267,9 +267,9 @@ def _state(
 
 def _rate(
     origin: NodeView,
-    sent: tuple[Fragment, Output, Receiver] | None,
+    sent: tuple[FragmentStatus, OutputStatus, ReceiverStatus] | None,
     target: NodeView,
-    taken: tuple[Fragment, Input] | None,
+    taken: tuple[FragmentStatus, InputStatus] | None,
 ) -> float | None:
     """What enters the sink that it leaves by; or the source that it comes into, if alone there."""
     if sent is not None and origin.state == UP:
@@ -279,13 +279,13 @@ def _rate(
     return None
 
 
-def output_rate(fragment: Fragment, output: Output) -> float | None:
+def output_rate(fragment: FragmentStatus, output: OutputStatus) -> float | None:
     """Rows per second of an output; None: not known."""
     box = fragment.boxes.get(output.of or output.sink)
     return None if box is None else box.rows_in_per_s
 
 
-def input_rate(fragment: Fragment, inputs: Sequence[Input]) -> float | None:
+def input_rate(fragment: FragmentStatus, inputs: Sequence[InputStatus]) -> float | None:
     """Rows per second of what comes into a source by these inputs; None: not known, as where others come
     into it, too."""
     sources = {each.source for each in inputs}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from medusa.apps.dashboard.network import Link, NodeView, Stream
-from medusa.apps.dashboard.status_schema import Box, Fragment
 from medusa.apps.dashboard.words import columns
+from medusa.wire.status import BoxStatus, FragmentStatus
 
 __all__ = ["PADDING", "SIZES", "Arrow", "Drawn", "FragmentKey", "Point", "Rect", "Text", "width_of"]
 
@@ -85,8 +85,8 @@ class Drawn:
     height: float = 0.0
     owners: dict[str, Rect] = field(default_factory=dict)
     nodes: dict[str, tuple[NodeView, Rect]] = field(default_factory=dict)
-    fragments: dict[FragmentKey, tuple[Fragment, Rect]] = field(default_factory=dict)
-    boxes: dict[tuple[str, str, str], tuple[Box, Rect]] = field(default_factory=dict)
+    fragments: dict[FragmentKey, tuple[FragmentStatus, Rect]] = field(default_factory=dict)
+    boxes: dict[tuple[str, str, str], tuple[BoxStatus, Rect]] = field(default_factory=dict)
     arcs: list[tuple[FragmentKey, str, str, list[Point]]] = field(default_factory=list)
     texts: dict[tuple[str, ...], list[Text]] = field(default_factory=dict)
     ins: dict[tuple[str, str, str, str], Point] = field(default_factory=dict)

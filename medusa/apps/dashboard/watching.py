@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medusa.apps.dashboard.network import Seen
-from medusa.apps.dashboard.status_schema import Status, status_of
 from medusa.errors import MedusaError
+from medusa.wire.status import NodeStatus
 
 if TYPE_CHECKING:
     from medusa.runtime.client.client import Federation
@@ -148,7 +148,7 @@ class _Watch:
         self.place = place
         self._lock = threading.Lock()
         self._fed: Federation | None = None
-        self._status: Status | None = None
+        self._status: NodeStatus | None = None
         self._why = self._hint = ""
         self._at = time.monotonic()
 
@@ -208,12 +208,10 @@ class _Watch:
                 fed.close()
 
 
-def _status(fed: Federation) -> Status:
-    from medusa.runtime.client.overview import check_entitled
+def _status(fed: Federation) -> NodeStatus:
+    from medusa.runtime.client.overview import whole
 
-    said: Any = fed.status()
-    check_entitled(said)
-    return status_of(said)
+    return whole(fed.status())
 
 
 def _places(fed: Federation) -> list[_Place]:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from medusa.cli.screens.terminal_text import number, plain, share
-from medusa.runtime.node.link_states import link_state, with_away
 from medusa.units import duration_text, size_text
+from medusa.wire.status import (
+    CauseStatus,
+    DoubtStatus,
+    LinkStatus,
+    NodeStatus,
+    OutputStatus,
+    SmoothedLoad,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,14 +28,20 @@ Status = Mapping[str, Any]
 
 
 def screen(statuses: Sequence[Status]) -> RenderableType:
-    """Of each node a line or more, then what runs, what goes over links, and who reads what."""
+    """Of each node a line or more, then what runs, what goes over links, and who reads what.
+
+    Raises:
+        DataError: a status can't be read.
+    """
     from rich.console import Group
     from rich.text import Text
 
-    whole = [status for status in statuses if "rows_in" in status]
+    whole: list[NodeStatus] = []
     parts: list[RenderableType] = []
-    for status in statuses:
-        first, *others = _of_node(status) if "rows_in" in status else _of_little(status)
+    for said in statuses:
+        if "rows_in" in said:
+            whole.append(status_of(said))
+        first, *others = _of_node(whole[-1]) if "rows_in" in said else _of_little(said)
         parts.append(Text(plain(first), style="bold"))
         parts += [Text(plain(f"  {line}")) for line in others]
     for title, names, rows in (
@@ -65,65 +81,76 @@ def _of_little(status: Status) -> Iterator[str]:
     yield f"reads: {', '.join(status['streams']) or 'nothing'}"
 
 
-def _of_node(status: Status) -> Iterator[str]:
-    load = status["load"]
-    memory = load["memory_bytes"]
-    held = "" if memory is None else f", {size_text(memory)} of memory"
+def _of_node(status: NodeStatus) -> Iterator[str]:
+    load = status.load
+    held = "" if load.memory_bytes is None else f", {size_text(load.memory_bytes)} of memory"
     yield (
-        f"node {status['node']} of {status['participant']}: load {share(load['load'])}{held}, "
-        f"{number(status['rows_in_per_s'])} rows/s in, {number(status['rows_out_per_s'])} out, "
-        f"{size_text(status['queue_bytes'])} wait, {size_text(status['kept_bytes'])} kept"
+        f"node {status.node} of {status.participant}: load {share(load.load)}{held}, "
+        f"{number(status.rows_in_per_s)} rows/s in, {number(status.rows_out_per_s)} out, "
+        f"{size_text(status.queue_bytes)} wait, {size_text(status.kept_bytes)} kept"
     )
-    if load["overloaded"]:
-        since = duration_text((load["overloaded_us"] or 0) // 1_000_000 * 1_000_000)
-        yield f"OVERLOADED ({', '.join(load['overloaded'])}) for {since}: {_causes(load['causes'])}"
-    silent = [with_away(status, peer) for peer, state in status["peers"].items() if state != "up"]
+    if load.overloaded:
+        since = duration_text((load.overloaded_us or 0) // 1_000_000 * 1_000_000)
+        yield f"OVERLOADED ({', '.join(load.overloaded)}) for {since}: {_causes(load.causes)}"
+    silent = [_with_away(status, peer) for peer, state in status.peers.items() if state != "up"]
     if silent:
         yield f"SILENT: {', '.join(silent)}"
-    gone = [of["gone_publishers"] for of in status["fragments"] if of.get("gone_publishers", {}).get("count")]
+    gone = [of.gone_publishers for of in status.fragments if of.gone_publishers.count]
     if gone:
-        last = duration_text(min(each["last_us"] for each in gone) // 1_000_000 * 1_000_000)
-        count = sum(each["count"] for each in gone)
+        last = duration_text(min(each.last_us or 0 for each in gone) // 1_000_000 * 1_000_000)
+        count = sum(each.count for each in gone)
         yield f"gone publishers, whose positions are kept: {count:,}, the last for {last}"
-    if status["disk_error"]:
-        yield f"DISK: {status['disk_error']}"
-    yield from _doubts(status["in_doubt"])
-    for query, of in status["queries"].items():
-        if of["state"] != "running":
-            yield f"query {query} is {of['state']}"
-        for fragment, node in of.get("stopped", {}).items():
+    if status.disk_error:
+        yield f"DISK: {status.disk_error}"
+    yield from _doubts(status.in_doubt)
+    for query, of in status.queries.items():
+        if of.state != "running":
+            yield f"query {query} is {of.state}"
+        for fragment, node in of.stopped.items():
             yield f"STOPPED: {fragment}, by the owner of node {node}"
-        for fragment, end in of.get("ended", {}).items():
-            yield f"ENDED: {fragment} at node {end['node']}, {end['code']}: {end['why']}"
-    for fragment, of in status["moves"]["going"].items():
-        waits = f"; {of['waits_for']}" if of.get("waits_for") else ""
-        yield f"{fragment} is being moved to {of['to']}: {of['state']}, {size_text(of['bytes'])} sent{waits}"
-    for fragment, of in status["moves"]["coming"].items():
-        yield f"{fragment} is coming from {of['from']}: {of['state']}"
-    counts = {name: status[name] for name in ("late", "dead", "lost_rows", "shed_rows") if status[name]}
-    if counts:
-        yield ", ".join(f"{count:,} {name.removesuffix('_rows')} rows" for name, count in counts.items())
-    if status["refused"]:
-        yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status["refused"].items())
+        for fragment, end in of.ended.items():
+            yield f"ENDED: {fragment} at node {end.node}, {end.code}: {end.why}"
+    for fragment, going in status.moves.going.items():
+        waits = f"; {going.waits_for}" if going.waits_for else ""
+        sent = size_text(going.bytes)
+        yield f"{fragment} is being moved to {going.to}: {going.state}, {sent} sent{waits}"
+    for fragment, coming in status.moves.coming.items():
+        yield f"{fragment} is coming from {coming.origin}: {coming.state}"
+    counts = (
+        ("late", status.late),
+        ("dead", status.dead),
+        ("lost", status.lost_rows),
+        ("shed", status.shed_rows),
+    )
+    if any(count for _, count in counts):
+        yield ", ".join(f"{count:,} {name} rows" for name, count in counts if count)
+    if status.refused:
+        yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
 
 
-def _doubts(doubt: Status) -> Iterator[str]:
-    if not doubt:
+def _with_away(status: NodeStatus, peer: str) -> str:
+    """The name of a node, and in brackets since when it isn't there, where it isn't."""
+    why = status.why_away(peer)
+    return f"{peer} ({why})" if why else peer
+
+
+def _doubts(doubt: DoubtStatus) -> Iterator[str]:
+    if doubt.see is UNSET:
         return
-    if doubt["lost_catalog"]:
-        yield f"LOST: catalog {doubt['lost_catalog']}; names that are unknown here wait"
-    for fragment, of in doubt["fragments"].items():
-        yield f"IN DOUBT: {fragment}: {of['why']}"
-    for groups, why in doubt["kept_groups"].items():
+    if doubt.lost_catalog:
+        yield f"LOST: catalog {doubt.lost_catalog}; names that are unknown here wait"
+    for fragment, of in (doubt.fragments or {}).items():
+        yield f"IN DOUBT: {fragment}: {of.why}"
+    for groups, why in (doubt.kept_groups or {}).items():
         yield f"KEPT: {groups}-*: {why}"
-    yield f"what to do: {doubt['see']}"
+    yield f"what to do: {doubt.see}"
 
 
-def _causes(causes: Iterable[Status]) -> str:
+def _causes(causes: Iterable[CauseStatus]) -> str:
     told = [
-        f"{each['fragment']} {each['box']} {share(each['busy_share'])}"
-        if "box" in each
-        else f"{size_text(each['queue_bytes'])} of {each['stream']} wait"
+        f"{each.fragment} {each.box} {share(each.busy_share)}"
+        if each.box
+        else f"{size_text(each.queue_bytes)} of {each.stream} wait"
         for each in causes
     ]
     return ", ".join(told) or "nobody knows by what"
@@ -149,65 +176,68 @@ _LINKS = ("link", "peer", "state", "out/s", "in/s", "share", "waiting", "behind"
 _STREAMS = ("stream", "at", "reader", "state", "rows", "behind", "kept")
 
 
-def _fragments(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+def _fragments(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
     for status in statuses:
-        for each in status["fragments"]:
-            load = each["load"] or {}
-            cost_us = load.get("cost_us")
+        for each in status.fragments:
             yield (
-                each["fragment"],
-                status["node"],
-                each["state"],
-                share(load.get("busy_share")),
-                number(load.get("rows_in_per_s")),
-                number(load.get("rows_out_per_s")),
-                "-" if cost_us is None else f"{cost_us:.3g}",
-                size_text(each["queue_bytes"]),
-                size_text(each["kept_bytes"]),
-                "ended" if each["finished"] else duration_text(each["lag_us"] // 1000 * 1000),
-                number(each["lost_rows"]),
-                each["failed"] or each["disk_error"],
+                each.fragment,
+                status.node,
+                each.state,
+                *_load(each.load),
+                size_text(each.queue_bytes),
+                size_text(each.kept_bytes),
+                "ended" if each.finished else duration_text(each.lag_us // 1000 * 1000),
+                number(each.lost_rows),
+                each.failed or each.disk_error,
             )
 
 
-def _links(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+def _load(load: SmoothedLoad | None) -> tuple[str, str, str, str]:
+    """Load, rows in, rows out, and the cost of a row."""
+    if load is None:
+        return "-", "-", "-", "-"
+    cost_us = "-" if load.cost_us is None else f"{load.cost_us:.3g}"
+    return share(load.busy_share), number(load.rows_in_per_s), number(load.rows_out_per_s), cost_us
+
+
+def _links(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
     for status in statuses:
-        links = status["load"]["links"]
-        for peer in dict.fromkeys([*status["peers"], *links]):
-            link = links.get(peer, {})
+        for peer in dict.fromkeys([*status.peers, *status.load.links]):
+            link = status.load.links.get(peer) or LinkStatus()
             yield (
-                status["node"],
+                status.node,
                 peer,
-                link_state(status, peer),
-                _rate(link.get("bytes_out_per_s")),
-                _rate(link.get("bytes_in_per_s")),
-                share(link.get("share")),
-                size_text(link.get("waiting_bytes", 0)),
-                number(link.get("lag_rows", 0)),
-                size_text(link.get("queue_bytes", 0)),
-                duration_text(link.get("lag_us", 0) // 1000 * 1000),
+                status.link_state(peer),
+                _rate(link.bytes_out_per_s),
+                _rate(link.bytes_in_per_s),
+                share(link.share),
+                size_text(link.waiting_bytes),
+                number(link.lag_rows),
+                size_text(link.queue_bytes),
+                duration_text(link.lag_us // 1000 * 1000),
             )
 
 
-def _streams(statuses: Iterable[Status]) -> Iterator[tuple[str, ...]]:
+def _streams(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
     for status in statuses:
-        for fragment in status["fragments"]:
-            for output in fragment["outputs"]:
-                sink = output["sink"]
-                queries = sum(each.get("of") == sink != each["sink"] for each in fragment["outputs"])
-                yield from _readers(status["node"], output, queries)
+        for fragment in status.fragments:
+            for output in fragment.outputs:
+                queries = sum(each.of == output.sink != each.sink for each in fragment.outputs)
+                yield from _readers(status.node, output, queries)
 
 
-def _readers(node: str, output: Status, queries: int) -> Iterator[tuple[str, ...]]:
-    rows, kept = output["rows"], size_text(output["kept_bytes"])
-    readers = [(each["to"], each["state"], each["received_row"]) for each in output["receivers"]]
-    for each in output["named"]:
-        state = "read" if each["connected"] else "kept"
-        readers.append((f"{each['name']} {each['to']}".strip(), state, each["acknowledged_row"]))
+def _readers(node: str, output: OutputStatus, queries: int) -> Iterator[tuple[str, ...]]:
+    rows, kept = output.rows, size_text(output.kept_bytes)
+    readers: list[tuple[str, str, int | None]] = [
+        (each.to, each.state, each.received_row) for each in output.receivers
+    ]
+    for each in output.named:
+        state = "read" if each.connected else "kept"
+        readers.append((f"{each.name} {each.to}".strip(), state, each.acknowledged_row))
     nobody = "nobody reads" if not queries else "a query reads" if queries == 1 else f"{queries} queries read"
     for reader, state, row in readers or [("", nobody, None)]:
         behind = "-" if row is None else number(max(rows - row, 0))
-        yield output["stream"], node, reader, state, number(rows), behind, kept
+        yield output.stream, node, reader, state, number(rows), behind, kept
 
 
 def _rate(bytes_per_s: float | None) -> str:

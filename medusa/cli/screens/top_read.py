@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.runtime.client.box_figures import BoxFigures
+from medusa.wire.status import BoxFigures
 
 __all__ = ["Box", "reading"]
 
@@ -27,9 +27,6 @@ class Box(BoxFigures, frozen=True, kw_only=True):
     fragment: str = ""
     attached: str = ""
     box: str
-    ahead: int = 0
-    dropped: int = 0
-    busy_us: int = 0
 
 
 @contextmanager
@@ -79,12 +76,10 @@ def _url(address: str) -> str:
 
 
 def _status_rows(statuses: Sequence[Mapping[str, Any]]) -> Any:
-    from medusa.runtime.client.overview import check_entitled
+    from medusa.runtime.client.overview import whole
     from medusa.runtime.metrics.server import status_rows
 
-    for status in statuses:
-        check_entitled(status)
-    return [row for status in statuses for row in status_rows(status)]
+    return [row for status in statuses for row in status_rows(whole(status))]
 
 
 def _stats(url: str, address: str, timeout_s: float) -> Any:

@@ -286,14 +286,14 @@ class Catalog:
         specs = self.fragments.values()
         return [name for spec in specs for id, name in spec.streams.items() if id not in spec.guests]
 
-    def elsewhere(self) -> dict[str, list[str]]:
+    def elsewhere(self) -> dict[str, tuple[str, ...]]:
         """Streams and sources of queries that we coordinate, and the other nodes that have them."""
         found: dict[str, dict[str, None]] = {}
         for deployment in self.deployments.values():
             for stream, node in deployment.streams:
                 if node != self.node:
                     found.setdefault(stream, {})[node] = None
-        return {stream: list(nodes) for stream, nodes in found.items()}
+        return {stream: tuple(nodes) for stream, nodes in found.items()}
 
     def place(self, name: str) -> Left | None:
         """Where the fragment is that has this stream or source, if it was here."""

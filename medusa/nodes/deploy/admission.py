@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.wire.status import RunsOnStatus
 
 __all__ = ["Accepting"]
 
@@ -35,7 +38,7 @@ class Accepting:
             self.ended(fragment)
             self.accept(fragment)
 
-    def status(self) -> dict[str, Any]:
-        """For the status of the node."""
+    def status(self) -> RunsOnStatus | UnsetType:
+        """For the status of the node; unset: its fragments run here."""
         told = self.told()
-        return {"runs_on": told} if told else {}
+        return RunsOnStatus(**told) if told else UNSET

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from medusa.errors import QueryError
 from medusa.nodes.security.registry import Caller
 from medusa.wire.outbox import Outbox, Parse
+from medusa.wire.status import ParsingStatus
 
 __all__ = ["Parsing"]
 
@@ -164,10 +165,10 @@ class Parsing:
             else:
                 del self._waiting[who]
 
-    def status(self) -> dict[str, int]:
+    def status(self) -> ParsingStatus:
         """How many wait or are being read, and their bytes."""
         jobs = self._jobs()
-        return {"graphs": len(jobs), "bytes": sum(job.nbytes for job in jobs)}
+        return ParsingStatus(graphs=len(jobs), bytes=sum(job.nbytes for job in jobs))
 
     def _jobs(self) -> list[_Job[Any]]:
         """In the order in which each caller's are read."""

@@ -7,7 +7,8 @@ counts are those that senders and receivers keep anyway, so nothing is done per 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+
+from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US
 from medusa.nodes.fragment.host import Hosted
@@ -15,6 +16,7 @@ from medusa.nodes.fragment.inputs import Input
 from medusa.nodes.fragment.outputs import Output
 from medusa.nodes.load.smoothing import Smoothed
 from medusa.wire.link.receiver_views import ReceiverView
+from medusa.wire.status import LinkStatus
 
 __all__ = ["LinkLoads"]
 
@@ -117,35 +119,36 @@ class LinkLoads:
         known = (self._streams.rates(output.stream) for output in hosted.outputs.values())
         return sum(rates[0] for rates in known if rates is not None)
 
-    def status(self, fragments: Iterable[Hosted], bandwidth: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """Of each node and client with streams: see docs/nodes.md."""
-        found: dict[str, dict[str, Any]] = {}
+    def status(self, fragments: Iterable[Hosted], bandwidth: Mapping[str, int]) -> dict[str, LinkStatus]:
+        """Of each node and client with streams: see docs/brain.md."""
+        found: dict[str, LinkStatus] = {}
         for hosted in fragments:
             newest_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
             for input in (each for each in hosted.inputs.values() if each.by):
-                link = found.setdefault(input.by, self._link(input.by, bandwidth))
-                link["queue_bytes"] += input.receiver.held_bytes
-                link["lag_us"] = max(link["lag_us"], _lag_us(input, newest_us))
+                link = found.get(input.by) or self._link(input.by, bandwidth)
+                found[input.by] = replace(
+                    link,
+                    queue_bytes=link.queue_bytes + input.receiver.held_bytes,
+                    lag_us=max(link.lag_us, _lag_us(input, newest_us)),
+                )
             for output in hosted.outputs.values():
-                for view in output.sender.receivers.values():
-                    if view.peer:
-                        link = found.setdefault(view.peer, self._link(view.peer, bandwidth))
-                        link["waiting_bytes"] += _waiting_bytes(output, view)
-                        link["lag_rows"] += _lag_rows(output, view)
+                for view in (each for each in output.sender.receivers.values() if each.peer):
+                    link = found.get(view.peer) or self._link(view.peer, bandwidth)
+                    found[view.peer] = replace(
+                        link,
+                        waiting_bytes=link.waiting_bytes + _waiting_bytes(output, view),
+                        lag_rows=link.lag_rows + _lag_rows(output, view),
+                    )
         return found
 
-    def _link(self, peer: str, bandwidth: Mapping[str, int]) -> dict[str, Any]:
+    def _link(self, peer: str, bandwidth: Mapping[str, int]) -> LinkStatus:
         out, came = self.of(peer) or (None, None)
-        return {
-            "bytes_out_per_s": out,
-            "bytes_in_per_s": came,
-            "bandwidth": bandwidth.get(peer),
-            "share": self.share(peer, bandwidth),
-            "waiting_bytes": 0,
-            "lag_rows": 0,
-            "queue_bytes": 0,
-            "lag_us": 0,
-        }
+        return LinkStatus(
+            bytes_out_per_s=out,
+            bytes_in_per_s=came,
+            bandwidth=bandwidth.get(peer),
+            share=self.share(peer, bandwidth),
+        )
 
 
 def _lag_us(input: Input, newest_us: int) -> int:

@@ -20,8 +20,9 @@ from medusa.nodes.load.smoothing import Smoothed, ratio
 from medusa.wire import limits
 from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
 from medusa.wire.outbox import Outbox
+from medusa.wire.status import CauseStatus, EngineHeld, LinkStatus, SmoothedLoad
 
-__all__ = ["LOOK_US", "BoxLoad", "Loads", "Usage"]
+__all__ = ["LOOK_US", "Loads", "Usage"]
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Box -> what the engine last told of it."""
@@ -38,20 +39,6 @@ HEARD_US = 10_000_000
 CAUSES_MAX = 5
 SHARE_OF_CAUSES = 0.8
 """Boxes are named as causes until they make up so much of what all of them take."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineHeld:
-    """A fragment has had the engine's thread for longer than ``piece_time``, and has it still.
-
-    Attributes:
-        functions: names and versions of users' functions that it calls: one of them may not return.
-    """
-
-    query: str
-    fragment: str
-    functions: tuple[str, ...]
-    for_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +60,6 @@ class Usage:
     held: EngineHeld | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BoxLoad:
-    """A box or a fragment, smoothed.
-
-    Attributes:
-        busy_share: of the time of the engine's thread: 1 is all of it.
-        selectivity: rows out per row in; None: nothing came of late.
-        cost_us: time busy per row in; None likewise.
-    """
-
-    rows_in_per_s: float
-    rows_out_per_s: float
-    busy_share: float
-    selectivity: float | None
-    cost_us: float | None
-
-
 class _Fragment:
     """What is known of one fragment; boxes by id."""
 
@@ -102,13 +72,13 @@ class _Fragment:
         names = ("rows_in", "rows_out", "busy_us")
         self._smoothed.note(now_us, [each[name] for each in figures.values() for name in names])
 
-    def loads(self) -> dict[str, BoxLoad]:
+    def loads(self) -> dict[str, SmoothedLoad]:
         rates = self._smoothed.rates
         if rates is None:
             return {}
         return {id: _load(*rates[3 * place : 3 * place + 3]) for place, id in enumerate(self.boxes)}
 
-    def load(self) -> BoxLoad | None:
+    def load(self) -> SmoothedLoad | None:
         rates = self._smoothed.rates
         if rates is None:
             return None
@@ -117,8 +87,14 @@ class _Fragment:
         return _load(came, left, sum(rates[2::3]))
 
 
-def _load(came: float, left: float, busy_us: float) -> BoxLoad:
-    return BoxLoad(came, left, busy_us / 1e6, ratio(left, came), ratio(busy_us, came))
+def _load(came: float, left: float, busy_us: float) -> SmoothedLoad:
+    return SmoothedLoad(
+        rows_in_per_s=came,
+        rows_out_per_s=left,
+        busy_share=busy_us / 1e6,
+        selectivity=ratio(left, came),
+        cost_us=ratio(busy_us, came),
+    )
 
 
 class Loads:
@@ -253,17 +229,17 @@ class Loads:
         since = [each.since_us for each in self._overloads.values() if each.since_us is not None]
         return now_us - min(since) if since else None
 
-    def fragment(self, name: str) -> BoxLoad | None:
+    def fragment(self, name: str) -> SmoothedLoad | None:
         """None: unknown yet; so of all."""
         found = self._fragments.get(name)
         return None if found is None else found.load()
 
-    def boxes(self, fragment: str) -> dict[str, BoxLoad]:
+    def boxes(self, fragment: str) -> dict[str, SmoothedLoad]:
         """By id; empty: unknown yet."""
         found = self._fragments.get(fragment)
         return {} if found is None else found.loads()
 
-    def causes(self) -> Iterator[dict[str, Any]]:
+    def causes(self) -> Iterator[CauseStatus]:
         """Which boxes take the most, and which queues are the longest, the largest first."""
         boxes = [
             (load.busy_share, name, box)
@@ -276,7 +252,7 @@ class Loads:
             if taken >= SHARE_OF_CAUSES * whole:
                 break
             taken += share
-            yield {"fragment": name, "box": box, "busy_share": share}
+            yield CauseStatus(fragment=name, box=box, busy_share=share)
         queues = [
             (input.receiver.held_bytes, name, input.stream)
             for name, hosted in self._hosted.items()
@@ -284,9 +260,9 @@ class Loads:
             if input.receiver.held_bytes
         ]
         for nbytes, name, stream in sorted(queues, reverse=True)[:CAUSES_MAX]:
-            yield {"fragment": name, "stream": stream, "queue_bytes": nbytes}
+            yield CauseStatus(fragment=name, stream=stream, queue_bytes=nbytes)
 
-    def link_status(self) -> dict[str, dict[str, Any]]:
+    def link_status(self) -> dict[str, LinkStatus]:
         """What goes over each link, and what waits there."""
         return self.links.status(self._hosted.values(), self._rules.bandwidth)
 
@@ -312,7 +288,7 @@ class Loads:
             fragments=tuple(self._said(name, load) for load, name in found[:FRAGMENTS_MAX]),
         )
 
-    def _said(self, name: str, load: BoxLoad) -> FragmentLoad:
+    def _said(self, name: str, load: SmoothedLoad) -> FragmentLoad:
         hosted = self._hosted[name]
         return FragmentLoad(
             fragment=name,

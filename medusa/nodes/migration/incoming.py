@@ -35,6 +35,7 @@ from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import GiveUp, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.outbox import Outbox
+from medusa.wire.status import ComingStatus
 
 __all__ = ["Arrivals"]
 
@@ -124,10 +125,10 @@ class Arrivals:
         taking = self._takings.get(fragment)
         return None if taking is None else taking.shadow
 
-    def status(self) -> dict[str, Any]:
-        """What is coming, as plain data."""
+    def status(self) -> dict[str, ComingStatus]:
+        """What is coming."""
         return {
-            name: {"from": taking.owner, "state": taking.state.value}
+            name: ComingStatus(origin=taking.owner, state=taking.state.value)
             for name, taking in self._takings.items()
         }
 

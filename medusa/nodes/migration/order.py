@@ -8,6 +8,7 @@ from typing import Any
 from medusa.nodes.migration.automaton import OwnerState
 from medusa.nodes.migration.state_sender import Handing
 from medusa.nodes.security.registry import Refusal
+from medusa.wire.status import GoingStatus
 
 __all__ = ["Order", "no"]
 
@@ -54,13 +55,13 @@ class Order:
         """The nodes whose word it needs next."""
         return list(dict.fromkeys(node for node, _ in self.questions.values())) or [self.to]
 
-    def status(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "to": self.to,
-            "state": self.state.value,
-            "attempts": self.tries,
-            "bytes": self.nbytes + (self.handing.nbytes if self.handing is not None else 0),
-            "silent": self.silent,
-            "waits_for": self.waits_for,
-        }
+    def status(self) -> GoingStatus:
+        """As the status of the node has it."""
+        return GoingStatus(
+            to=self.to,
+            state=self.state.value,
+            attempts=self.tries,
+            bytes=self.nbytes + (self.handing.nbytes if self.handing is not None else 0),
+            silent=tuple(self.silent),
+            waits_for=self.waits_for,
+        )

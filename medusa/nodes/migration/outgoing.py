@@ -29,6 +29,7 @@ from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Expect, Follow, Placed, Unexpect
 from medusa.wire.outbox import CloseFragment, Outbox
+from medusa.wire.status import GoingStatus
 
 __all__ = ["Moves"]
 
@@ -118,8 +119,8 @@ class Moves:
         state = self._orders[fragment].state if fragment in self._orders else _O.RUNNING
         return state is _O.PREPARING or (state is _O.UNDOING and not self._fragments[fragment].frozen)
 
-    def status(self) -> dict[str, Any]:
-        """What is being moved, as plain data."""
+    def status(self) -> dict[str, GoingStatus]:
+        """What is being moved."""
         return {order.fragment: order.status() for order in self._orders.values()}
 
     def _step(self, order: Order, event: MoveEvent) -> bool:

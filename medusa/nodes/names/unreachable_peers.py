@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.status import AwayStatus
 
-__all__ = ["Away", "away_text"]
+__all__ = ["Away"]
 
 REFUSED_US = 10_000_000
 """Who refuses us says so each time that we call, at least once a second; after so long it is just away."""
-
-
-def away_text(of: Mapping[str, Any]) -> str:
-    """One node of ``Away.status`` in words: ``seen 26 s ago``, ``refuses our key, for 26 s``."""
-    if of["refusal"]:
-        return f"{of['refusal']}, for {of['refused_us'] // 1_000_000} s"
-    if of["seen_us"] is None:
-        return "never seen since our start"
-    return f"seen {of['seen_us'] // 1_000_000} s ago"
 
 
 class Away:
@@ -53,26 +44,25 @@ class Away:
         goes_on = before is not None and before[0] == why and now_us - before[2] < REFUSED_US
         self._refusals[peer] = why, before[1] if before is not None and goes_on else now_us, now_us
 
-    def status(self, now_us: int) -> dict[str, dict[str, Any]]:
-        """Of each that is away: ``seen_us`` ago it was heard of (None: not since our start), ``refusal``: why
-        it lets us not in (empty: it doesn't answer), and ``refused_us``: for how long."""
+    def status(self, now_us: int) -> dict[str, AwayStatus]:
+        """Each that is away."""
         return {node: self._told(now_us, node) for node in self._since_us}
 
-    def _told(self, now_us: int, node: str) -> dict[str, Any]:
+    def _told(self, now_us: int, node: str) -> AwayStatus:
         since_us = self._since_us[node]
         why, first_us, last_us = self._refusals.get(node, ("", now_us, now_us))
         refuses = why != "" and now_us - last_us < REFUSED_US
-        return {
-            "seen_us": None if since_us is None else now_us - since_us,
-            "refusal": why if refuses else "",
-            "refused_us": now_us - first_us if refuses else None,
-        }
+        return AwayStatus(
+            seen_us=None if since_us is None else now_us - since_us,
+            refusal=why if refuses else "",
+            refused_us=now_us - first_us if refuses else None,
+        )
 
     def why(self, now_us: int, node: str) -> str:
         """Why a node that answers lets us not in, and for how long; empty: it isn't so."""
-        if node not in self._since_us or not (told := self._told(now_us, node))["refusal"]:
+        if node not in self._since_us or not (told := self._told(now_us, node)).refusal:
             return ""
-        return away_text(told)
+        return told.text
 
     def among(self, nodes: Iterable[str]) -> list[str]:
         """Those of some nodes that are away, each once."""
@@ -92,5 +82,5 @@ class Away:
 
     def _sentence(self, now_us: int, node: str) -> str:
         told = self._told(now_us, node)
-        silent = "" if told["refusal"] else "doesn't answer, "
-        return f"node {node!r} {silent}{away_text(told)}"
+        silent = "" if told.refusal else "doesn't answer, "
+        return f"node {node!r} {silent}{told.text}"

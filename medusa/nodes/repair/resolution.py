@@ -14,7 +14,6 @@ so, and those of one that has moved are followed by its new owner's word, in a l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
 
 import msgspec
 
@@ -51,6 +50,7 @@ from medusa.wire.messages.remote import Instantiate
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+from medusa.wire.status import DoubtfulStatus, DoubtStatus
 
 __all__ = ["Resolving"]
 
@@ -188,27 +188,27 @@ class Resolving:
         """When ``tick`` has work."""
         return self._look_at_us
 
-    def status(self) -> dict[str, Any]:
-        """What is in doubt, as plain data; empty: nothing."""
+    def status(self) -> DoubtStatus:
+        """What is in doubt."""
         doubt = self._catalog.in_doubt
         if not doubt:
-            return {}
+            return DoubtStatus()
         fragments = {
-            name: {
-                "query": each.spec.query,
-                "coordinator": each.coordinator,
-                "epoch": each.epoch,
-                "state": each.state,
-                "why": each.why,
-            }
+            name: DoubtfulStatus(
+                query=each.spec.query,
+                coordinator=each.coordinator,
+                epoch=each.epoch,
+                state=each.state,
+                why=each.why,
+            )
             for name, each in doubt.fragments.items()
         }
-        return {
-            "lost_catalog": doubt.newest or None,
-            "fragments": fragments,
-            "kept_groups": dict(doubt.unreadable),
-            "see": self._remedy,
-        }
+        return DoubtStatus(
+            lost_catalog=doubt.newest or None,
+            fragments=fragments,
+            kept_groups=dict(doubt.unreadable),
+            see=self._remedy,
+        )
 
     # --- messages -------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, Outbox, Weigh
+from medusa.wire.status import SplitStatus
 
 __all__ = ["Splits", "Step"]
 
@@ -91,17 +92,17 @@ class Splits(Steps):
         """Whether it is just being split or merged."""
         return any(fragment in job.gone for job in self._jobs)
 
-    def status(self) -> list[dict[str, Any]]:
-        """What is under way, as plain data."""
-        return [
-            {
-                "box": f"{job.order.fragment.partition('/')[0]}/{job.order.box}",
-                "what": "merge" if isinstance(job.order, Merge) else "split",
-                "state": job.step.value,
-                "fragments": list(job.gone),
-            }
+    def status(self) -> tuple[SplitStatus, ...]:
+        """What is under way."""
+        return tuple(
+            SplitStatus(
+                box=f"{job.order.fragment.partition('/')[0]}/{job.order.box}",
+                what="merge" if isinstance(job.order, Merge) else "split",
+                state=job.step.value,
+                fragments=tuple(job.gone),
+            )
             for job in self._jobs
-        ]
+        )
 
     # --- orders -----------------------------------------------------------------------------------
 

@@ -10,10 +10,9 @@ before a new key counts. A revoked key counts no more at once, whatever the disk
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.config.settings_security import ClientRules, Security
@@ -28,6 +27,7 @@ from medusa.wire.statement import (
     client_name,
     opened,
 )
+from medusa.wire.status import NodeStatus, OwnInputs, VisibleStatus
 
 __all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "no_role", "visible"]
 
@@ -93,25 +93,25 @@ class Refusal:
     hint: str
 
 
-def visible(status: Mapping[str, Any], caller: Caller, peer: str) -> dict[str, Any]:
+def visible(status: NodeStatus, caller: Caller, peer: str) -> VisibleStatus:
     """What a client that may not ask for the whole status sees of it: the streams that it may use, and how
     far what it has published itself has come.
 
     Args:
         peer: what it calls itself.
     """
-    own = [[each for each in one["inputs"] if each["from"] == peer] for one in status["fragments"]]
-    return {
-        "node": status["node"],
-        "sources": {name: of for name, of in status["sources"].items() if caller.may("publish", name)},
-        "streams": [name for name in status["streams"] if caller.may("subscribe", name)],
-        "elsewhere": {
+    own = [tuple(each for each in one.inputs if each.origin == peer) for one in status.fragments]
+    return VisibleStatus(
+        node=status.node,
+        sources={name: of for name, of in status.sources.items() if caller.may("publish", name)},
+        streams=tuple(name for name in status.streams if caller.may("subscribe", name)),
+        elsewhere={
             name: nodes
-            for name, nodes in status["elsewhere"].items()
+            for name, nodes in status.elsewhere.items()
             if caller.may("publish", name) or caller.may("subscribe", name)
         },
-        "fragments": [{"inputs": inputs} for inputs in own if inputs],
-    }
+        fragments=tuple(OwnInputs(inputs=inputs) for inputs in own if inputs),
+    )
 
 
 def no_deploy(caller: Caller, query: str) -> Refusal:

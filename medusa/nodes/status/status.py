@@ -1,12 +1,13 @@
-"""What a node says of itself: numbers per fragment and stream, as plain data for JSON."""
+"""What a node says of itself: numbers per fragment and stream."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US
 from medusa.engine.qos.meter import Meter
@@ -14,6 +15,7 @@ from medusa.nodes.catalog.catalog import Deployment
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.inputs import Input
 from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.load.loads import Loads
 from medusa.nodes.names.advertise import source_body
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.boxes import Source
@@ -22,6 +24,21 @@ from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.output_log import OutputLog
 from medusa.wire.link.receiver_views import ReceiverView
+from medusa.wire.status import (
+    BoxStatus,
+    EndStatus,
+    FragmentStatus,
+    GonePublishers,
+    InputStatus,
+    NamedStatus,
+    NodeStatus,
+    OutputStatus,
+    PublisherStatus,
+    QueryStatus,
+    ReceiverStatus,
+    SourceStatus,
+    VisibleStatus,
+)
 
 __all__ = ["Rates", "encoded", "fragment_status", "queries_of", "sources_of", "totals"]
 
@@ -96,238 +113,239 @@ def rows_out(hosted: Hosted) -> int:
     return sum(output.rows for id, output in hosted.outputs.items() if id not in guests)
 
 
-def fragment_status(hosted: Hosted, rates: Rates, now_us: int, engine: Mapping[str, Any]) -> dict[str, Any]:
+def fragment_status(
+    hosted: Hosted,
+    rates: Rates,
+    now_us: int,
+    engine: Mapping[str, Any],
+    loads: Loads,
+    why: Mapping[str, Mapping[str, Any]],
+) -> FragmentStatus:
     """One fragment.
 
     Args:
         engine: what the driver knows of the boxes: ``late``, ``dead``, ``state_bytes``, ``boxes``; nothing
             until the engine has told.
-
-    Returns:
-        ``rows_in``, ``rows_out`` (since the stream began for outputs, since the process started for
-        inputs), both per second, ``queue_bytes`` (arrived and not yet through), ``kept_bytes``
-        (output not yet durable downstream), ``shed_rows`` (forgotten before it was durable there),
-        ``boundary_us`` (null before anything, and at the end),
-        ``finished``, ``lag_us`` (how far the output's boundary is behind the input's), ``lost_rows``
-        and the inputs and outputs one by one.
+        why: of each box, what it waits for: ``blocking_reasons.explained``.
     """
     # Publishers that went and left nothing open are only remembered.
     shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
-    inputs = [_input_status(each) for each in shown]
+    inputs = tuple(_input_status(each) for each in shown)
     guests = hosted.spec.guests
-    outputs = [
+    outputs = tuple(
         _output_status(each, guests[id].sink if id in guests else id) for id, each in hosted.outputs.items()
-    ]
+    )
     came_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
     boundary_us = min((each.boundary_us for each in hosted.outputs.values()), default=START_US)
     per_second_in, per_second_out = rates.of(now_us, hosted)
-    return {
-        "fragment": hosted.spec.name,
-        "query": hosted.spec.query,
-        "state": "failed" if hosted.failed else "finished" if boundary_us >= END_US else "running",
-        "failed": hosted.failed,
-        "rows_in": hosted.rows_in,
-        "rows_out": rows_out(hosted),
-        "rows_in_per_s": per_second_in,
-        "rows_out_per_s": per_second_out,
-        "queue_bytes": sum(each["queue_bytes"] for each in inputs),
-        "kept_bytes": sum(each["kept_bytes"] for each in outputs),
-        "shed_rows": sum(each["shed_rows"] for each in outputs),
-        "lag_us": came_us - boundary_us if START_US < boundary_us <= came_us < END_US else 0,
-        "boundary_us": _point(boundary_us),
-        "finished": boundary_us >= END_US,
-        "lost_rows": sum(each["lost_rows"] for each in inputs) + hosted.known_lost,
-        "lost_unknown": hosted.lost_unknown,
-        "uncounted": list(hosted.uncounted),
-        "refused_rows": sum(each["refused_rows"] for each in inputs),
-        "checkpoints": hosted.checkpoints,
-        "checkpoint_failures": hosted.checkpoint_failures,
-        "disk_error": hosted.disk_error or hosted.decided.why or _spill_error(hosted),
-        "late": 0,
-        "dead": 0,
-        "state_bytes": 0,
-        **engine,
-        "boxes": rates.of_boxes(now_us, hosted.spec.name, engine.get("boxes", {})),
-        "arcs": [[arc.box, arc.port, box.id] for box in hosted.spec.graph.boxes for arc in box.inputs],
-        "inputs": inputs,
-        "outputs": outputs,
-        "publishers": [_publisher_status(each) for each in hosted.inputs.values() if each.named],
-        "gone_publishers": _gone(hosted, now_us),
-    }
+    name = hosted.spec.name
+    smoothed = loads.boxes(name)
+    boxes = rates.of_boxes(now_us, name, engine.get("boxes", {}))
+    return FragmentStatus(
+        fragment=name,
+        query=hosted.spec.query,
+        state="failed" if hosted.failed else "finished" if boundary_us >= END_US else "running",
+        failed=hosted.failed,
+        rows_in=hosted.rows_in,
+        rows_out=rows_out(hosted),
+        rows_in_per_s=per_second_in,
+        rows_out_per_s=per_second_out,
+        queue_bytes=sum(each.queue_bytes for each in inputs),
+        kept_bytes=sum(each.kept_bytes for each in outputs),
+        shed_rows=sum(each.shed_rows for each in outputs),
+        lag_us=came_us - boundary_us if START_US < boundary_us <= came_us < END_US else 0,
+        boundary_us=_point(boundary_us),
+        finished=boundary_us >= END_US,
+        lost_rows=sum(each.lost_rows for each in inputs) + hosted.known_lost,
+        lost_unknown=hosted.lost_unknown,
+        uncounted=tuple(hosted.uncounted),
+        refused_rows=sum(each.refused_rows for each in inputs),
+        checkpoints=hosted.checkpoints,
+        checkpoint_failures=hosted.checkpoint_failures,
+        disk_error=hosted.disk_error or hosted.decided.why or _spill_error(hosted),
+        late=engine.get("late", 0),
+        dead=engine.get("dead", 0),
+        state_bytes=engine.get("state_bytes", 0),
+        boxes={
+            id: BoxStatus(**figures, smoothed=smoothed.get(id), **why.get(id, {}))
+            for id, figures in boxes.items()
+        },
+        arcs=tuple((arc.box, arc.port, box.id) for box in hosted.spec.graph.boxes for arc in box.inputs),
+        inputs=inputs,
+        outputs=outputs,
+        publishers=tuple(_publisher_status(each) for each in hosted.inputs.values() if each.named),
+        gone_publishers=_gone(hosted, now_us),
+        load=loads.fragment(name),
+    )
 
 
-def encoded(status: dict[str, Any], most: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
+def encoded(status: NodeStatus | VisibleStatus, most: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
     """A status as JSON; where it would be too long for a message without the boxes one by one, then without
     single links and peers, and partitions of sources, too."""
     content = msgspec.json.encode(status)
+    if len(content) > most and isinstance(status, NodeStatus):
+        fragments = tuple(replace(each, boxes={}, arcs=()) for each in status.fragments)
+        status = replace(status, fragments=fragments)
+        content = msgspec.json.encode(status)
     if len(content) > most:
-        fragments = [{**each, "boxes": {}, "arcs": []} for each in status["fragments"]]
-        shorter = {**status, "fragments": fragments}
-        content = msgspec.json.encode(shorter)
-        if len(content) > most:
-            if "load" in status:
-                shorter["load"] = {**status["load"], "links": {}, "peers": {}}
-            if "sources" in status:
-                sources = status["sources"].items()
-                shorter["sources"] = {name: {**each, "partitions": None} for name, each in sources}
-            content = msgspec.json.encode(shorter)
+        sources = {name: replace(each, partitions=None) for name, each in status.sources.items()}
+        status = replace(status, sources=sources)
+        if isinstance(status, NodeStatus):
+            status = replace(status, load=replace(status.load, links={}, peers={}))
+        content = msgspec.json.encode(status)
     return content
 
 
-def totals(fragments: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+_SUMS = (
+    "rows_in",
+    "rows_out",
+    "rows_in_per_s",
+    "rows_out_per_s",
+    "queue_bytes",
+    "kept_bytes",
+    "lost_rows",
+    "shed_rows",
+    "late",
+    "dead",
+)
+
+
+def totals(fragments: Sequence[FragmentStatus]) -> dict[str, Any]:
     """The same counts for a node: sums, the least boundary, the largest lag."""
-    each = list(fragments)
-    sums = (
-        "rows_in",
-        "rows_out",
-        "rows_in_per_s",
-        "rows_out_per_s",
-        "queue_bytes",
-        "kept_bytes",
-        "lost_rows",
-        "shed_rows",
-    )
-    boundaries = [one["boundary_us"] for one in each if one["boundary_us"] is not None]
+    boundaries = [each.boundary_us for each in fragments if each.boundary_us is not None]
     return {
-        **{name: sum(one[name] for one in each) for name in sums},
-        "late": sum(one.get("late", 0) for one in each),
-        "dead": sum(one.get("dead", 0) for one in each),
-        "lag_us": max((one["lag_us"] for one in each), default=0),
+        **{name: sum(getattr(each, name) for each in fragments) for name in _SUMS},
+        "lag_us": max((each.lag_us for each in fragments), default=0),
         "boundary_us": min(boundaries, default=None),
     }
 
 
-def _gone(hosted: Hosted, now_us: int) -> dict[str, int | None]:
+def _gone(hosted: Hosted, now_us: int) -> GonePublishers:
     """Publishers that went: their positions are kept, since what they resend is told by them alone."""
     publishers = [each for each in hosted.inputs.values() if not each.judged]
     ages = [now_us - each.silent_since_us for each in publishers if each.silent_since_us is not None]
-    return {"count": len(ages), "last_us": min(ages, default=None)}
+    return GonePublishers(count=len(ages), last_us=min(ages, default=None))
 
 
-def _input_status(input: Input) -> dict[str, Any]:
+def _input_status(input: Input) -> InputStatus:
     receiver = input.receiver
     refusal = receiver.refusal
-    return {
-        "source": input.source,
-        "stream": input.stream,
-        "from": input.by,
-        "state": receiver.state.value,
-        "refusal": f"{refusal.text} ({refusal.code})" if refusal else "",
-        "rows": input.rows,
-        "next_row": receiver.next_seq,
-        "durable_row": receiver.durable_seq,
-        "lost_rows": receiver.lost_rows,
-        "refused_rows": input.refused_rows,
-        "overdue_rows": input.overdue_rows,
-        "queue_bytes": receiver.held_bytes,
-        "boundary_us": _point(input.fed_us),
-        "durable_boundary_us": input.durable_us,
-        "attachments": receiver.attachments,
-        "duplicates": receiver.duplicates,
-        "stream_version": receiver.stream_version,
-    }
+    return InputStatus(
+        source=input.source,
+        stream=input.stream,
+        origin=input.by,
+        state=receiver.state.value,
+        refusal=f"{refusal.text} ({refusal.code})" if refusal else "",
+        rows=input.rows,
+        next_row=receiver.next_seq,
+        durable_row=receiver.durable_seq,
+        lost_rows=receiver.lost_rows,
+        refused_rows=input.refused_rows,
+        overdue_rows=input.overdue_rows,
+        queue_bytes=receiver.held_bytes,
+        boundary_us=_point(input.fed_us),
+        durable_boundary_us=input.durable_us,
+        attachments=receiver.attachments,
+        duplicates=receiver.duplicates,
+        stream_version=receiver.stream_version,
+    )
 
 
-def _publisher_status(input: Input) -> dict[str, Any]:
+def _publisher_status(input: Input) -> PublisherStatus:
     """A named publisher: how far it is, and who publishes under the name."""
     owner, name = owner_and_name(input.peer)
-    return {
-        "source": input.source,
-        "stream": input.stream,
-        "name": name,
-        "owner": owner,
-        "next_row": input.receiver.next_seq,
-        "durable_row": input.receiver.durable_seq,
-        "boundary_us": _point(input.fed_us),
-        "finished": input.fed_us >= END_US,
-        "connected": input.silent_since_us is None and input.receiver.state is ReceiverState.FLOWING,
-        "from": input.by,
-    }
+    return PublisherStatus(
+        source=input.source,
+        stream=input.stream,
+        name=name,
+        owner=owner,
+        next_row=input.receiver.next_seq,
+        durable_row=input.receiver.durable_seq,
+        boundary_us=_point(input.fed_us),
+        finished=input.fed_us >= END_US,
+        connected=input.silent_since_us is None and input.receiver.state is ReceiverState.FLOWING,
+        origin=input.by,
+    )
 
 
-def _output_status(output: Output, of: str) -> dict[str, Any]:
+def _output_status(output: Output, of: str) -> OutputStatus:
     log, receivers = output.sender.log, output.sender.receivers
-    return {
-        "sink": output.sink,
-        "of": of,
-        "stream": output.stream,
-        "stream_version": output.sender.stream_version,
-        "rows": output.rows,
-        "oldest_row": log.start_seq,
-        "kept_bytes": log.nbytes,
-        "spilled_bytes": log.spilled_bytes,
-        "shed_rows": output.sender.retention.shed_rows,
-        "boundary_us": _point(output.boundary_us),
-        "named": [_named_status(log, key, view) for key, view in receivers.items() if view.named],
-        "receivers": [
-            {
-                "to": view.peer,
-                "state": view.state.value,
-                "plain": view.plain,
-                "sent_row": view.sent_seq,
-                "received_row": view.acked,
-                "durable_row": view.durable,
-                "lost_rows": view.lost_rows,
-            }
-            for view in receivers.values()
-            if not view.named
-        ],
-    }
+    return OutputStatus(
+        sink=output.sink,
+        of=of,
+        stream=output.stream,
+        stream_version=output.sender.stream_version,
+        rows=output.rows,
+        oldest_row=log.start_seq,
+        kept_bytes=log.nbytes,
+        spilled_bytes=log.spilled_bytes,
+        shed_rows=output.sender.retention.shed_rows,
+        boundary_us=_point(output.boundary_us),
+        named=tuple(_named_status(log, key, view) for key, view in receivers.items() if view.named),
+        receivers=tuple(_receiver_status(view) for view in receivers.values() if not view.named),
+    )
+
+
+def _receiver_status(view: ReceiverView) -> ReceiverStatus:
+    return ReceiverStatus(
+        to=view.peer,
+        state=view.state.value,
+        plain=view.plain,
+        sent_row=view.sent_seq,
+        received_row=view.acked,
+        durable_row=view.durable,
+        lost_rows=view.lost_rows,
+    )
 
 
 def _spill_error(hosted: Hosted) -> str:
     return next((each.spilling.error for each in hosted.outputs.values() if each.spilling.error), "")
 
 
-def _named_status(log: OutputLog, key: str, view: ReceiverView) -> dict[str, Any]:
+def _named_status(log: OutputLog, key: str, view: ReceiverView) -> NamedStatus:
     """A named subscription: its position, what is kept from there on, and who reads it."""
     owner, name = owner_and_name(key)
-    return {
-        "name": name,
-        "owner": owner,
-        "acknowledged_row": view.durable,
-        "kept_bytes": sum(entry.cost for entry in log.entries() if entry.end > view.durable),
-        "connected": view.state is SenderState.FLOWING,
-        "to": view.peer,
-        "sent_row": view.sent_seq,
-        "lost_rows": view.lost_rows,
-    }
+    return NamedStatus(
+        name=name,
+        owner=owner,
+        acknowledged_row=view.durable,
+        kept_bytes=sum(entry.cost for entry in log.entries() if entry.end > view.durable),
+        connected=view.state is SenderState.FLOWING,
+        to=view.peer,
+        sent_row=view.sent_seq,
+        lost_rows=view.lost_rows,
+    )
 
 
 def _point(time_us: int) -> int | None:
     return time_us if START_US < time_us < END_US else None
 
 
-def queries_of(deployments: Iterable[Deployment]) -> dict[str, Any]:
+def queries_of(deployments: Iterable[Deployment]) -> dict[str, QueryStatus]:
     """How each query is that this node coordinates."""
     return {
-        each.query: {
-            "state": each.shown,
-            "nodes": each.nodes,
-            "stopped": dict(each.stopped),
-            "ended": {
-                fragment: {"node": node, "code": code, "why": why, "at_us": at_us or None}
+        each.query: QueryStatus(
+            state=each.shown,
+            nodes=each.nodes,
+            stopped=dict(each.stopped),
+            ended={
+                fragment: EndStatus(node=node, code=code, why=why, at_us=at_us or None)
                 for fragment, node, code, why, at_us in each.ended
             },
-        }
+        )
         for each in deployments
     }
 
 
-def sources_of(fragments: Iterable[Fragment]) -> dict[str, Any]:
-    """What clients can publish into: columns, the time, and what else of a row may be refused."""
-    found: dict[str, Any] = {}
+def sources_of(fragments: Iterable[Fragment]) -> dict[str, SourceStatus]:
+    """What clients can publish into."""
+    found: dict[str, SourceStatus] = {}
     for fragment in fragments:
         boxes = {box.id: box for box in fragment.graph.boxes if isinstance(box, Source)}
         for source, name in fragment.entries.items():
             body = source_body(fragment, boxes[source])
-            found[name] = {
-                "columns": [list(column) for column in body.columns],
-                "time": body.time,
-                "unit": body.unit,
-                "slack_us": body.slack_us,
-                "arrival": body.arrival,
-                "partition": body.partition,
-                "partitions": None if body.partitions is None else list(body.partitions),
-            }
+            found[name] = SourceStatus(**{field: getattr(body, field) for field in _OF_SOURCE})
     return found
+
+
+_OF_SOURCE = SourceStatus.__struct_fields__

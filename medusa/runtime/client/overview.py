@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.node.link_states import away_of
+from medusa.wire.status import FragmentStatus, NodeStatus, status_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Overview", "check_entitled", "explanation"]
+__all__ = ["Overview", "explanation", "whole"]
 
 Status = Mapping[str, Any]
 
@@ -41,10 +43,7 @@ class Overview(ABC):
         """
         from medusa.runtime.client.status_tables import tables_of
 
-        statuses = self.statuses(all=all)
-        for status in statuses:
-            check_entitled(status)
-        return tables_of(statuses)
+        return tables_of([whole(status) for status in self.statuses(all=all)])
 
     def explain(self, query: str | None = None, *, all: bool = False) -> list[dict[str, Any]]:
         """What each box waits for, and who holds it back: ``run.explain()`` as data.
@@ -69,18 +68,20 @@ class Overview(ABC):
         return explanation(self.statuses(all=all), query, self.placed() if all else ())
 
 
-def check_entitled(status: Status) -> None:
-    """A client that may use some streams sees those, and no boxes.
+def whole(said: Status) -> NodeStatus:
+    """The status of a node that shows this client all that it has.
 
     Raises:
-        LinkError: this is such a client.
+        LinkError: a client that may use some streams sees those, and no boxes.
+        DataError: it can't be read.
     """
-    if "rows_in" not in status:
+    if "rows_in" not in said:
         raise LinkError(
-            f"node {status['node']!r} shows this client no boxes",
+            f"node {said['node']!r} shows this client no boxes",
             hint="the node's configuration would have to say status = true in its [clients.NAME]",
             code="E_ROLE",
         )
+    return status_of(said)
 
 
 def explanation(
@@ -94,47 +95,41 @@ def explanation(
     Raises:
         LinkError: the caller sees no boxes, or no node has this query.
     """
-    for status in statuses:
-        check_entitled(status)
-    there = [(status, fragment) for status in statuses for fragment in status["fragments"]]
-    names = {fragment["fragment"] for _, fragment in there}
-    nodes = [status["node"] for status in statuses]
-    gone = [each for status in statuses for each in _gone(status)]
-    lost = [each for each in placed if each["name"] not in names and each["node"] not in nodes]
-    known = sorted({each["query"] for each in (*(fragment for _, fragment in there), *lost, *gone)})
-    if query is not None and query not in known:
+    nodes = [whole(status) for status in statuses]
+    there = [(status.node, fragment) for status in nodes for fragment in status.fragments]
+    names = {fragment.fragment for _, fragment in there}
+    known_nodes = [status.node for status in nodes]
+    found = [_why(node, fragment, id) for node, fragment in there for id in fragment.boxes]
+    for each in placed:
+        if each["name"] not in names and each["node"] not in known_nodes:
+            why = next(filter(None, (status.why_away(each["node"]) for status in nodes)), "")
+            found += [_lost(each, box, why) for box in each["boxes"]]
+    found += [each for status in nodes for each in _gone(status)]
+    queries = sorted({fragment.query for _, fragment in there} | {each["query"] for each in found})
+    if query is not None and query not in queries:
         raise LinkError(
-            f"no fragment of a query {query!r:.100} at {', '.join(nodes)}",
-            hint=did_you_mean(str(query), known),
+            f"no fragment of a query {query!r:.100} at {', '.join(known_nodes)}",
+            hint=did_you_mean(str(query), queries),
             code="E_QUERY",
         )
-    found = [
-        _why(status["node"], fragment, id, box)
-        for status, fragment in there
-        for id, box in fragment["boxes"].items()
-    ]
-    for each in lost:
-        why = next(filter(None, (away_of(status, each["node"]) for status in statuses)), "")
-        found += [_lost(each, box, why) for box in each["boxes"]]
-    found += gone
     chosen = (each for each in found if query is None or each["query"] == query)
     return sorted(chosen, key=lambda each: (each["query"], each["fragment"]))
 
 
-def _gone(status: Status) -> Iterator[dict[str, Any]]:
+def _gone(status: NodeStatus) -> Iterator[dict[str, Any]]:
     """Fragments that don't run, and why: they have ended here, or elsewhere for a query that this node
     coordinates, or are in doubt here. They have no boxes."""
-    node = status["node"]
-    told = {(name, node): each for name, each in status.get("remote", {}).get("ended", {}).items()}
-    for query, each in status.get("queries", {}).items():
-        ended = {(name, of["node"]): {**of, "query": query} for name, of in each["ended"].items()}
-        told = ended | told
-    for (name, at), each in told.items():
-        yield _without_boxes(
-            each["query"], name, at, f"nothing: it has ended: {each['why']} ({each['code']})"
-        )
-    for name, each in status.get("in_doubt", {}).get("fragments", {}).items():
-        yield _without_boxes(each["query"], name, node, f"an end of the doubt about it: {each['why']}")
+    node = status.node
+    ended: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for query, of in status.queries.items():
+        ended |= {(name, end.node): (query, end.why, end.code) for name, end in of.ended.items()}
+    for name, each in status.remote.get("ended", {}).items():
+        ended[name, node] = each["query"], each["why"], each["code"]
+    for (name, at), (query, why, code) in ended.items():
+        yield _without_boxes(query, name, at, f"nothing: it has ended: {why} ({code})")
+    doubtful = status.in_doubt.fragments
+    for name, doubt in {} if doubtful is UNSET else doubtful.items():
+        yield _without_boxes(doubt.query, name, node, f"an end of the doubt about it: {doubt.why}")
 
 
 def _without_boxes(query: str, fragment: str, node: str, why: str) -> dict[str, Any]:
@@ -153,16 +148,17 @@ def _lost(fragment: Status, box: str, why: str) -> dict[str, Any]:
     }
 
 
-def _why(node: str, fragment: Status, id: str, box: Status) -> dict[str, Any]:
+def _why(node: str, fragment: FragmentStatus, id: str) -> dict[str, Any]:
+    box = fragment.boxes[id]
     return {
-        "query": fragment["query"],
-        "fragment": fragment["fragment"],
+        "query": fragment.query,
+        "fragment": fragment.fragment,
         "node": node,
         "box": id,
-        "kind": box["kind"],
-        "waits_for": box.get("waits_for", ""),
-        "held_by": box.get("held_by", ""),
-        "since_us": box.get("unmoved_us"),
-        "boundary_us": box["boundary"],
-        "lag_us": box["lag_us"],
+        "kind": box.kind,
+        "waits_for": box.waits_for,
+        "held_by": box.held_by,
+        "since_us": box.unmoved_us,
+        "boundary_us": box.boundary,
+        "lag_us": box.lag_us,
     }

@@ -1,147 +1,127 @@
-"""The statuses of nodes as Arrow tables: docs/nodes.md describes each column."""
+"""The statuses of nodes as Arrow tables: docs/brain.md describes each column.
+
+A column has the name of a field of the status, and its type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from types import NoneType
+from typing import Any, get_args
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from medusa.engine.core.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.node.link_states import link_state
+from medusa.wire.status import (
+    FragmentStatus,
+    LinkStatus,
+    LoadStatus,
+    NamedStatus,
+    NodeStatus,
+    OutputStatus,
+    ReceiverStatus,
+    SmoothedLoad,
+)
 
 __all__ = ["SCHEMAS", "tables_of"]
 
-Status = Mapping[str, Any]
 Row = dict[str, Any]
 
-_TEXT, _COUNT, _SHARE, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_ARROW: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    tuple[str, ...]: pa.list_(pa.string()),
+}
+_OWN = {
+    "boundary": TIME,
+    "fragment": pa.string(),
+    "fragments": pa.int64(),
+    "node": pa.string(),
+    "peer": pa.string(),
+    "peer_load": pa.float64(),
+    "query": pa.string(),
+    "reader": pa.string(),
+    "refused": pa.int64(),
+    "state": pa.string(),
+}
+"""Columns that aren't a field, or count what a field lists."""
 
 
-def _schema(**columns: pa.DataType) -> pa.Schema:
-    return pa.schema(list(columns.items()))
+def _type(annotation: Any) -> pa.DataType | None:
+    kinds = [each for each in get_args(annotation) if each is not NoneType]
+    kind = kinds[0] if NoneType in get_args(annotation) else annotation
+    return _ARROW.get(kind)
 
 
-_NODES = _schema(
-    node=_TEXT,
-    participant=_TEXT,
-    load=_SHARE,
-    busy_share=_SHARE,
-    engine_share=_SHARE,
-    cpu_share=_SHARE,
-    cores=_COUNT,
-    memory_bytes=_COUNT,
-    overloaded=pa.list_(pa.string()),
-    overloaded_us=_COUNT,
-    fragments=_COUNT,
-    rows_in_per_s=_SHARE,
-    rows_out_per_s=_SHARE,
-    queue_bytes=_COUNT,
-    kept_bytes=_COUNT,
-    late=_COUNT,
-    dead=_COUNT,
-    lost_rows=_COUNT,
-    shed_rows=_COUNT,
-    refused=_COUNT,
-    lag_us=_COUNT,
-    boundary=TIME,
-    disk_error=_TEXT,
-)
-_FRAGMENTS = _schema(
-    node=_TEXT,
-    query=_TEXT,
-    fragment=_TEXT,
-    state=_TEXT,
-    rows_in=_COUNT,
-    rows_out=_COUNT,
-    rows_in_per_s=_SHARE,
-    rows_out_per_s=_SHARE,
-    busy_share=_SHARE,
-    selectivity=_SHARE,
-    cost_us=_SHARE,
-    queue_bytes=_COUNT,
-    kept_bytes=_COUNT,
-    late=_COUNT,
-    dead=_COUNT,
-    state_bytes=_COUNT,
-    lost_rows=_COUNT,
-    refused_rows=_COUNT,
-    shed_rows=_COUNT,
-    lag_us=_COUNT,
-    boundary=TIME,
-    finished=_FLAG,
-    checkpoints=_COUNT,
-    checkpoint_failures=_COUNT,
-    failed=_TEXT,
-    disk_error=_TEXT,
-)
-_SMOOTHED = ("rows_in_per_s", "rows_out_per_s", "busy_share", "selectivity", "cost_us")
-_BOXES = pa.schema(
-    [
-        ("node", _TEXT),
-        ("query", _TEXT),
-        ("fragment", _TEXT),
-        *STATS_SCHEMA,
-        *((f"smoothed_{name}", _SHARE) for name in _SMOOTHED),
-        ("waits_for", _TEXT),
-        ("held_by", _TEXT),
-        ("unmoved_us", _COUNT),
-    ]
-)
-_STREAMS = _schema(
-    node=_TEXT,
-    query=_TEXT,
-    fragment=_TEXT,
-    stream=_TEXT,
-    reader=_TEXT,
-    name=_TEXT,
-    state=_TEXT,
-    rows=_COUNT,
-    oldest_row=_COUNT,
-    sent_row=_COUNT,
-    received_row=_COUNT,
-    durable_row=_COUNT,
-    lost_rows=_COUNT,
-    kept_bytes=_COUNT,
-    spilled_bytes=_COUNT,
-    shed_rows=_COUNT,
-    boundary=TIME,
-)
-_LINKS = _schema(
-    node=_TEXT,
-    peer=_TEXT,
-    state=_TEXT,
-    bytes_out_per_s=_SHARE,
-    bytes_in_per_s=_SHARE,
-    bandwidth=_COUNT,
-    share=_SHARE,
-    waiting_bytes=_COUNT,
-    lag_rows=_COUNT,
-    queue_bytes=_COUNT,
-    lag_us=_COUNT,
-    peer_load=_SHARE,
-)
+def _schema(columns: str, *structs: type[msgspec.Struct]) -> pa.Schema:
+    """Columns by name; of the structs the first that has a field of that name says its type."""
+    types: dict[str, pa.DataType | None] = {}
+    for struct in reversed(structs):
+        types |= {field.name: _type(field.type) for field in msgspec.structs.fields(struct)}
+    types |= _OWN
+    return pa.schema([(name, types[name]) for name in columns.split()])
 
-SCHEMAS = {"nodes": _NODES, "fragments": _FRAGMENTS, "boxes": _BOXES, "streams": _STREAMS, "links": _LINKS}
+
+_LOAD = "rows_in_per_s rows_out_per_s busy_share selectivity cost_us"
+_SMOOTHED = tuple(_LOAD.split())
+
+SCHEMAS = {
+    "nodes": _schema(
+        "node participant load busy_share engine_share cpu_share cores memory_bytes overloaded overloaded_us"
+        " fragments rows_in_per_s rows_out_per_s queue_bytes kept_bytes late dead lost_rows shed_rows refused"
+        " lag_us boundary disk_error",
+        LoadStatus,
+        NodeStatus,
+    ),
+    "fragments": _schema(
+        "node query fragment state rows_in rows_out rows_in_per_s rows_out_per_s busy_share selectivity"
+        " cost_us queue_bytes kept_bytes late dead state_bytes lost_rows refused_rows shed_rows lag_us"
+        " boundary finished checkpoints checkpoint_failures failed disk_error",
+        FragmentStatus,
+        SmoothedLoad,
+    ),
+    "boxes": pa.schema(
+        [
+            *_schema("node query fragment"),
+            *STATS_SCHEMA,
+            *((f"smoothed_{name}", pa.float64()) for name in _SMOOTHED),
+            ("waits_for", pa.string()),
+            ("held_by", pa.string()),
+            ("unmoved_us", pa.int64()),
+        ]
+    ),
+    "streams": _schema(
+        "node query fragment stream reader name state rows oldest_row sent_row received_row durable_row"
+        " lost_rows kept_bytes spilled_bytes shed_rows boundary",
+        OutputStatus,
+        ReceiverStatus,
+        NamedStatus,
+    ),
+    "links": _schema(
+        "node peer state bytes_out_per_s bytes_in_per_s bandwidth share waiting_bytes lag_rows queue_bytes"
+        " lag_us peer_load",
+        LinkStatus,
+    ),
+}
 """Table -> its columns."""
 
 
-def tables_of(statuses: Sequence[Status]) -> dict[str, pa.Table]:
-    """Rows in the order of the statuses, and in each as it has them.
-
-    Args:
-        statuses: whole ones: ``overview.check_entitled``.
-    """
+def tables_of(statuses: Sequence[NodeStatus]) -> dict[str, pa.Table]:
+    """Rows in the order of the statuses, and in each as it has them."""
     rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
     for status in statuses:
         rows["nodes"].append(_node(status))
         rows["links"] += _links(status)
-        for fragment in status["fragments"]:
-            where = {"node": status["node"], "query": fragment["query"], "fragment": fragment["fragment"]}
+        for fragment in status.fragments:
+            where = {"node": status.node, "query": fragment.query, "fragment": fragment.fragment}
             rows["fragments"].append({**where, **_fragment(fragment)})
             rows["boxes"] += (where | row for row in _boxes(fragment))
-            rows["streams"] += (where | row for row in _streams(fragment["outputs"]))
+            rows["streams"] += (where | row for row in _streams(fragment.outputs))
     return {name: _table(rows[name], schema) for name, schema in SCHEMAS.items()}
 
 
@@ -149,55 +129,55 @@ def _table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
 
 
-def _node(status: Status) -> Row:
+def _node(status: NodeStatus) -> Row:
     return {
-        **status,
-        **status["load"],
-        "fragments": len(status["fragments"]),
-        "refused": sum(status["refused"].values()),
-        "boundary": status["boundary_us"],
+        **asdict(status),
+        **asdict(status.load),
+        "fragments": len(status.fragments),
+        "refused": sum(status.refused.values()),
+        "boundary": status.boundary_us,
     }
 
 
-def _fragment(fragment: Status) -> Row:
-    load = fragment["load"] or {}
-    return {**fragment, **load, "boundary": fragment["boundary_us"]}
+def _fragment(fragment: FragmentStatus) -> Row:
+    load = {} if fragment.load is None else asdict(fragment.load)
+    return {**asdict(fragment), **load, "boundary": fragment.boundary_us}
 
 
-def _boxes(fragment: Status) -> Iterator[Row]:
-    for id, box in fragment["boxes"].items():
-        smoothed = box["smoothed"] or {}
-        yield {"box": id, **box, **{f"smoothed_{name}": smoothed.get(name) for name in _SMOOTHED}}
+def _boxes(fragment: FragmentStatus) -> Iterator[Row]:
+    for id, box in fragment.boxes.items():
+        smoothed = {} if box.smoothed is None else asdict(box.smoothed)
+        yield {"box": id, **asdict(box), **{f"smoothed_{name}": value for name, value in smoothed.items()}}
 
 
-def _streams(outputs: Iterable[Status]) -> Iterator[Row]:
+def _streams(outputs: Iterable[OutputStatus]) -> Iterator[Row]:
     """One row per stream and reader; of a stream that nobody reads one without a reader."""
     for output in outputs:
-        of_stream = {**output, "boundary": output["boundary_us"]}
-        readers = [{**each, "reader": each["to"]} for each in output["receivers"]]
-        readers += [_named(each) for each in output["named"]]
+        of_stream = {**asdict(output), "boundary": output.boundary_us}
+        readers = [{**asdict(each), "reader": each.to} for each in output.receivers]
+        readers += [_named(each) for each in output.named]
         for reader in readers or [{}]:
-            yield {**of_stream, **reader, "kept_bytes": output["kept_bytes"]}
+            yield {**of_stream, **reader, "kept_bytes": output.kept_bytes}
 
 
-def _named(one: Status) -> Row:
+def _named(one: NamedStatus) -> Row:
     return {
-        **one,
-        "reader": one["to"],
-        "state": "flowing" if one["connected"] else "detached",
-        "durable_row": one["acknowledged_row"],
+        **asdict(one),
+        "reader": one.to,
+        "state": "flowing" if one.connected else "detached",
+        "durable_row": one.acknowledged_row,
     }
 
 
-def _links(status: Status) -> Iterator[Row]:
+def _links(status: NodeStatus) -> Iterator[Row]:
     """The nodes in its configuration first, then others with streams."""
-    load = status["load"]
-    for peer in dict.fromkeys([*status["peers"], *load["links"]]):
-        said = load["peers"].get(peer, {})
+    load = status.load
+    for peer in dict.fromkeys([*status.peers, *load.links]):
+        said, link = load.peers.get(peer), load.links.get(peer)
         yield {
-            "node": status["node"],
+            "node": status.node,
             "peer": peer,
-            "state": link_state(status, peer),
-            "peer_load": said.get("load"),
-            **load["links"].get(peer, {}),
+            "state": status.link_state(peer),
+            "peer_load": None if said is None else said.load,
+            **({} if link is None else asdict(link)),
         }

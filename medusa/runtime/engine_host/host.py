@@ -18,7 +18,6 @@ from medusa.engine.held_rows_count import NOTHING, Holding
 from medusa.engine.regrouping import Regrouped
 from medusa.engine.state.background_copy import Copying
 from medusa.errors import DataError, StateError
-from medusa.nodes.load.loads import EngineHeld
 from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host.budgets import UNBOUNDED, Bounds, Budgets
@@ -36,6 +35,7 @@ from medusa.runtime.machine.worker import Worker
 from medusa.runtime.machine.worker_thread import WorkerThread
 from medusa.units import duration_text
 from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, RunFragment, Spill, Weigh
+from medusa.wire.status import EngineHeld
 
 __all__ = ["FragmentHost"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from medusa.engine.fragment import Fragment
-from medusa.nodes.load.loads import EngineHeld
 from medusa.ports import Clock
+from medusa.wire.status import EngineHeld
 
 __all__ = ["TurnWatch"]
 

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 
-from medusa.nodes.load.loads import EngineHeld, Usage
+from medusa.nodes.load.loads import Usage
+from medusa.wire.status import EngineHeld
 
 __all__ = ["process_usage", "thread_cpu_us"]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from medusa.wire.status import NodeStatus
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 __all__ = ["LINKS", "NODE", "node_families"]
 
-# Field of ``status()["load"]``: (metric, what it is, factor).
+# Field of ``LoadStatus``: (metric, what it is, factor).
 NODE: dict[str, tuple[str, str, float]] = {
     "load": ("load_ratio", "How much the node has to do, smoothed: 1 is all that can be done.", 1),
     "busy_share": ("busy_ratio", "Share of time that its boxes were busy, smoothed.", 1),
@@ -19,6 +21,7 @@ NODE: dict[str, tuple[str, str, float]] = {
     "memory_bytes": ("memory_bytes", "Memory of the process, resident.", 1),
     "overloaded": ("overloaded", "1 while something is too much for the node.", 1),
 }
+# Field of ``LinkStatus``: the same.
 LINKS: dict[str, tuple[str, str, float]] = {
     "bytes_out_per_s": ("sent_bytes_per_second", "Bytes of streams to the peer per second, smoothed.", 1),
     "bytes_in_per_s": (
@@ -34,31 +37,31 @@ LINKS: dict[str, tuple[str, str, float]] = {
 }
 
 
-def node_families(status: Mapping[str, Any]) -> Iterator[Metric]:
+def node_families(status: NodeStatus) -> Iterator[Metric]:
     """Of the node itself, and of its links to other nodes; what is null has no sample."""
     from prometheus_client.core import GaugeMetricFamily
 
-    load = status["load"]
+    load = status.load
     for field, (name, text, factor) in NODE.items():
         metric = GaugeMetricFamily(f"medusa_node_{name}", text, labels=["node"])
-        value = bool(load[field]) if field == "overloaded" else load[field]
+        value = getattr(load, field)
         if value is not None:
-            metric.add_metric([status["node"]], float(value) * factor)
+            metric.add_metric([status.node], float(bool(value) if field == "overloaded" else value) * factor)
         yield metric
     yield _up(status)
     for field, (name, text, factor) in LINKS.items():
         metric = GaugeMetricFamily(f"medusa_link_{name}", text, labels=["node", "peer"])
-        for peer in status["peers"]:  # Clients come and go under names that nobody could list.
-            value = load["links"].get(peer, {}).get(field)
+        for peer in status.peers:  # Clients come and go under names that nobody could list.
+            value = getattr(load.links.get(peer), field, None)
             if value is not None:
-                metric.add_metric([status["node"], peer], float(value) * factor)
+                metric.add_metric([status.node, peer], float(value) * factor)
         yield metric
 
 
-def _up(status: Mapping[str, Any]) -> Metric:
+def _up(status: NodeStatus) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
     up = GaugeMetricFamily("medusa_link_up", "1 while the peer is there.", labels=["node", "peer"])
-    for peer, state in status["peers"].items():
-        up.add_metric([status["node"], peer], float(state == "up"))
+    for peer, state in status.peers.items():
+        up.add_metric([status.node, peer], float(state == "up"))
     return up

@@ -20,6 +20,7 @@ from medusa.errors import ConfigError, LinkError, MedusaError, QueryError
 from medusa.nodes.config.endpoint import check_endpoint
 from medusa.runtime.metrics.prometheus import families
 from medusa.runtime.metrics.prometheus_node import node_families
+from medusa.wire.status import NodeStatus, status_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -38,7 +39,7 @@ class Figures(NamedTuple):
     """What is served: of boxes, and of a node also its status."""
 
     boxes: Rows
-    node: Mapping[str, Any] | None = None
+    node: NodeStatus | None = None
 
 
 REQUEST_TIMEOUT_S = 10.0
@@ -209,24 +210,24 @@ def _text(figures: Figures, accepted: str) -> tuple[str, bytes]:
 def node_figures(loop: NodeLoop) -> Figures:
     """What the status of a node says of its boxes, its load and its links."""
     try:
-        status = loop.ask().result(ANSWER_TIMEOUT_S)
+        status = status_of(loop.ask().result(ANSWER_TIMEOUT_S))
     except TimeoutError:
         raise LinkError("the node didn't answer in time", code="link.timeout") from None
     return Figures(status_rows(status), status)
 
 
-def status_rows(status: Mapping[str, Any]) -> Rows:
+def status_rows(status: NodeStatus) -> Rows:
     """The boxes in the status of a node."""
     return [
         {
-            "node": status["node"],
-            "query": fragment["query"],
-            "fragment": fragment["fragment"],
+            "node": status.node,
+            "query": fragment.query,
+            "fragment": fragment.fragment,
             "box": id,
-            **figures,
+            **msgspec.structs.asdict(box),
         }
-        for fragment in status["fragments"]
-        for id, figures in fragment["boxes"].items()
+        for fragment in status.fragments
+        for id, box in fragment.boxes.items()
     ]
 
 

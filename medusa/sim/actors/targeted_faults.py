@@ -75,24 +75,24 @@ def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:
 def _splits(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Box -> the step of its split or merge here, and who is who in it."""
     for job in node.brain.commands.sliding.splits.status():
-        hosted = node.brain.fragments[job["fragments"][0]]
+        hosted = node.brain.fragments[job.fragments[0]]
         roles = _roles(hosted.spec, node.name, node.name)
         roles["coordinator"] = node.brain.catalog.owners.get(hosted.spec.query, node.name)
-        yield f"{job['box']} {job['what']}", (f"{job['what']} {job['state']}", roles)
+        yield f"{job.box} {job.what}", (f"{job.what} {job.state}", roles)
 
 
 def _steps(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Fragment -> the step of its move here, and who is who in it."""
     sliding, catalog = node.brain.commands.sliding, node.brain.catalog
     for fragment, going in sliding.moves.status().items():
-        step, hosted = going["state"], node.brain.fragments[fragment]
+        step, hosted = going.state, node.brain.fragments[fragment]
         if step == "handing" and hosted.frozen:
             step = "handed"
-        yield fragment, (step, _roles(hosted.spec, node.name, going["to"]))
+        yield fragment, (step, _roles(hosted.spec, node.name, going.to))
     for fragment, coming in sliding.arrivals.status().items():
         shadow = sliding.arrivals.shadow(fragment)
         spec = None if shadow is None else shadow.spec
-        yield fragment, (coming["state"], _roles(spec, coming["from"], node.name))
+        yield fragment, (coming.state, _roles(spec, coming.origin, node.name))
     for fragment in catalog.ownership.unplaced:
         if fragment in node.brain.fragments and fragment not in sliding.arrivals.status():
             yield fragment, ("owning", {"target": node.name})

@@ -157,8 +157,8 @@ class Coverage:
         found = {
             "writes": node.writes,
             "repeats": any(each.repeating for each in hosted),
-            "moves away": bool(sliding["going"]),
-            "arrives": bool(sliding["coming"]),
+            "moves away": bool(sliding.going),
+            "arrives": bool(sliding.coming),
             "splits": bool(brain.commands.sliding.splits.status()),
             "deploys": any(each.state != RUNNING for each in brain.catalog.deployments.values()),
         }
@@ -183,7 +183,7 @@ class Coverage:
         for deployment in brain.catalog.deployments.values():
             self.met(f"deployment: {deployment.state}")
         for job in brain.commands.sliding.splits.status():
-            self.met(f"{job['what']}: {job['state']}")
+            self.met(f"{job.what}: {job.state}")
         for hosted in brain.fragments.values():
             self.met(f"fragment: {fragment_state(hosted)}")
 

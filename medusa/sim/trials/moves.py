@@ -323,7 +323,7 @@ class MoveTrial(QueryTrial):
         if not all(node.alive for node in self.nodes.values()):
             return False
         brains = [node.brain for node in self.nodes.values()]
-        moving = any(way for brain in brains for way in brain.commands.sliding.status().values())
+        moving = any(brain.commands.sliding.status().under_way for brain in brains)
         moving = moving or any(keeps_of_moves(brain.catalog) for brain in brains)
         return not moving and all(
             [fragment in brain.fragments for brain in brains].count(True) == 1 for fragment in self.fragments

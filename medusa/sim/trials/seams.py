@@ -159,7 +159,8 @@ def _is_at(node: Node, moment: str) -> bool:
     sliding = node.brain.commands.sliding
     if moment == "splits":
         return bool(sliding.splits.status())
-    return bool(sliding.status()["coming" if moment == "arrives" else "going"])
+    moves = sliding.status()
+    return bool(moves.coming if moment == "arrives" else moves.going)
 
 
 def seams(world: World, rows: int | None, parts: Any) -> QueryTrial:

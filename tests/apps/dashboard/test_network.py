@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from medusa.apps.dashboard.network import Seen, Stream, network_of
-from medusa.apps.dashboard.status_schema import status_of
 from medusa.errors import DataError
+from medusa.wire.status import status_of
 from tests.apps.dashboard.statuses import box, edges_and_core, fragment, node, seen
 
 

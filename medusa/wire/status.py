@@ -1,0 +1,534 @@
+"""What a node says of itself: the fields of ``medusa status``, each with its type, once.
+
+The node builds these structs, the wire carries them as JSON, and what shows them reads them back
+(``status_of``): tables, screens, metrics, the dashboard. docs/nodes.md and docs/brain.md say what each field
+means. A field that the node left out has its default, one that this release doesn't know is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from medusa.errors import DataError
+
+__all__ = [
+    "AwayStatus",
+    "BoxFigures",
+    "BoxStatus",
+    "ComingStatus",
+    "CauseStatus",
+    "DoubtStatus",
+    "DoubtfulStatus",
+    "EndStatus",
+    "EngineHeld",
+    "FragmentStatus",
+    "GoingStatus",
+    "GonePublishers",
+    "InputStatus",
+    "LinkStatus",
+    "LoadStatus",
+    "MovesStatus",
+    "NamedStatus",
+    "NodeStatus",
+    "OutputStatus",
+    "OwnInputs",
+    "ParsingStatus",
+    "PeerFragmentStatus",
+    "PeerStatus",
+    "PublisherStatus",
+    "QueryStatus",
+    "ReceiverStatus",
+    "RunsOnStatus",
+    "SmoothedLoad",
+    "SourceStatus",
+    "SplitStatus",
+    "VisibleStatus",
+    "plain",
+    "status_of",
+]
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a status: an object of JSON, whose fields come in the order in which they stand here."""
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+
+class BoxFigures(_Status, frozen=True, kw_only=True):
+    """What ``run.stats()`` says of a box (docs/metrics.md); None: not known."""
+
+    kind: str = "box"
+    rows_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    ahead: int = 0
+    tentative: int = 0
+    dead: int = 0
+    dropped: int = 0
+    state_bytes: int = 0
+    queue_bytes: int = 0
+    busy_us: int = 0
+    boundary: int | None = None
+    finished: bool = False
+    queue_rows: int = 0
+    lag_us: int | None = None
+    selectivity: float | None = None
+    cost_us: float | None = None
+    shed: int | None = None
+    rows_in_per_s: float | None = None
+    rows_out_per_s: float | None = None
+    load: float | None = None
+
+
+class SmoothedLoad(_Status, frozen=True, kw_only=True):
+    """How much a box or a fragment has to do, smoothed.
+
+    Attributes:
+        busy_share: of the time of the engine's thread: 1 is all of it.
+        selectivity: rows out per row in; None: nothing came of late.
+        cost_us: time busy per row in; None likewise.
+    """
+
+    rows_in_per_s: float = 0.0
+    rows_out_per_s: float = 0.0
+    busy_share: float = 0.0
+    selectivity: float | None = None
+    cost_us: float | None = None
+
+
+class BoxStatus(BoxFigures, frozen=True, kw_only=True):
+    """A box of a fragment, and why nothing comes out of it."""
+
+    smoothed: SmoothedLoad | None = None
+    waits_for: str = ""
+    held_by: str = ""
+    unmoved_us: int | None = None
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+class InputStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"}):
+    """A stream that a fragment takes from one publisher or node."""
+
+    source: str
+    stream: str
+    origin: str
+    state: str = ""
+    refusal: str = ""
+    rows: int = 0
+    next_row: int = 0
+    durable_row: int = 0
+    lost_rows: int = 0
+    refused_rows: int = 0
+    overdue_rows: int = 0
+    queue_bytes: int = 0
+    boundary_us: int | None = None
+    durable_boundary_us: int | None = None
+    attachments: int = 0
+    duplicates: int = 0
+    stream_version: int = 0
+
+
+class PublisherStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"}):
+    """A named publisher: how far it is, and who publishes under the name."""
+
+    source: str
+    stream: str
+    name: str
+    owner: str = ""
+    next_row: int = 0
+    durable_row: int = 0
+    boundary_us: int | None = None
+    finished: bool = False
+    connected: bool = False
+    origin: str = ""
+
+
+class GonePublishers(_Status, frozen=True, kw_only=True):
+    """Publishers that went and whose positions are kept; ``last_us``: how long ago the last one went."""
+
+    count: int = 0
+    last_us: int | None = None
+
+
+class ReceiverStatus(_Status, frozen=True, kw_only=True):
+    """A node or program that reads an output."""
+
+    to: str
+    state: str = ""
+    plain: bool = False
+    sent_row: int = 0
+    received_row: int = 0
+    durable_row: int = 0
+    lost_rows: int = 0
+
+
+class NamedStatus(_Status, frozen=True, kw_only=True):
+    """A named subscription of an output: its position, what is kept from there on, and who reads it."""
+
+    name: str
+    owner: str = ""
+    acknowledged_row: int = 0
+    kept_bytes: int = 0
+    connected: bool = False
+    to: str = ""
+    sent_row: int = 0
+    lost_rows: int = 0
+
+
+class OutputStatus(_Status, frozen=True, kw_only=True):
+    """A stream that leaves a fragment; ``of``: the box that it leaves by, where another query reads it."""
+
+    sink: str
+    of: str = ""
+    stream: str
+    stream_version: int = 0
+    rows: int = 0
+    oldest_row: int = 0
+    kept_bytes: int = 0
+    spilled_bytes: int = 0
+    shed_rows: int = 0
+    boundary_us: int | None = None
+    named: tuple[NamedStatus, ...] = ()
+    receivers: tuple[ReceiverStatus, ...] = ()
+
+
+class FragmentStatus(_Status, frozen=True, kw_only=True):
+    """A part of a query at a node."""
+
+    fragment: str
+    query: str = ""
+    state: str = ""
+    failed: str = ""
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_in_per_s: float = 0
+    rows_out_per_s: float = 0
+    queue_bytes: int = 0
+    kept_bytes: int = 0
+    shed_rows: int = 0
+    lag_us: int = 0
+    boundary_us: int | None = None
+    finished: bool = False
+    lost_rows: int = 0
+    lost_unknown: bool = False
+    uncounted: tuple[str, ...] = ()
+    refused_rows: int = 0
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+    disk_error: str = ""
+    late: int = 0
+    dead: int = 0
+    state_bytes: int = 0
+    boxes: dict[str, BoxStatus] = {}
+    arcs: tuple[tuple[str, str, str], ...] = ()
+    inputs: tuple[InputStatus, ...] = ()
+    outputs: tuple[OutputStatus, ...] = ()
+    publishers: tuple[PublisherStatus, ...] = ()
+    gone_publishers: GonePublishers = GonePublishers()
+    load: SmoothedLoad | None = None
+
+    def is_held(self, box: str) -> bool:
+        """Whether an input holds a box back while another is further on."""
+        above = [self.boxes.get(origin) for origin, _, target in self.arcs if target == box]
+        return len({each.finished or each.boundary for each in above if each is not None}) > 1
+
+
+# --- load -----------------------------------------------------------------------------------------
+
+
+class CauseStatus(_Status, frozen=True, kw_only=True, omit_defaults=True):
+    """What makes a node overloaded: a box that takes much, or a stream of which much waits."""
+
+    fragment: str
+    box: str = ""
+    busy_share: float = 0.0
+    stream: str = ""
+    queue_bytes: int = 0
+
+
+class LinkStatus(_Status, frozen=True, kw_only=True):
+    """What goes to and comes from one node or client, and what waits there; None: not known."""
+
+    bytes_out_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    bandwidth: int | None = None
+    share: float | None = None
+    waiting_bytes: int = 0
+    lag_rows: int = 0
+    queue_bytes: int = 0
+    lag_us: int = 0
+
+
+class PeerFragmentStatus(_Status, frozen=True, kw_only=True):
+    """What a peer says of one of its fragments."""
+
+    busy_share: float = 0.0
+    rows_in_per_s: int = 0
+    rows_out_per_s: int = 0
+    bytes_out_per_s: int = 0
+    queue_bytes: int = 0
+
+
+class PeerStatus(_Status, frozen=True, kw_only=True):
+    """What a peer said of its load, ``age_us`` ago."""
+
+    age_us: int = 0
+    load: float = 0.0
+    overloaded: bool = False
+    cpu_share: float = 0.0
+    cores: int = 1
+    memory_bytes: int = 0
+    fragments: dict[str, PeerFragmentStatus] = {}
+
+
+class EngineHeld(_Status, frozen=True, kw_only=True):
+    """The fragment that has had the engine's thread for longer than ``piece_time``, and has it still.
+
+    Attributes:
+        functions: names and versions of users' functions that it calls: one of them may not return.
+    """
+
+    query: str
+    fragment: str
+    functions: tuple[str, ...] = ()
+    for_us: int = 0
+
+
+class LoadStatus(_Status, frozen=True, kw_only=True):
+    """How much a node has to do; None: not known yet."""
+
+    load: float | None = None
+    busy_share: float | None = None
+    engine_share: float | None = None
+    cpu_share: float | None = None
+    cores: int | None = None
+    memory_bytes: int | None = None
+    engine_held: EngineHeld | None = None
+    overloaded: tuple[str, ...] = ()
+    overloaded_us: int | None = None
+    causes: tuple[CauseStatus, ...] = ()
+    links: dict[str, LinkStatus] = {}
+    peers: dict[str, PeerStatus] = {}
+
+
+# --- the node -------------------------------------------------------------------------------------
+
+
+class ParsingStatus(_Status, frozen=True, kw_only=True):
+    """Graphs that others sent and that are not read yet."""
+
+    graphs: int = 0
+    bytes: int = 0
+
+
+class AwayStatus(_Status, frozen=True, kw_only=True):
+    """A peer that isn't there.
+
+    Attributes:
+        seen_us: how long ago it was heard of; None: not since the start of the node.
+        refusal: why it lets the node not in; empty: it doesn't answer.
+        refused_us: for how long it has said so.
+    """
+
+    seen_us: int | None = None
+    refusal: str = ""
+    refused_us: int | None = None
+
+    @property
+    def text(self) -> str:
+        """In words, after the name of the peer: ``seen 26 s ago``, ``refuses our key, for 26 s``."""
+        if self.refusal:
+            return f"{self.refusal}, for {(self.refused_us or 0) // 1_000_000} s"
+        if self.seen_us is None:
+            return "never seen since our start"
+        return f"seen {self.seen_us // 1_000_000} s ago"
+
+
+class SourceStatus(_Status, frozen=True, kw_only=True):
+    """What can be published into: columns, the time, and what else of a row may be refused."""
+
+    columns: tuple[tuple[str, str], ...] = ()
+    time: str | None = None
+    unit: str | None = None
+    slack_us: int | None = None
+    arrival: str | None = None
+    partition: str | None = None
+    partitions: tuple[Any, ...] | None = None
+
+
+class GoingStatus(_Status, frozen=True, kw_only=True):
+    """A fragment that is being moved to another node."""
+
+    to: str
+    state: str = ""
+    attempts: int = 0
+    bytes: int = 0
+    silent: tuple[str, ...] = ()
+    waits_for: str = ""
+
+
+class ComingStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"}):
+    """A fragment that another node hands over."""
+
+    origin: str
+    state: str = ""
+
+
+class MovesStatus(_Status, frozen=True, kw_only=True):
+    """Fragments on their way from here, and to here."""
+
+    going: dict[str, GoingStatus] = {}
+    coming: dict[str, ComingStatus] = {}
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.going or self.coming)
+
+
+class SplitStatus(_Status, frozen=True, kw_only=True):
+    """A box that is being split, or merged."""
+
+    box: str
+    what: str = ""
+    state: str = ""
+    fragments: tuple[str, ...] = ()
+
+
+class EndStatus(_Status, frozen=True, kw_only=True):
+    """Why a fragment was ended; ``at_us``: since 1970, None where nobody knows."""
+
+    node: str = ""
+    code: str = ""
+    why: str = ""
+    at_us: int | None = None
+
+
+class QueryStatus(_Status, frozen=True, kw_only=True):
+    """A query that the node coordinates; ``stopped``: fragment -> the node whose owner ended it."""
+
+    state: str = ""
+    nodes: tuple[str, ...] = ()
+    stopped: dict[str, str] = {}
+    ended: dict[str, EndStatus] = {}
+
+
+class DoubtStatus(_Status, frozen=True, kw_only=True):
+    """What the node can't know after its disk lost something; all fields are left out where nothing is."""
+
+    lost_catalog: int | UnsetType | None = UNSET
+    fragments: dict[str, DoubtfulStatus] | UnsetType = UNSET
+    kept_groups: dict[str, str] | UnsetType = UNSET
+    see: str | UnsetType = UNSET
+
+
+class DoubtfulStatus(_Status, frozen=True, kw_only=True):
+    """A fragment in doubt."""
+
+    query: str
+    coordinator: str = ""
+    epoch: int = 0
+    state: str = ""
+    why: str = ""
+
+
+class RunsOnStatus(_Status, frozen=True, kw_only=True):
+    """What the fragments of the node run on instead."""
+
+    engine: str
+    cores: int = 1
+    latency_us: tuple[int, int] = (0, 0)
+    kinds: tuple[str, ...] = ()
+
+
+class NodeStatus(_Status, frozen=True, kw_only=True):
+    """A node. Of ``remote`` and ``dht`` it says what those say themselves: docs/remote.md, catalog-dht.md."""
+
+    node: str
+    participant: str = ""
+    abroad: dict[str, str] = {}
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_in_per_s: float = 0
+    rows_out_per_s: float = 0
+    queue_bytes: int = 0
+    kept_bytes: int = 0
+    lost_rows: int = 0
+    shed_rows: int = 0
+    late: int = 0
+    dead: int = 0
+    lag_us: int = 0
+    boundary_us: int | None = None
+    load: LoadStatus = LoadStatus()
+    peers: dict[str, str] = {}
+    parsing: ParsingStatus = ParsingStatus()
+    away: dict[str, AwayStatus] = {}
+    refused: dict[str, int] = {}
+    door: dict[str, int] = {}
+    disk_error: str = ""
+    fragments: tuple[FragmentStatus, ...] = ()
+    sources: dict[str, SourceStatus] = {}
+    streams: tuple[str, ...] = ()
+    moves: MovesStatus = MovesStatus()
+    splits: tuple[SplitStatus, ...] = ()
+    remote: dict[str, Any] = {}
+    dht: dict[str, Any] | None = None
+    elsewhere: dict[str, tuple[str, ...]] = {}
+    queries: dict[str, QueryStatus] = {}
+    in_doubt: DoubtStatus = DoubtStatus()
+    runs_on: RunsOnStatus | UnsetType = UNSET
+
+    def link_state(self, peer: str) -> str:
+        """``up`` or ``silent`` of a node in the configuration, ``here`` of the node itself, else
+        ``client``."""
+        return self.peers.get(peer, "here" if peer == self.node else "client")
+
+    def why_away(self, peer: str) -> str:
+        """``seen 26 s ago``, or why it refuses the node, of a peer that isn't there; empty: it is, or nobody
+        knows."""
+        away = self.away.get(peer)
+        return "" if away is None else away.text
+
+
+class OwnInputs(_Status, frozen=True, kw_only=True):
+    """Of a fragment what a client has published into it."""
+
+    inputs: tuple[InputStatus, ...]
+
+
+class VisibleStatus(_Status, frozen=True, kw_only=True):
+    """What a client that may not ask for the whole status sees of it."""
+
+    node: str
+    sources: dict[str, SourceStatus]
+    streams: tuple[str, ...]
+    elsewhere: dict[str, tuple[str, ...]]
+    fragments: tuple[OwnInputs, ...]
+
+
+def plain(status: NodeStatus) -> dict[str, Any]:
+    """A status as JSON has it."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(status))
+    return found
+
+
+def status_of(said: Mapping[str, Any]) -> NodeStatus:
+    """The status of a node, as ``Federation.status`` gives it.
+
+    Raises:
+        DataError: a field has another type: the node is of another version, or hostile.
+    """
+    try:
+        return msgspec.convert(said, NodeStatus)
+    except msgspec.ValidationError as error:
+        raise DataError(
+            f"the status can't be read: {error}",
+            hint="is the node of another version?",
+            code="data.status",
+        ) from None
