@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from medusa.errors import ConfigError
 from medusa.nodes.config import settings
+from medusa.nodes.config.fields import described
 from medusa.nodes.config.settings import Limits, parse
+from medusa.nodes.config.settings_dht import DhtRules
+from medusa.nodes.config.settings_links import LinkRules
+from medusa.nodes.config.settings_load import LoadRules
+from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.config.settings_security import ClientRules
+from medusa.nodes.config.settings_spark import SparkRules
+from medusa.nodes.config.settings_streams import StreamRule
 
 PLAIN = 'name = "a"\nlisten = "tcp://127.0.0.1:*"\ndata = "d"\n'
 KEYED = f'{PLAIN}federation = "f"\n[keys]\nnode = "a.key"\n'
@@ -17,7 +26,29 @@ KEYED = f'{PLAIN}federation = "f"\n[keys]\nnode = "a.key"\n'
 NEEDED = {"name", "listen", "data"}
 TABLES = {"peers", "limits", "streams", "links", "keys", "participants", "clients"}
 KEYS_ONLY = {"federation", "keys", "participants", "clients"}
-LIMITS = {**settings._SIZES, **settings._DURATIONS, **settings._COUNTS}
+MIB, GIB, SECOND_US = 1 << 20, 1 << 30, 1_000_000
+SIZES = {
+    "credit": ("credit_bytes", 5 * MIB, GIB),
+    "retention": ("retention_bytes", MIB, 64 * GIB),
+    "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
+    "query_memory": ("query_memory_bytes", MIB, 1024 * GIB),
+    "owner_memory": ("owner_memory_bytes", MIB, 1024 * GIB),
+}
+DURATIONS = {
+    "checkpoint_every": ("checkpoint_every_us", 50_000, 600 * SECOND_US),
+    "subscriber_timeout": ("subscriber_timeout_us", 100_000, 86_400 * SECOND_US),
+    "piece_time": ("piece_time_us", 100_000, 600 * SECOND_US),
+    "deploy_timeout": ("deploy_timeout_us", 100_000, 600 * SECOND_US),
+}
+COUNTS = {
+    "connections_per_address": (1, 65_536),
+    "calls_at_once": (1, 1_000_000),
+    "calls_per_s": (1, 100_000),
+    "connections_unheard": (1, 65_536),
+}
+LIMITS = {**SIZES, **DURATIONS, **COUNTS}
+"""Written down by hand: what the declarations say must be this."""
+
 BESIDE = {
     "credit": 'memory = "1024 GiB"\n',
     "memory": 'credit = "5 MiB"\n',
@@ -99,7 +130,7 @@ def test_limits_of_another_type(field: str, value: str) -> None:
 def test_limits_at_their_ends(field: str) -> None:
     *name, least, most = LIMITS[field]
     attribute = name[0] if name else field
-    unit = "" if field in settings._COUNTS or field in settings._SIZES else "us"
+    unit = "" if field in COUNTS or field in SIZES else "us"
     more = BESIDE.get(field, "")
 
     def given(value: int) -> str:
@@ -127,12 +158,58 @@ def test_one_query_may_not_hold_more_than_all_of_its_owner(text: str) -> None:
     assert error.message.endswith("query_memory is larger than owner_memory")
 
 
-@pytest.mark.parametrize("field", sorted(settings._COUNTS))
+@pytest.mark.parametrize("field", sorted(COUNTS))
 def test_limits_of_the_door_need_keys(field: str) -> None:
     error = slip(f"{PLAIN}[limits]\n{field} = 5\n")
     says(error, 5, f"limits.{field}")
     assert error.code == "config.keys"
     assert getattr(parse(f"{KEYED}[limits]\n{field} = 5\n").limits, field) == 5
+
+
+def test_no_limit_is_declared_that_is_not_tried_here() -> None:
+    assert {each.key for each in described(Limits)} == set(LIMITS)
+
+
+def test_defaults_are_those_that_were_promised() -> None:
+    assert Limits() == Limits(
+        credit_bytes=8 * MIB,
+        retention_bytes=64 * MIB,
+        checkpoint_every_us=SECOND_US,
+        memory_bytes=GIB,
+        query_memory_bytes=128 * MIB,
+        owner_memory_bytes=GIB,
+        piece_time_us=5 * SECOND_US,
+        subscriber_timeout_us=10 * SECOND_US,
+        deploy_timeout_us=5 * SECOND_US,
+        connections_per_address=256,
+        calls_at_once=512,
+        calls_per_s=50,
+        connections_unheard=256,
+    )
+    load = LoadRules(half_life_us=5_000_000, high=0.9, low=0.7, high_for_us=1_000_000, low_for_us=5_000_000)
+    assert load == LoadRules()
+
+
+TABLES_OF = {
+    "limits": Limits,
+    "links": LinkRules,
+    "load": LoadRules,
+    "streams.PATTERN": StreamRule,
+    "offers.PARTICIPANT": OfferRules,
+    "clients.NAME": ClientRules,
+    "dht": DhtRules,
+    "spark": SparkRules,
+}
+
+
+def test_the_page_says_of_each_field_what_is_declared() -> None:
+    """docs/configuration.md; where this fails, what stands here is to be written there."""
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    for table, rules in TABLES_OF.items():
+        section = page.partition(f"\n## `[{table}]`\n")[2].partition("\n## ")[0]
+        for field in described(rules):
+            row = f"| `{field.key}` | {f'`{field.default}`' if field.default else ''} | {field.allowed} |"
+            assert row in section, f"[{table}]: {row}"
 
 
 def test_data_with_a_nul() -> None:

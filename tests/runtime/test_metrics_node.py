@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
+from medusa.nodes.config.fields import described
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.config.settings_load import FIELDS
+from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import Loads
 from medusa.runtime.client.status_tables import SCHEMAS
@@ -79,5 +80,5 @@ def test_every_metric_and_column_and_setting_is_documented() -> None:
             documented = f"`{name}`" in row or (table == "boxes" and name in STATS_SCHEMA.names)
             assert documented, f"{table}.{name}"
     load = node_load(Loads(Settings(name="n", listen="", data=""), Outbox(), {}), 0)
-    for field in (*msgspec.structs.asdict(load), *FIELDS):
+    for field in (*msgspec.structs.asdict(load), *(each.key for each in described(LoadRules)), "bandwidth"):
         assert f"`{field}`" in brain or f"\n{field} = " in brain or f"[load.{field}]" in brain, field

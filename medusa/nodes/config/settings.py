@@ -22,6 +22,7 @@ from typing import Any
 from medusa.errors import ConfigError
 from medusa.nodes.config.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.nodes.config.endpoint import check_endpoint, is_loopback
+from medusa.nodes.config.fields import described, duration, number, read_fields, size
 from medusa.nodes.config.settings_dht import DhtRules, read_dht
 from medusa.nodes.config.settings_links import LinkRules, read_links
 from medusa.nodes.config.settings_load import LoadRules, read_load
@@ -29,8 +30,8 @@ from medusa.nodes.config.settings_offers import OfferRules, read_offers
 from medusa.nodes.config.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.nodes.config.settings_security import Security, address_of, read_security
 from medusa.nodes.config.settings_spark import SparkRules, read_spark
-from medusa.nodes.config.settings_streams import RETENTION, StreamRule, read_streams, stream_settings
-from medusa.units import byte_count, duration_text, duration_us, size_text
+from medusa.nodes.config.settings_streams import StreamRule, read_streams, stream_settings
+from medusa.units import size_text
 from medusa.wire.link.automaton import LinkSettings
 
 __all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "parse", "stream_link"]
@@ -38,93 +39,65 @@ __all__ = ["NAME", "Limits", "Settings", "check_address", "link_settings", "pars
 IPC_PATH_MAX = 107
 """Bytes of a path that a Unix socket can have."""
 
-MIB, GIB = 1 << 20, 1 << 30
-SECOND_US = 1_000_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of a node; each has a range, checked when the settings are read."""
+    """Bounds of a node."""
 
-    credit_bytes: int = 8 * MIB
-    """Bytes a peer may have in flight to us per stream. In [5 MiB, 1 GiB].
+    credit_bytes: int = size("8 MiB", "5 MiB", "1 GiB")
+    """Bytes a peer may have in flight to us per stream. Too small: a link of r seconds round trip carries at
+    most credit/r bytes per second (8 MiB at 100 ms: 84 MB/s). Too large: that much memory per stream, and
+    control messages wait behind it."""
 
-    Too small: a link of r seconds round trip carries at most credit/r bytes per second (8 MiB at
-    100 ms: 84 MB/s). Too large: that much memory per stream, and control messages wait behind it.
-    """
+    memory_bytes: int = size("1 GiB", "16 MiB", "1024 GiB")
+    """Bytes that all incoming streams together may have in flight to us. A fragment or publisher whose credit
+    would go beyond it is refused."""
 
-    retention_bytes: int = 64 * MIB
-    """Bytes kept per outgoing stream until its receivers hold them durably. In [1 MiB, 64 GiB].
-
-    Too small: the fragment waits for its receivers' checkpoints (a rate of at most
-    retention/checkpoint_every). Too large: that much memory, and as much in each checkpoint.
-    """
-
-    checkpoint_every_us: int = SECOND_US
-    """Stream output becomes durable this often. In [50 ms, 10 min].
-
-    Too small: the disk is busy with checkpoints. Too large: upstream keeps, and after a crash
-    resends, what came since the last one.
-    """
-
-    memory_bytes: int = 1 * GIB
-    """Bytes that all incoming streams together may have in flight to us. In [16 MiB, 1 TiB].
-
-    A fragment or publisher whose credit would go beyond it is refused.
-    """
-
-    query_memory_bytes: int = 128 * MIB
+    query_memory_bytes: int = size("128 MiB", "1 MiB", "1024 GiB")
     """What the fragments of one query may hold here: their graphs as they run, state, rows that wait, and
-    what an element makes before it is kept or sent. In [1 MiB, 1 TiB].
+    what an element makes before it is kept or sent. A fragment that would go beyond it isn't taken; a query
+    that does ends (`E_MEMORY`). Half of it bounds the output of a fragment that is kept. Too small: queries
+    end that would have got through. Too large: one takes the memory of the others."""
 
-    A fragment that would go beyond it isn't taken; a query that does ends (``E_MEMORY``). Half of it bounds
-    the output of a fragment that is kept.
-    Too small: queries end that would have got through. Too large: one takes the memory of the others.
-    """
+    owner_memory_bytes: int = size("1 GiB", "1 MiB", "1024 GiB")
+    """What all queries of one participant may hold here; at least `query_memory`. Beyond it that one of its
+    queries ends that holds most."""
 
-    owner_memory_bytes: int = 1 * GIB
-    """What all queries of one participant may hold here. In [1 MiB, 1 TiB], at least ``query_memory``.
+    piece_time_us: int = duration("5s", "100ms", "10 min")
+    """CPU time that a fragment may take in one piece, while all others wait. A query that takes more ends
+    (`E_BUSY`), once the piece has ended."""
 
-    Beyond it that one of its queries ends that holds most.
-    """
+    retention_bytes: int = size("64 MiB", "1 MiB", "64 GiB")
+    """Bytes kept per outgoing stream until its receivers hold them durably. Too small: the fragment waits for
+    its receivers' checkpoints (a rate of at most retention/checkpoint_every). Too large: that much memory,
+    and as much in each checkpoint."""
 
-    piece_time_us: int = 5 * SECOND_US
-    """CPU time that a fragment may take in one piece, while all others wait. In [100 ms, 10 min].
+    checkpoint_every_us: int = duration("1s", "50ms", "10 min")
+    """Stream output becomes durable this often. Too small: the disk is busy with checkpoints. Too large:
+    upstream keeps, and after a crash resends, what came since the last one."""
 
-    A query that takes more ends (``E_BUSY``), once the piece has ended.
-    """
+    subscriber_timeout_us: int = duration("10s", "100ms", "1d")
+    """A plain subscriber that doesn't read for so long is cut off."""
 
-    subscriber_timeout_us: int = 10 * SECOND_US
-    """A plain subscriber that doesn't read for so long is cut off. In [100 ms, 1 d]."""
+    deploy_timeout_us: int = duration("5s", "100ms", "10 min")
+    """A deployment that not all nodes have answered by then is undone."""
 
-    deploy_timeout_us: int = 5 * SECOND_US
-    """A deployment that not all nodes have answered by then is undone. In [100 ms, 10 min]."""
+    connections_per_address: int = number(256, 1, 65536, keyed=True)
+    """With keys: open at once from one address. Too small: clients behind one router are refused. Too large:
+    one stranger holds so many descriptors, each for up to 2 s (the limit of a handshake)."""
 
-    connections_per_address: int = 256
-    """With keys: open at once from one address. In [1, 65,536].
+    calls_at_once: int = number(512, 1, 1000000, keyed=True)
+    """With keys: new connections from one address: so many at once, then so many each second as `calls_per_s`
+    says. Too small: a peer whose link flaps is refused. Too large: each handshake takes the node some
+    milliseconds."""
 
-    Too small: clients behind one router are refused. Too large: one stranger holds so many
-    descriptors, each for up to 2 s (the limit of a handshake).
-    """
+    calls_per_s: int = number(50, 1, 100000, keyed=True)
+    """With keys: see `calls_at_once`."""
 
-    calls_at_once: int = 512
-    """With keys: new connections from one address: so many at once, then so many each second as
-    ``calls_per_s`` says. In [1, 1,000,000].
-
-    Too small: a peer whose link flaps is refused. Too large: each handshake takes the node some
-    milliseconds.
-    """
-
-    calls_per_s: int = 50
-    """In [1, 100,000]."""
-
-    connections_unheard: int = 256
+    connections_unheard: int = number(256, 1, 65536, keyed=True)
     """With keys: open at once, from all addresses together, before their first message. One more ends the
-    oldest of them. In [1, 65,536].
-
-    Too small: during a flood a peer is ended before its handshake is through. Too large: strangers hold
-    so many descriptors, each for up to 2 s.
-    """
+    oldest of them. Too small: during a flood a peer is ended before its handshake is through. Too large:
+    strangers hold so many descriptors, each for up to 2 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,29 +162,6 @@ def stream_link(settings: Settings, stream: str) -> LinkSettings:
     )
 
 
-# Field in the file -> (attribute, least, most); bytes below the line, microseconds above it.
-_DURATIONS = {
-    "checkpoint_every": ("checkpoint_every_us", 50_000, 600 * SECOND_US),
-    "subscriber_timeout": ("subscriber_timeout_us", 100_000, 86_400 * SECOND_US),
-    "piece_time": ("piece_time_us", 100_000, 600 * SECOND_US),
-    "deploy_timeout": ("deploy_timeout_us", 100_000, 600 * SECOND_US),
-}
-_SIZES = {
-    "credit": ("credit_bytes", 5 * MIB, GIB),
-    "retention": ("retention_bytes", *RETENTION),
-    "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
-    "query_memory": ("query_memory_bytes", MIB, 1024 * GIB),
-    "owner_memory": ("owner_memory_bytes", MIB, 1024 * GIB),
-}
-_COUNTS = {
-    "connections_per_address": (1, 65_536),
-    "calls_at_once": (1, 1_000_000),
-    "calls_per_s": (1, 100_000),
-    "connections_unheard": (1, 65_536),
-}
-"""For the door, which only a node with keys has; named as their attributes."""
-_LIMITS = (*_SIZES, *_DURATIONS, *_COUNTS)
-
 _FIELDS = (
     "name",
     "listen",
@@ -256,7 +206,7 @@ class _Reader(ConfigFile):
         self._folder = folder
 
     def settings(self) -> Settings:
-        self.known("", self.root, _FIELDS, {"limits": _LIMITS})
+        self.known("", self.root, _FIELDS, {"limits": [each.key for each in described(Limits)]})
         name = self.name("name")
         store = self._store()
         data = self.text("data") if store == "disk" else ""
@@ -306,30 +256,7 @@ class _Reader(ConfigFile):
 
     def _limits(self) -> Limits:
         table = self.table("limits")
-        self.known("limits", table, _LIMITS)
-        values: dict[str, int] = {}
-        for key, value in table.items():
-            if key in _COUNTS:
-                values[key] = self._count(key, value)
-                continue
-            attribute, least, most = _SIZES.get(key) or _DURATIONS[key]
-            is_size = key in _SIZES
-            if not is_size and isinstance(value, int) and not isinstance(value, bool):
-                raise self.error(
-                    "limits", f"{value!r} has no unit", hint=f'write {key} = "{value}s"', within=key
-                )
-            text = size_text if is_size else duration_text
-            shown = f"{text(least)} to {text(most)}"
-            try:
-                number = (byte_count if is_size else duration_us)(value, what=key, error=ConfigError)
-            except ConfigError as error:
-                why = error.message.removeprefix(f"{key}: ")
-                hint = f'write "{"64 MiB" if is_size else "1s"}"; allowed: {shown}'
-                raise self.error("limits", why, hint=hint, within=key) from None
-            if not least <= number <= most:
-                raise self.error("limits", f"{value!r} is out of range", hint=f"allowed: {shown}", within=key)
-            values[attribute] = number
-        limits = Limits(**values)
+        limits = Limits(**read_fields(self, "limits", table, Limits))
         if limits.credit_bytes > limits.memory_bytes:
             raise self.error("limits", "credit is larger than memory", hint="lower credit", within="credit")
         if limits.query_memory_bytes > limits.owner_memory_bytes:
@@ -337,16 +264,6 @@ class _Reader(ConfigFile):
             hint = f"owner_memory is {size_text(limits.owner_memory_bytes)}: one query has no more than all"
             raise self.error("limits", "query_memory is larger than owner_memory", hint=hint, within=within)
         return limits
-
-    def _count(self, key: str, value: Any) -> int:
-        least, most = _COUNTS[key]
-        if "keys" not in self.root:
-            hint = "without keys only this machine reaches the node: leave it out, or add [keys]"
-            raise self.error("limits", "says nothing without keys", hint=hint, within=key, code="config.keys")
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            hint = f"allowed: {least:,} to {most:,}"
-            raise self.error("limits", f"{value!r:.80} is no such number", hint=hint, within=key)
-        return value
 
     def _store(self) -> str:
         store = self.root.get("store", "disk")
@@ -363,7 +280,8 @@ class _Reader(ConfigFile):
     def _metrics(self) -> tuple[str, int] | None:
         public = self.root.get("metrics_public", False)
         if not isinstance(public, bool):
-            raise self.error("metrics_public", f"expected true or false, got {public!r}", hint="")
+            why = f"expected true or false, got {public!r}"
+            raise self.error("metrics_public", why, hint="write metrics_public = true")
         if "metrics" not in self.root:
             return None
         try:

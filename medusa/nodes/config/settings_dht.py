@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from medusa.nodes.config.config_file import ConfigFile
+from medusa.nodes.config.fields import names, read_fields
 from medusa.nodes.config.settings_security import Security
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["DhtRules", "read_dht"]
-
-PATTERNS_MAX = 1000
-FIELDS = ("join", "key", "publish")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +24,15 @@ class DhtRules:
     """How a node takes part.
 
     Attributes:
-        join: peers that it asks first.
         key: path of the file with its participant's secret Ed25519 key; empty: it publishes nothing.
-        publish: patterns of streams, where ``*`` stands for any text.
     """
 
-    join: tuple[str, ...]
+    join: tuple[str, ...] = names('["core"]', noun="peers")
+    """Peers that it asks first; by default all."""
+
     key: str = ""
-    publish: tuple[str, ...] = ()
+    publish: tuple[str, ...] = names('["counts.*"], where * is any text')
+    """Streams of its participant that others may find."""
 
 
 def read_dht(
@@ -51,19 +50,18 @@ def read_dht(
     if "dht" not in file.root:
         return None
     table = file.table("dht")
-    file.known("dht", table, FIELDS)
+    values = read_fields(file, "dht", table, DhtRules, more=("key",))
     if security is None:
         hint = 'add [keys] and node = "FILE", made by medusa keygen'
         raise file.error("dht", "says nothing without keys", hint=hint, code="config.keys")
     if participant not in security.participants:
         hint = f'add [participants.{participant}] and key = "ed25519:..."'
         raise file.error("dht", f"participant {participant!r} isn't registered here", hint=hint)
-    join = _texts(file, table.get("join", list(peers)), "join", 'join = ["core"], names in [peers]')
+    join, publish = values.get("join", tuple(peers)), values.get("publish", ())
     for name in join:
         if name not in peers:
             hint = did_you_mean(name, peers) or "add it to [peers]"
             raise file.error("dht", f"{name[:80]!r} is no peer", hint=hint, within="join")
-    publish = _texts(file, table.get("publish", []), "publish", 'publish = ["counts.*"], * being any text')
     key = table.get("key", "")
     if not isinstance(key, str) or "\0" in key or ("key" in table and not key.strip()):
         raise file.error("dht", f"expected a file, got {key!r}", hint='key = "FILE"', within="key")
@@ -73,10 +71,3 @@ def read_dht(
     if key and folder and not key.startswith("/"):
         key = f"{folder}/{key}"
     return DhtRules(join=join, key=key, publish=publish)
-
-
-def _texts(file: ConfigFile, value: object, key: str, hint: str) -> tuple[str, ...]:
-    fine = isinstance(value, list) and len(value) <= PATTERNS_MAX
-    if not fine or not all(isinstance(each, str) and 1 <= len(each) <= 255 for each in value):  # type: ignore[attr-defined]
-        raise file.error("dht", f"expected a list of names, got {value!r:.80}", hint=hint, within=key)
-    return tuple(value)  # type: ignore[arg-type]

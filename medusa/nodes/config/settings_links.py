@@ -10,24 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medusa.nodes.config.config_file import ConfigFile
-from medusa.query.suggest import did_you_mean
+from medusa.nodes.config.fields import choice, number, read_fields
 from medusa.wire.limits import LANES_MAX
 
-__all__ = ["SPREADS", "LinkRules", "read_links"]
-
-SPREADS = ("pinned", "striped")
+__all__ = ["LinkRules", "read_links"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRules:
     """How streams of this node are spread over connections to one peer."""
 
-    connections: int = 1
-    """In [1, 16]. Too small: one lost packet holds up all streams of the link. Too large: sockets and
-    buffers; connections that compete with each other."""
+    connections: int = number(1, 1, LANES_MAX)
+    """To each peer, for streams, beside the one for control. Too small: one lost packet holds up all streams
+    of the link. Too large: sockets and buffers; connections that compete with each other."""
 
-    spread: str = "pinned"
-    """``pinned``: a stream keeps to one. ``striped``: the frames of each go round over all."""
+    spread: str = choice("pinned", ("pinned", "striped"))
+    """`pinned`: a stream keeps to one. `striped`: the frames of each go round over all."""
 
     @property
     def striped(self) -> bool:
@@ -38,20 +36,6 @@ def read_links(file: ConfigFile) -> LinkRules:
     """The table ``[links]``.
 
     Raises:
-        ConfigError: says the line, the field and what is allowed.
+        ConfigError: see ``fields.read_fields``.
     """
-    table = file.table("links")
-    file.known("links", table, ("connections", "spread"))
-    connections = table.get("connections", 1)
-    if isinstance(connections, bool) or not isinstance(connections, int) or not 1 <= connections <= LANES_MAX:
-        hint = f"allowed: 1 to {LANES_MAX}"
-        raise file.error(
-            "links", f"{connections!r:.80} is no number of them", hint=hint, within="connections"
-        )
-    spread = table.get("spread", "pinned")
-    if spread not in SPREADS:
-        allowed = ", ".join(f'"{each}"' for each in SPREADS)
-        near = did_you_mean(spread, SPREADS) if isinstance(spread, str) else ""
-        hint = near or f"allowed: {allowed}"
-        raise file.error("links", f"there is no {spread!r:.80}", hint=hint, within="spread")
-    return LinkRules(connections=connections, spread=spread)
+    return LinkRules(**read_fields(file, "links", file.table("links"), LinkRules))

@@ -28,6 +28,7 @@ from typing import Any
 
 from medusa.errors import ConfigError
 from medusa.nodes.config.config_file import NAME, NAME_RULE, ConfigFile
+from medusa.nodes.config.fields import flag, names, read_fields
 from medusa.query.suggest import did_you_mean
 from medusa.wire.statement import is_curve_key, is_signing_key
 
@@ -37,8 +38,6 @@ FIELDS = ("federation", "keys", "participants", "clients")
 """Of the file; ``peers`` has more fields beside."""
 
 INTRODUCE = re.compile(r"tcp://(?:\[[0-9a-fA-F:.]+\]|[^:/\[\]\s]+):(\d{1,5}|\*)")
-PATTERNS_MAX = 1000
-PATTERN_CHARS_MAX = 255
 KEYS_MAX = 10_000
 
 
@@ -55,14 +54,18 @@ class ClientRules:
     """What a client key may do: nothing, unless it is said. Patterns are names with ``*`` for any text."""
 
     key: str
-    publish: tuple[str, ...] = ()
-    """Sources, as ``query.source``."""
-    subscribe: tuple[str, ...] = ()
-    """Streams, as ``query.sink``."""
-    deploy: tuple[str, ...] = ()
+    publish: tuple[str, ...] = names('["netmon.*"], where * is any text')
+    """Sources, as `query.source`."""
+
+    subscribe: tuple[str, ...] = names('["netmon.*"], where * is any text')
+    """Streams, as `query.sink`."""
+
+    deploy: tuple[str, ...] = names('["netmon*"], where * is any text')
     """Queries, to deploy and to remove."""
-    status: bool = False
-    """The whole status of the node; who may publish or read sees what concerns that in any case."""
+
+    status: bool = flag(False)
+    """The whole status of the node; a client that may publish or read sees what concerns that in any case."""
+
     participant: str = ""
     """Whose program it is: cut off with that; empty: our own."""
 
@@ -258,36 +261,9 @@ def _clients(file: ConfigFile, participants: Mapping[str, str]) -> dict[str, Cli
             raise file.error(table, f"there is no participant {whose!r:.80}", hint=hint, within="participant")
         if not is_curve_key(given["key"]):
             raise _no_key(file, table, given["key"], _CURVE_RULE)
-        status = given.get("status", False)
-        if not isinstance(status, bool):
-            raise file.error(table, f"expected true or false, got {status!r}", hint="", within="status")
-        found[name] = ClientRules(
-            key=given["key"],
-            publish=_patterns(file, table, given, "publish"),
-            subscribe=_patterns(file, table, given, "subscribe"),
-            deploy=_patterns(file, table, given, "deploy"),
-            status=status,
-            participant=whose,
-        )
+        rules = read_fields(file, table, given, ClientRules, more=("key", "participant"))
+        found[name] = ClientRules(key=given["key"], participant=whose, **rules)
     return found
-
-
-def _patterns(file: ConfigFile, table: str, given: dict[str, Any], key: str) -> tuple[str, ...]:
-    patterns = given.get(key, [])
-    fine = isinstance(patterns, list) and all(
-        isinstance(each, str) and 1 <= len(each) <= PATTERN_CHARS_MAX and each.isprintable()
-        for each in patterns
-    )
-    if not fine:
-        raise file.error(
-            table,
-            f"expected a list of names, got {patterns!r:.80}",
-            hint=f'{key} = ["netmon.*"], where * is any text',
-            within=key,
-        )
-    if len(patterns) > PATTERNS_MAX:
-        raise file.error(table, f"{len(patterns):,} patterns", hint=f"at most {PATTERNS_MAX:,}", within=key)
-    return tuple(patterns)
 
 
 def _each_key_once(file: ConfigFile, security: Security) -> None:

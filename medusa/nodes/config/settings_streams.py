@@ -11,21 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medusa.errors import ConfigError
 from medusa.nodes.config.config_file import ConfigFile
+from medusa.nodes.config.fields import choice, number, read_fields, size
 from medusa.nodes.security.registry import matches
-from medusa.query.suggest import did_you_mean
-from medusa.units import byte_count, size_text
 from medusa.wire.link.automaton import AT_LIMIT
 
 if TYPE_CHECKING:
     from medusa.nodes.config.settings import Settings
 
-__all__ = ["RETENTION", "StreamRule", "StreamSettings", "read_streams", "stream_settings"]
-
-WEIGHT_MAX = 1000
-RETENTION = (1 << 20, 1 << 36)
-"""Least and most bytes kept of a stream."""
+__all__ = ["StreamRule", "StreamSettings", "read_streams", "stream_settings"]
 
 PATTERNS_MAX = 1000
 PATTERN_CHARS_MAX = 255
@@ -33,19 +27,11 @@ PATTERN_CHARS_MAX = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """How one stream is treated."""
+    """How one stream is treated; see ``StreamRule``."""
 
     weight: int = 1
-    """Share of a link on which more streams want to go than fit. In [1, 1000].
-
-    Too large: the others of that link wait; a stream alone has all of it whatever its weight.
-    """
-
     retention_bytes: int
-    """Bytes kept until its receivers hold them durably. In [1 MiB, 64 GiB]; see ``Limits``."""
-
     at_limit: str = "slow"
-    """One of ``medusa.wire.link.automaton.AT_LIMIT``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +39,15 @@ class StreamRule:
     """What is said of the streams that a pattern fits; None: what holds for all."""
 
     pattern: str
-    weight: int = 1
-    retention_bytes: int | None = None
-    at_limit: str = "slow"
+    weight: int = number(1, 1, 1000, noun="weight")
+    """Share of a link on which more streams want to go than fit. Too large: the others of that link wait; a
+    stream alone has all of it whatever its weight."""
+
+    retention_bytes: int | None = size(None, "1 MiB", "64 GiB")
+    """Bytes kept until its receivers hold them durably, instead of `limits.retention`."""
+
+    at_limit: str = choice("slow", AT_LIMIT)
+    """What happens when so much is kept."""
 
 
 def stream_settings(settings: Settings, stream: str) -> StreamSettings:
@@ -75,7 +67,7 @@ def read_streams(file: ConfigFile, *, store: str) -> tuple[StreamRule, ...]:
         store: of the node.
 
     Raises:
-        ConfigError: says the line, the field and what is allowed.
+        ConfigError: see ``fields.read_fields``.
     """
     rules: list[StreamRule] = []
     given = file.table("streams")
@@ -95,34 +87,12 @@ def read_streams(file: ConfigFile, *, store: str) -> tuple[StreamRule, ...]:
 
 def _rule(file: ConfigFile, pattern: str, fields: dict[str, Any], store: str) -> StreamRule:
     table = f"streams.{pattern}"
-    file.known(table, fields, ("weight", "retention", "at_limit"))
-    weight = fields.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= WEIGHT_MAX:
-        hint = f"allowed: 1 to {WEIGHT_MAX}"
-        raise file.error(table, f"{weight!r:.80} is no weight", hint=hint, within="weight")
-    at_limit = fields.get("at_limit", "slow")
-    if at_limit not in AT_LIMIT:
-        allowed = ", ".join(f'"{each}"' for each in AT_LIMIT)
-        hint = did_you_mean(at_limit, AT_LIMIT) if isinstance(at_limit, str) else ""
-        raise file.error(
-            table, f"there is no {at_limit!r:.80}", hint=hint or f"allowed: {allowed}", within="at_limit"
-        )
-    if at_limit == "spill" and store == "memory":
+    rule = StreamRule(pattern=pattern, **read_fields(file, table, fields, StreamRule))
+    if rule.at_limit == "spill" and store == "memory":
         why = 'a node with store = "memory" has no disk to spill to'
         hint = 'write "slow" or "shed", or run this node with store = "disk"'
         raise file.error(table, why, hint=hint, within="at_limit")
-    kept = _retention(file, table, fields["retention"]) if "retention" in fields else None
-    return StreamRule(pattern=pattern, weight=weight, retention_bytes=kept, at_limit=at_limit)
-
-
-def _retention(file: ConfigFile, table: str, value: Any) -> int:
-    least, most = RETENTION
-    what = f"{file.at(table, 'retention')}: {table}.retention"
-    number = byte_count(value, what=what, error=ConfigError)
-    if not least <= number <= most:
-        hint = f"allowed: {size_text(least)} to {size_text(most)}"
-        raise file.error(table, f"{value!r} is out of range", hint=hint, within="retention")
-    return number
+    return rule
 
 
 _PATTERN_RULE = 'write [streams."netmon.*"], where * is any text'
