@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.nodes.config.config_file import ConfigFile
-from medusa.nodes.config.fields import bytes_from, duration, read_fields, read_value, share
+from medusa.nodes.config.fields import bytes_kind, duration, read_fields, read_value, share
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["LoadRules", "read_load"]
 
-BANDWIDTH = bytes_from("1 kB", "1000 GB", "125 MB")
+BANDWIDTH = bytes_kind("1 kB", "1000 GB", "125 MB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
