@@ -24,7 +24,7 @@ from medusa.engine.operators.apply import AsyncApplyBox
 from medusa.engine.operators.connection import Connections
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
-from medusa.engine.qos.meter import Meter
+from medusa.engine.qos.rates import Meter
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.sliced_fragment import Sliced
 from medusa.engine.state import fragment_state

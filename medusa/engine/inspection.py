@@ -17,8 +17,8 @@ from medusa.engine.core.memory_bounds import Memory, Storage, memory_of
 from medusa.engine.operators.connection import ConnectionPointBox, Connections
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
-from medusa.engine.qos.meter import Meter
 from medusa.engine.qos.output_utility import qos_table
+from medusa.engine.qos.rates import Meter
 from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.wiring import Scheduling
 from medusa.errors import DataError

@@ -8,7 +8,7 @@ from typing import Any
 from medusa.elements import END_US
 from medusa.engine.blocked_boxes import arc_name, held_by
 from medusa.engine.core.box import Operator
-from medusa.engine.qos.meter import OVER_US
+from medusa.engine.qos.rates import OVER_US
 from medusa.query.boxes import Graph
 from medusa.query.render.diagram_load import Load, Loads
 from medusa.units import duration_text, size_text

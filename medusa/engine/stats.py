@@ -11,7 +11,7 @@ from medusa.elements import END_US, START_US
 from medusa.engine.core.box import Operator
 from medusa.engine.core.rows import TIME
 from medusa.engine.operators.source import SourceBox
-from medusa.engine.qos.meter import Meter
+from medusa.engine.qos.rates import Meter
 from medusa.query.boxes import Graph
 from medusa.query.graph import UNTIMED_PORTS
 

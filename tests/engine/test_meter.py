@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.qos.meter import EVERY_US, OVER_US, Meter
+from medusa.engine.qos.rates import EVERY_US, OVER_US, Meter
 
 SECOND = 1_000_000
 

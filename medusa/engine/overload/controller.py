@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from medusa.engine.core.memory_bounds import Storage
 from medusa.engine.fragment import Fragment
@@ -18,6 +17,7 @@ from medusa.engine.overload.drop_set import Drops
 from medusa.engine.overload.drop_sites import Place, arcs_of, cut_off, keeps_state
 from medusa.engine.overload.road_map import LoadModel, Plan, RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
+from medusa.engine.qos.rates import Recent
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph
 
@@ -48,23 +48,8 @@ some."""
 EASED = 3 / 4
 """Of a budget of state: from there on rows come again."""
 
-KEPT = 7 / 8
-"""Of a smoothed count at each look."""
-
 DRIFT = 0.2
 """Where something measured has changed by so much since the road map was drawn, it is drawn again."""
-
-
-@dataclass(slots=True)
-class _Count:
-    """A count that only grows, and how fast it grew lately."""
-
-    last: float = 0.0
-    recent: float = 0.0
-
-    def look(self, now: float) -> None:
-        self.recent = self.recent * KEPT + max(0.0, now - self.last)  # less: a box was made anew
-        self.last = now
 
 
 class Shedder:
@@ -104,7 +89,7 @@ class Shedder:
         self._looked_us = 0
         self._past_us = 0.0
         self._busy = 0.0
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[str, Recent] = {}
         self._drawn: tuple[list[float], RoadMap] | None = None
         self._comes: dict[tuple[Place, str], float] = {}
         self.load = 0.0
@@ -148,10 +133,10 @@ class Shedder:
         checked, counts = self._checked, self._counts
         gives, costs = {}, {}
         for box in checked.graph.boxes:
-            came = counts.get(f"in {box.id}", _Count()).recent
-            costs[box.id] = counts.get(f"busy {box.id}", _Count()).recent / came if came else 0.0
+            came = counts.get(f"in {box.id}", Recent()).grown
+            costs[box.id] = counts.get(f"busy {box.id}", Recent()).grown / came if came else 0.0
             for port in box.ports:
-                left = counts.get(f"out {box.id} {port}", _Count()).recent
+                left = counts.get(f"out {box.id} {port}", Recent()).grown
                 gives[box.id, port] = left / came if came else 0.0
         arcs = [arc for arc in arcs_of(checked) if arc[0].port not in UNTIMED_PORTS]
         return LoadModel([box.id for box in checked.graph.boxes], arcs, rates, costs, gives)
@@ -165,19 +150,19 @@ class Shedder:
         for box in self._checked.graph.boxes:
             running = boxes[box.id]
             self._note(f"in {box.id}", running.rows_in)
-            was_us = self._counts.get(f"busy {box.id}", _Count(running.busy_us)).last
+            was_us = self._counts.get(f"busy {box.id}", Recent(running.busy_us)).last
             self._note(f"busy {box.id}", running.busy_us)
             for port in box.ports:
                 left = running.rows_out if port == "" else seen.get((box.id, port), self._read(box.id, port))
                 self._note(f"out {box.id} {port}", left)
             busy_us += max(0.0, running.busy_us - was_us)
         self._busy = busy_us / (now_us - self._looked_us) if now_us > self._looked_us else 1.0
-        self._past_us = self._past_us * KEPT + now_us - self._looked_us
+        self._past_us = self._past_us * Recent.KEPT + now_us - self._looked_us
         self._looked_us = now_us
         for source, rows in queue.positions.items():
             self._note(f"came {source}", rows)
         rates = {
-            source: self._counts[f"came {source}"].recent * 1e6 / self._past_us if self._past_us else 0.0
+            source: self._counts[f"came {source}"].grown * 1e6 / self._past_us if self._past_us else 0.0
             for source in queue.positions
         }
         return self._model(rates)
@@ -190,7 +175,7 @@ class Shedder:
         return 0
 
     def _note(self, name: str, count: float) -> None:
-        self._counts.setdefault(name, _Count(count)).look(count)
+        self._counts.setdefault(name, Recent(count)).look(count)
 
     # Deciding
 

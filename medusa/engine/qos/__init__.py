@@ -1,4 +1,4 @@
 """Quality of service, measured: utility by delay and its inference through boxes (``delay_utility``), what
-outputs are worth as they leave (``output_utility``), and what boxes cost (``box_costs``). It decides
-nothing.
+outputs are worth as they leave (``output_utility``), what boxes cost (``box_costs``), and how fast
+counts grow (``rates``). It decides nothing.
 """

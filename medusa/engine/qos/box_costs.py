@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from medusa.engine.core.box import Operator
+from medusa.engine.qos.rates import Recent
 
 __all__ = ["Measured"]
-
-KEPT = 7 / 8
-"""Of a smoothed value at each new one: it follows a change within about eight."""
 
 
 class Measured:
@@ -26,12 +24,11 @@ class Measured:
         self.passing_us = [0.0] * count
         self.running_us = [0.0] * count
         self._runs = [0] * count
-        self._busy_us = [0.0] * count
-        self._rows = [0.0] * count
-        self._seen = [(box.rows_in, box.rows_out) for box in boxes]
-        self._in = [0.0] * count
-        self._out = [0.0] * count
-        self._counts = [(box.rows_in, box.rows_out) for box in boxes]
+        self._busy_us = [Recent() for _ in boxes]
+        self._rows = [Recent(box.rows_in) for box in boxes]
+        self._left = [box.rows_out for box in boxes]
+        self._in = [Recent(box.rows_in) for box in boxes]
+        self._out = [Recent(box.rows_out) for box in boxes]
         self._costs: dict[tuple[int, Collection[int]], float] = {}
 
     def ran(self, place: int, took_us: float, passed_us: float) -> None:
@@ -41,13 +38,13 @@ class Measured:
             took_us: how long it ran.
             passed_us: how long its elements took from coming before it, on average.
         """
-        box, (rows_in, rows_out) = self._boxes[place], self._seen[place]
-        rows, self._seen[place] = box.rows_in - rows_in, (box.rows_in, box.rows_out)
-        self._busy_us[place] = self._busy_us[place] * KEPT + took_us
-        self._rows[place] = self._rows[place] * KEPT + rows
-        if not rows and box.rows_out == rows_out:
+        box = self._boxes[place]
+        rows, left = self._rows[place].look(box.rows_in), box.rows_out - self._left[place]
+        self._left[place] = box.rows_out
+        self._busy_us[place].add(took_us)
+        if not rows and not left:
             return  # boundaries alone, of which nothing came, are no measure of what rows take
-        kept = KEPT if self._runs[place] else 0.0
+        kept = Recent.KEPT if self._runs[place] else 0.0
         self._runs[place] += 1
         self.running_us[place] = self.running_us[place] * kept + took_us * (1 - kept)
         self.passing_us[place] = self.passing_us[place] * kept + passed_us * (1 - kept)
@@ -57,10 +54,8 @@ class Measured:
     def refresh(self) -> None:
         """Take note of how many rows came out of each box for those that went in."""
         for place, box in enumerate(self._boxes):
-            rows_in, rows_out = self._counts[place]
-            self._in[place] = self._in[place] * KEPT + box.rows_in - rows_in
-            self._out[place] = self._out[place] * KEPT + box.rows_out - rows_out
-            self._counts[place] = (box.rows_in, box.rows_out)
+            self._in[place].look(box.rows_in)
+            self._out[place].look(box.rows_out)
         self._costs.clear()
 
     def cost_us(self, place: int, readers: Sequence[Sequence[int]], above: Collection[int]) -> float:
@@ -74,8 +69,9 @@ class Measured:
         if key not in self._costs:
             below: dict[int, float] = {}
             for each in sorted((each for each in above if each >= place), reverse=True):
-                own = self._busy_us[each] / self._rows[each] if self._rows[each] else 0.0
-                gives = self._out[each] / self._in[each] if self._in[each] else 1.0
+                rows, came = self._rows[each].grown, self._in[each].grown
+                own = self._busy_us[each].grown / rows if rows else 0.0
+                gives = self._out[each].grown / came if came else 1.0
                 below[each] = own + gives * sum(below[reader] for reader in readers[each] if reader in below)
             self._costs[key] = below[place]
         return self._costs[key]

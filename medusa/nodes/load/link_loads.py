@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US
+from medusa.engine.qos.rates import Smoothed
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.inputs import Input
 from medusa.nodes.fragment.outputs import Output
-from medusa.nodes.load.smoothing import Smoothed
 from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.status import LinkStatus
 

@@ -1,9 +1,9 @@
 """How much this node and its peers have to do: what placement, and whoever shares load, decides by.
 
 What the engine tells of its boxes, the driver of its process and the links of their streams becomes rates,
-smoothed (``smoothing``); ``overload`` says when it is too much, and here stands which boxes and queues make
-it so. Once a second each node tells the others of its participant (``Load``), so all know all, a second
-late. Nothing is decided here: a policy reads ``Loads`` and asks the commands to move or split.
+smoothed; ``overload`` says when it is too much, and here stands which boxes and queues make it so. Once a
+second each node tells the others of its participant (``Load``), so all know all, a second late. Nothing is
+decided here: a policy reads ``Loads`` and asks the commands to move or split.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from medusa.engine.qos.rates import Smoothed, ratio
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.load.link_loads import LinkLoads
 from medusa.nodes.load.overload import Overload
-from medusa.nodes.load.smoothing import Smoothed, ratio
 from medusa.wire import limits
 from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
 from medusa.wire.outbox import Outbox

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US
-from medusa.engine.qos.meter import Meter
+from medusa.engine.qos.rates import Meter
 from medusa.nodes.catalog.catalog import Deployment
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.inputs import Input
@@ -50,8 +49,8 @@ class Rates:
     """Rows per second of each fragment, over the last two seconds; of each box over the last five."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, deque[tuple[int, int, int]]] = {}
-        self._meters: dict[str, tuple[list[str], Meter]] = {}
+        self._fragments: dict[str, Meter] = {}
+        self._boxes: dict[str, tuple[list[str], Meter]] = {}
 
     def tick(self, now_us: int, fragments: Iterable[Hosted], engine: Mapping[str, Mapping[str, Any]]) -> None:
         """Note where the counts stand.
@@ -59,33 +58,26 @@ class Rates:
         Args:
             engine: what the driver last said of the boxes of each fragment.
         """
-        current: dict[str, deque[tuple[int, int, int]]] = {}
+        known, self._fragments = self._fragments, {}
         for hosted in fragments:
             name = hosted.spec.name
-            samples = current[name] = self._samples.get(name, deque())
-            if not samples or now_us - samples[-1][0] >= SAMPLE_US:
-                samples.append((now_us, hosted.rows_in, rows_out(hosted)))
-            while len(samples) > 1 and now_us - samples[1][0] >= RATE_OVER_US:
-                samples.popleft()
-        self._samples = current
-        self._meters = {name: self._noted(now_us, name, known["boxes"]) for name, known in engine.items()}
-
-    def _noted(
-        self, now_us: int, fragment: str, boxes: Mapping[str, Mapping[str, Any]]
-    ) -> tuple[list[str], Meter]:
-        ids = list(boxes)
-        known, meter = self._meters.get(fragment, ([], Meter()))
-        if known != ids:  # another query of that name
-            meter = Meter()
-        if now_us >= meter.due_us:
-            meter.note(now_us, _counts(boxes))
-        return ids, meter
+            meter = self._fragments[name] = known.get(name) or Meter(RATE_OVER_US, SAMPLE_US)
+            if now_us >= meter.due_us:
+                meter.note(now_us, (hosted.rows_in, rows_out(hosted)))
+        before, self._boxes = self._boxes, {}
+        for name, told in engine.items():
+            ids, meter = before.get(name, ([], Meter()))
+            if ids != list(told["boxes"]):  # another query of that name
+                ids, meter = list(told["boxes"]), Meter()
+            self._boxes[name] = ids, meter
+            if now_us >= meter.due_us:
+                meter.note(now_us, _counts(told["boxes"]))
 
     def of_boxes(
         self, now_us: int, fragment: str, boxes: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, dict[str, Any]]:
         """What is known of each box, with its rates, unless they are new here."""
-        ids, meter = self._meters.get(fragment, ([], None))
+        ids, meter = self._boxes.get(fragment, ([], None))
         rates = meter.rates(now_us, _counts(boxes)) if meter is not None and ids == list(boxes) else None
         found = {id: dict(figures) for id, figures in boxes.items()}
         if rates is not None:
@@ -96,12 +88,9 @@ class Rates:
 
     def of(self, now_us: int, hosted: Hosted) -> tuple[int, int]:
         """Rows in and out per second."""
-        samples = self._samples.get(hosted.spec.name)
-        if not samples or now_us <= samples[0][0]:
-            return 0, 0
-        since_us, came, left = samples[0]
-        span = now_us - since_us
-        return (hosted.rows_in - came) * 1_000_000 // span, (rows_out(hosted) - left) * 1_000_000 // span
+        meter = self._fragments.get(hosted.spec.name)
+        rates = meter and meter.rates(now_us, (hosted.rows_in, rows_out(hosted)))
+        return (int(rates[0]), int(rates[1])) if rates else (0, 0)
 
 
 def _counts(boxes: Mapping[str, Mapping[str, Any]]) -> list[int]:

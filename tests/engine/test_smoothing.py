@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medusa.engine.qos.rates import Smoothed, ratio
 from medusa.errors import LocalProtocolError
-from medusa.nodes.load.smoothing import Smoothed, ratio
 
 H = 5_000_000
 SPANS = st.lists(st.integers(1, 60_000_000), min_size=1, max_size=20)
