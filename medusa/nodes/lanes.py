@@ -10,9 +10,9 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import Hosted
 from medusa.ports import Buffer
-from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.lanes import InOrder, lane_of
+from medusa.wire.link.session import check_version
 from medusa.wire.messages.links_and_commands import Attached, Boundary, Data, Hello, Progress
 
 __all__ = ["Lanes"]
@@ -52,10 +52,7 @@ class Lanes:
             return
         if hello.client:
             raise RemoteProtocolError("a client has one connection", code="E_ROLE")
-        if hello.version != limits.PROTOCOL_VERSION:
-            text = f"speaks version {hello.version}, we speak {limits.PROTOCOL_VERSION}"
-            hint = "install the same version of Medusa on both"
-            raise RemoteProtocolError(text, code="E_VERSION", hint=hint)
+        check_version(self._me, hello)
         if hello.striped > 1:
             self._striped[hello.node] = hello.striped
         else:

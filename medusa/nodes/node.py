@@ -33,7 +33,6 @@ from medusa.nodes.security.sessions import check_caller, makes_room
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.nodes.streams import Streams
 from medusa.ports import Buffer, Verify
-from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerState, Session, SessionSettings
 from medusa.wire.messages.links_and_commands import (
@@ -94,12 +93,7 @@ class Brain(Driven):
         self._link = link_settings(settings.limits)
         self._token = first_token - 1
         self._patience = session
-        self._me = Hello(
-            version=limits.PROTOCOL_VERSION,
-            node=settings.name,
-            incarnation=incarnation,
-            memory=settings.store == "memory",
-        )
+        self._me = Hello.ours(settings.name, incarnation, memory=settings.store == "memory")
         self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
         self.clients: dict[str, int] = {}
         """Clients we know -> since when they are silent (0: they are there)."""

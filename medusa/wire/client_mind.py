@@ -16,7 +16,6 @@ from medusa.elements import END_US
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
-from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
 from medusa.wire.link.sender import Sender
@@ -218,7 +217,7 @@ class ClientMind:
         self.replies: dict[int, tuple[Reply, Buffer | None]] = {}
         """Answers not yet fetched, by request."""
         self._link = link or LinkSettings()
-        me = Hello(version=limits.PROTOCOL_VERSION, node=name, incarnation=incarnation, client=True)
+        me = Hello.ours(name, incarnation, client=True)
         self._session = Session(me, node, outbox=self.outbox, settings=session, calls=True)
         self._requests: dict[int, tuple[Message, Buffer | None]] = {}
         self._early: dict[str, Attach] = {}

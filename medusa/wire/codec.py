@@ -33,6 +33,7 @@ from medusa.wire.messages.links_and_commands import (
     Deploy,
     Digest,
     Entries,
+    Hello,
     Install,
     Message,
     Offer,
@@ -55,7 +56,7 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
     Raises:
         LocalProtocolError: larger than a peer would take.
     """
-    header = _encoder.encode(message)
+    header = _encoded(message)
     if len(header) > limits.HEADER_BYTES_MAX:
         raise LocalProtocolError(
             f"a {type(message).__name__} of {len(header):,} bytes",
@@ -73,9 +74,37 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
     return [header, payload]
 
 
+def _encoded(message: Message) -> bytes:
+    header = _encoder.encode(message)
+    if type(message) is Hello and not message.version_most:
+        # Releases before there was a range take ``Hello`` without it, and in no other form.
+        header = bytes((header[0] - 1,)) + header[1:-1]
+    return header
+
+
+def _array_begin(header: bytes) -> tuple[int, int]:
+    """How many elements an array has, and where they begin; it has to be said in its shortest form."""
+    if 0x90 <= header[0] <= 0x9F:
+        return header[0] & 0x0F, 1
+    count = int.from_bytes(header[1:3], "big")
+    return (count, 3) if header[0] == 0xDC and count > 15 else (-1, 0)
+
+
+def _is_canonical(header: bytes, ours: bytes) -> bool:
+    """Whether a header is what we would write, up to fields at the end that only one of two releases knows."""
+    (count, begin), (our_count, our_begin) = _array_begin(header), _array_begin(ours)
+    shorter, longer = header[begin:], ours[our_begin:]
+    if count > our_count:
+        shorter, longer = longer, shorter
+    return count not in (-1, our_count) and longer.startswith(shorter)
+
+
 def decode_header(header: Buffer, *, peer: str = "") -> Message:
     """A message, checked against its struct and in the one form that we write it in: a map that names a
     field twice, or a number longer than it need be, is nothing that a peer of ours sends.
+
+    Fields at the end that this release doesn't know are skipped; those that the peer's doesn't know have
+    their defaults.
 
     Raises:
         RemoteProtocolError: too long (``E_LIMIT``), or no message of ours (``E_FRAME``).
@@ -88,7 +117,8 @@ def decode_header(header: Buffer, *, peer: str = "") -> Message:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         text = str(error)[:200]
         raise RemoteProtocolError(f"no message: {text}", peer=peer, code="E_FRAME") from None
-    if _encoder.encode(message) != header:
+    ours = _encoder.encode(message)
+    if ours != header and not _is_canonical(bytes(header), ours):
         raise RemoteProtocolError("a message that is not in canonical form", peer=peer, code="E_FRAME")
     if isinstance(message, Attached | Offer):
         _check_schema(message.schema, peer)

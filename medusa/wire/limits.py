@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 PROTOCOL_VERSION = 2
-"""Spoken in ``Hello``; two nodes of different versions refuse each other. Messages are decoded strictly, so
-each change of their fields takes a new one.
+"""The newest that this release speaks. ``Hello`` says the range; two peers speak the newest that both know,
+and refuse each other where there is none. A field that is added at the end of a message, with a default, takes
+no new version: older releases skip it. Every other change of a message does.
 
 2: ``StoppedRemote`` says why a part ended, and when; streams have a life (``Attach``, ``Attached``);
 ``Remove`` and ``DropRemote`` say what they undo."""
+
+PROTOCOL_VERSION_LEAST = 2
+"""The oldest that this release speaks."""
 
 HEADER_BYTES_MAX = 64 << 10
 """Of the msgpack header of a frame: holds the schema of a stream (``Attached``) at its widest."""

@@ -76,8 +76,11 @@ def test_a_field_that_stands_twice_is_refused():
     "header",
     [
         NUMBER,
-        b"\x93\xa6status\x05\x06",
         b"\x92\xa6status\x05\x00",
+        b"\xdc\x00\x03\xa6status\x05\x06",
+        b"\x93\xa6status\x05",
+        b"\x93\xa6status\x05\xc1",
+        b"\x93\xa6status\xcc\x05\x06",
         b"\xdc\x00\x02\xa6status\x05",
         b"\x92\xd9\x06status\x05",
         b"\x81\xa6status\x05",
@@ -148,13 +151,15 @@ TAGS = ["status", "hello", "ack", "offer", "attached", "data", "heartbeat", "rep
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(TAGS), st.lists(plain, max_size=8))
 def test_any_document_is_a_message_or_refused(tag, fields):
-    """D 10: what is taken is exactly what we would write."""
+    """D 10: what is taken is exactly what we would write, up to fields at the end that one release knows."""
     header = msgspec.msgpack.encode([tag, *fields])
     try:
         message = decode_header(header)
     except RemoteProtocolError:
         return
-    assert msgspec.msgpack.encode(message) == header
+    known = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+    both = min(len(known), 1 + len(fields))
+    assert msgspec.msgpack.encode(known[:both]) == msgspec.msgpack.encode([tag, *fields][:both])
 
 
 @settings(max_examples=50, deadline=None)

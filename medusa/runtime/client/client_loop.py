@@ -22,7 +22,6 @@ from medusa.runtime.machine.notify import RING_MAX_S, Bells
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
 from medusa.runtime.transport.zeromq import Transport
 from medusa.units import duration_text
-from medusa.wire import limits
 from medusa.wire.client_mind import ClientMind
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link.lanes import way_of
@@ -201,8 +200,7 @@ class ClientLoop:
             # Who is there? The mind begins when we know.
             if now - self._said_hello_us >= PROMPT.hello_us:
                 self._said_hello_us = now
-                version = limits.PROTOCOL_VERSION
-                hello = Hello(version=version, node=self.name, incarnation=0, answer=True, client=True)
+                hello = Hello.ours(self.name, 0, answer=True, client=True)
                 transport.send(NODE, encode_frame(hello))
             self._wake_at_us = self._said_hello_us + PROMPT.hello_us
             return

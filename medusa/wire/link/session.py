@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec.structs import replace
+
 from medusa.errors import LocalProtocolError, RemoteProtocolError
-from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.links_and_commands import Heartbeat, Hello, Message, Refuse
 from medusa.wire.outbox import Outbox
 
-__all__ = ["EARLIER", "PROMPT", "SESSION", "PeerState", "Session", "SessionSettings"]
+__all__ = ["EARLIER", "PROMPT", "SESSION", "PeerState", "Session", "SessionSettings", "check_version"]
 
 
 EARLIER = "E_EARLIER"
@@ -60,6 +61,22 @@ PROMPT = SessionSettings(heartbeat_us=100_000, timeout_us=700_000, hello_us=200_
 """Of processes: notices a cut and a process that hangs. ZeroMQ's own heartbeats are off: docs/nodes.md."""
 
 
+def check_version(ours: Hello, theirs: Hello, peer: str = "") -> int:
+    """The version of the protocol that two speakers have in common.
+
+    Raises:
+        RemoteProtocolError: none (``E_VERSION``).
+    """
+    if not (version := ours.common_version(theirs)):
+        raise RemoteProtocolError(
+            f"speaks {theirs.versions}, we speak {ours.versions.partition(' ')[2]}",
+            peer=peer,
+            code="E_VERSION",
+            hint="install the same version of Medusa on both",
+        )
+    return version
+
+
 class Session:
     """One peer.
 
@@ -69,6 +86,7 @@ class Session:
         calls: we call it, and again while it is silent; otherwise it calls us.
 
     Attributes:
+        version: of the protocol, that both speak; 0: it hasn't said ``Hello`` yet.
         told_earlier: what the peer hears since it seems to be an earlier life of itself; None: it doesn't.
     """
 
@@ -79,6 +97,7 @@ class Session:
         self.state = PeerState.SILENT
         self.incarnation: int | None = None
         self.forgets = False
+        self.version = 0
         self.address = ""
         """Where we listen; said with each ``Hello``."""
         self.settings = settings or SessionSettings()
@@ -113,13 +132,7 @@ class Session:
         return LinkEvent.PEER_UP
 
     def _hello(self, now_us: int, message: Hello) -> LinkEvent | None:
-        if message.version != limits.PROTOCOL_VERSION:
-            raise RemoteProtocolError(
-                f"speaks version {message.version}, we speak {limits.PROTOCOL_VERSION}",
-                peer=self.peer,
-                code="E_VERSION",
-                hint="install the same version of Medusa on both",
-            )
+        version = check_version(self._me, message, self.peer)
         if message.node != self.peer:
             raise RemoteProtocolError(
                 f"calls itself {message.node!r}", peer=self.peer, code="E_IDENTITY", hint="check addresses"
@@ -130,6 +143,7 @@ class Session:
         if message.answer:
             self._say_hello(now_us, answer=False)
         self.forgets = message.memory
+        self.version = version
         before, self.incarnation = self.incarnation, message.incarnation
         was, self.state = self.state, PeerState.UP
         self._heard_at_us = now_us
@@ -190,16 +204,7 @@ class Session:
 
     def _say_hello(self, now_us: int, *, answer: bool) -> None:
         self._spoke_at_us = now_us
-        hello = Hello(
-            version=limits.PROTOCOL_VERSION,
-            node=self._me.node,
-            incarnation=self._me.incarnation,
-            answer=answer,
-            client=self._me.client,
-            memory=self._me.memory,
-            address=self.address,
-        )
-        self._outbox.send(self.peer, hello)
+        self._outbox.send(self.peer, replace(self._me, answer=answer, address=self.address))
 
     def _speak_at_us(self, now_us: int) -> int:
         if self._spoke_at_us is None:

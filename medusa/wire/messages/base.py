@@ -33,5 +33,8 @@ StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]
 
 
-class MessageBase(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """An array of the fields in order, first the tag: compact, and no key can come twice."""
+class MessageBase(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An array of the fields in order, first the tag: compact, and no key can come twice.
+
+    A newer release may add fields at the end, with defaults: an older one skips them.
+    """

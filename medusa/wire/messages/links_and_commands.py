@@ -109,6 +109,8 @@ class Hello(MessageBase, frozen=True, tag="hello"):
     """The first words in either direction.
 
     Attributes:
+        version: the oldest version of the protocol that the speaker knows.
+        version_most: the newest; 0: it knows one.
         node: who speaks: a node's name, or one that a client made up for itself.
         incarnation: grows with each start of ``node``; positions in memory died with the last.
         answer: the speaker wants a ``Hello`` back.
@@ -130,6 +132,34 @@ class Hello(MessageBase, frozen=True, tag="hello"):
     lane: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
     striped: Annotated[int, Meta(ge=0, le=limits.LANES_MAX)] = 0
     address: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
+    version_most: Count = 0
+
+    @classmethod
+    def ours(
+        cls, node: str, incarnation: int, *, answer: bool = False, client: bool = False, memory: bool = False
+    ) -> Hello:
+        """That of a speaker of this release."""
+        least, most = limits.PROTOCOL_VERSION_LEAST, limits.PROTOCOL_VERSION
+        return cls(
+            version=least,
+            node=node,
+            incarnation=incarnation,
+            answer=answer,
+            client=client,
+            memory=memory,
+            version_most=0 if most == least else most,
+        )
+
+    def common_version(self, other: Hello) -> int:
+        """The newest version that both know; 0: there is none."""
+        newest = min(self.version_most or self.version, other.version_most or other.version)
+        return newest if newest >= max(self.version, other.version) else 0
+
+    @property
+    def versions(self) -> str:
+        """In words: ``version 2``, ``versions 2 to 4``."""
+        one = self.version_most <= self.version
+        return f"version {self.version}" if one else f"versions {self.version} to {self.version_most}"
 
 
 class Heartbeat(MessageBase, frozen=True, tag="heartbeat"):
