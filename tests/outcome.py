@@ -1,7 +1,8 @@
 """A plugin of pytest that lets one run count the tests of another: -p tests.outcome.
 
-``--outcome=FILE`` keeps there what came out, ``--outcome-of=NAME`` says of what run; ``--before=FILE`` of a later
-run adds that to its own summary and exit status, so that its last line is about both. It may be given twice.
+``--outcome=FILE`` keeps there what came out, ``--outcome-of=NAME`` says of what run; ``--before=FILE`` of a
+later run adds that to its own summary and exit status, so that its last line is about both. It may be given
+twice.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 python -m tests.suites SPARK_VENV [OPTION...] -- [ARG...]
 
-Options are for the second run, but for those of ``make test-full`` and ``make test-ci``, which are for both. Paths among the
-arguments go to the run that they belong to. What came out of the first run is counted in the second one too.
+Options are for the second run, but for those of ``make test-full`` and ``make test-ci``, which are for both.
+Paths among the arguments go to the run that they belong to. What came out of the first run is counted in the
+second one too.
 """
 
 from __future__ import annotations
