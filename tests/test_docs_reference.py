@@ -114,7 +114,9 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "package", sorted((DOCS.parent / "medusa").rglob("__init__.py")), ids=lambda p: p.parent.relative_to(DOCS.parent).as_posix()
+    "package",
+    sorted((DOCS.parent / "medusa").rglob("__init__.py")),
+    ids=lambda p: p.parent.relative_to(DOCS.parent).as_posix(),
 )
 def test_files_that_a_package_says_to_have_exist(package: Path) -> None:
     """``nodes/fragment/host`` in a docstring of a package is a module, ``native/window/window.c`` a file."""
