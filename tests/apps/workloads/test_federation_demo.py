@@ -150,12 +150,12 @@ def test_progress_forgets_who_says_nothing() -> None:
         "fragments": [{"fragment": "traffic/cars"}],
     }
     progress = FederationProgress(federation_query.OWNERS)
-    progress.nodes.take(1.0, {**status, "node": "a1"})
-    progress.nodes.take(2.0, {**status, "node": "b1", "fragments": []})
+    progress.look(1.0, {**status, "node": "a1"})
+    progress.look(2.0, {**status, "node": "b1", "fragments": []})
     assert "a1: cars, b1: -" in progress.line()
-    progress.nodes.take(6.5, {**status, "node": "b1", "rows_in": 19})
+    progress.look(6.5, {**status, "node": "b1", "rows_in": 19})
     assert "a1" not in progress.line()
-    assert progress.nodes.by_node["b1"].rate == 2.0
+    assert [(each.node, each.rate) for each in progress.nodes] == [("b1", 2.0)]
     from rich.console import Console
 
     console = Console(width=100)

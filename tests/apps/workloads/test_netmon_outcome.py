@@ -127,9 +127,9 @@ def test_an_address_with_markup_in_it_stays_text(outcome: NetmonOutcome) -> None
 def progress() -> NetmonProgress:
     made = NetmonProgress(flows=1_000)
     status = {"node": "edge-1", "rows_in": 0, "queue_bytes": 0, "kept_bytes": 0, "boundary_us": None}
-    made.nodes.take(0.0, {**status, "fragments": []})
+    made.look(0.0, {**status, "fragments": []})
     later = {"rows_in": 500, "queue_bytes": 2_000, "kept_bytes": 48, "boundary_us": 60_000_000}
-    made.nodes.take(2.0, {**status, **later, "fragments": []})
+    made.look(2.0, {**status, **later, "fragments": []})
     made.take("both", [(0, "147.32.84.59", 1_416, 581)])
     made.take("groups", [(0, "147.32.84.59", 1_416, 581)] * 3)
     made.published, made.time_us = 500, 90_000_000

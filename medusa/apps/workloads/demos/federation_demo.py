@@ -366,7 +366,7 @@ class FederationRun:
                 for client in clients:
                     with contextlib.suppress(LinkError):  # One that leaves doesn't answer.
                         for status in client.statuses(all=True):
-                            self._progress.nodes.take(time.monotonic(), status)
+                            self._progress.look(time.monotonic(), status)
 
     # --- names ------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads.demos.federation_outcome import FederationOutcome, LookUps
 from medusa.apps.workloads.demos.screens import DemoScreen, NodeSamples, table_of
@@ -30,10 +30,15 @@ class FederationProgress:
     reads_from: str = ""
     nodes: NodeSamples = field(default_factory=lambda: NodeSamples(AWAY_S))
 
+    def look(self, at_s: float, status: Mapping[str, Any]) -> None:
+        """Take what a node says of itself."""
+        self.nodes.take(at_s, status)
+
     def line(self) -> str:
         """In one line, for logs and pipes."""
         where = ", ".join(
-            f"{name}: {' '.join(of.fragments) or '-'}" for name, of in sorted(self.nodes.by_node.items())
+            f"{each.node}: {' '.join(each.fragments) or '-'}"
+            for each in sorted(self.nodes, key=lambda each: each.node)
         )
         return f"{self.cars:,} cars | {self.rows:,} results, from {self.reads_from or '-'} | {where}"
 
@@ -43,7 +48,7 @@ class FederationProgress:
         from rich.text import Text
 
         table = table_of("node", "owner", "runs", "rows/s", "waiting", left=("owner", "runs"))
-        nodes = self.nodes.by_node
+        nodes = {each.node: each for each in self.nodes}
         for owner, of in self.owners.items():
             for name in (*of.nodes, *of.later):
                 node = nodes.get(name)

@@ -265,7 +265,7 @@ class NetmonReplay:
                     status = client.status()
                     late[node] = status["late"]
                     at_s = time.perf_counter() - self._start
-                    self.samples.append(self._progress.nodes.take(at_s, status))
+                    self.samples.append(self._progress.look(at_s, status))
                 self.late = sum(late.values())
                 if last_round:
                     return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads.demos.netmon_outcome import NetmonOutcome
-from medusa.apps.workloads.demos.screens import DemoScreen, NodeSamples, table_of
+from medusa.apps.workloads.demos.screens import DemoScreen, NodeSample, NodeSamples, table_of
 from medusa.apps.workloads.netmon_check import COLUMNS, Row
 from medusa.units import size_text
 
@@ -37,6 +37,10 @@ class NetmonProgress:
     counts: dict[str, int] = field(default_factory=dict)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=8))
 
+    def look(self, at_s: float, status: Mapping[str, Any]) -> NodeSample:
+        """Take what a node says of itself."""
+        return self.nodes.take(at_s, status)
+
     def take(self, sink: str, rows: Sequence[Row]) -> None:
         """Take results that came."""
         self.counts[sink] = self.counts.get(sink, 0) + len(rows)
@@ -46,8 +50,8 @@ class NetmonProgress:
     def line(self) -> str:
         """In one line, for logs and pipes."""
         nodes = ", ".join(
-            f"{name} {sample.rate:,.0f} rows/s {size_text(sample.queue_bytes)} queued"
-            for name, sample in self.nodes.by_node.items()
+            f"{sample.node} {sample.rate:,.0f} rows/s {size_text(sample.queue_bytes)} queued"
+            for sample in self.nodes
         )
         results = " ".join(f"{sink}={count:,}" for sink, count in self.counts.items())
         return f"{self.published:,} of {self.flows:,} flows | {nodes} | {results}"
@@ -60,12 +64,12 @@ class NetmonProgress:
         from rich.text import Text
 
         nodes = table_of("node", "rows in", "rows/s", "queued", "behind")
-        for name, sample in self.nodes.by_node.items():
+        for sample in self.nodes:
             behind = "-"
             if sample.boundary_us is not None:
                 behind = f"{(self.time_us - sample.boundary_us) / 1e6:.1f} s"
             queued = size_text(sample.queue_bytes)
-            nodes.add_row(name, f"{sample.rows:,}", f"{sample.rate:,.0f}", queued, behind)
+            nodes.add_row(sample.node, f"{sample.rows:,}", f"{sample.rate:,.0f}", queued, behind)
         at = clock(self.time_us) if self.time_us else "-"
         counts = "  ".join(f"{sink} {count:,}" for sink, count in self.counts.items())
         return Group(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -122,11 +122,14 @@ class NodeSamples:
     """
 
     expires_s: float = float("inf")
-    by_node: dict[str, NodeSample] = field(default_factory=dict)
+    _by_node: dict[str, NodeSample] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[NodeSample]:
+        return iter(self._by_node.values())
 
     def take(self, at_s: float, status: Mapping[str, Any]) -> NodeSample:
         """Take the status of a node."""
-        before = self.by_node.get(status["node"])
+        before = self._by_node.get(status["node"])
         rows, rate = status["rows_in"], 0.0
         if before is not None and at_s > before.at_s:
             rate = max((rows - before.rows) / (at_s - before.at_s), 0.0)
@@ -140,6 +143,6 @@ class NodeSamples:
             tuple(each["fragment"].partition("/")[2] for each in status["fragments"]),
         )
         # Replaced as a whole: another thread may go through the one before.
-        there = {name: each for name, each in self.by_node.items() if at_s - each.at_s < self.expires_s}
-        self.by_node = {**there, made.node: made}
+        there = {name: each for name, each in self._by_node.items() if at_s - each.at_s < self.expires_s}
+        self._by_node = {**there, made.node: made}
         return made
