@@ -91,7 +91,7 @@ def _array_begin(header: bytes) -> tuple[int, int]:
 
 
 def _is_canonical(header: bytes, ours: bytes) -> bool:
-    """Whether a header is what we would write, up to fields at the end that only one of two releases knows."""
+    """Whether a header is what we would write, up to fields at the end that one of two releases lacks."""
     (count, begin), (our_count, our_begin) = _array_begin(header), _array_begin(ours)
     shorter, longer = header[begin:], ours[our_begin:]
     if count > our_count:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 PROTOCOL_VERSION = 2
 """The newest that this release speaks. ``Hello`` says the range; two peers speak the newest that both know,
-and refuse each other where there is none. A field that is added at the end of a message, with a default, takes
-no new version: older releases skip it. Every other change of a message does.
+and refuse each other where there is none. A field that is added at the end of a message, with a default,
+takes no new version: older releases skip it. Every other change of a message does.
 
 2: ``StoppedRemote`` says why a part ended, and when; streams have a life (``Attach``, ``Attached``);
 ``Remove`` and ``DropRemote`` say what they undo."""

@@ -1,3 +1,3 @@
 """What a node says of itself: numbers by fragment and stream, peers that don't answer, and why nothing
-comes out.
+comes out. ``wire/status`` has the fields.
 """
