@@ -262,6 +262,6 @@ class Taking:
     def drop(self) -> None:
         """Nothing of it is left here."""
         if self.shadow is not None:
-            self.shadow.failed = "the attempt to move it here is over"  # Nobody's mistake, so no report.
+            self.shadow.drop("the attempt to move it here is over")  # Nobody's mistake, so no report.
             self._outbox.append(CloseFragment(fragment=self.spec.name))
         self.shadow = None
