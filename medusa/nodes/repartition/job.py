@@ -126,6 +126,8 @@ class Job:
         self.news: dict[str, Regrouped] = {}
         self.following: Following | None = None
         self._node = node
+        self._outbox = node.outbox
+        self._saver = node.saver
         self._planner = planner
         self._ended = ended
         self._coordinator = coordinator
@@ -177,7 +179,7 @@ class Job:
     def ask(self, now_us: int) -> None:
         """Ask the coordinator, also again."""
         self._asked_us = now_us
-        self._node.outbox.send(self._coordinator, self._question)
+        self._outbox.send(self._coordinator, self._question)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Whether this is the answer of the coordinator."""
@@ -194,7 +196,7 @@ class Job:
             return True
         self._step(_E.AGREED_BY_WEIGHT)
         self._token = self._node.next_token()
-        self._node.outbox.append(
+        self._outbox.append(
             Weigh(token=self._token, fragment=order.fragment, box=order.box, parts=order.parts)
         )
         return True
@@ -263,9 +265,9 @@ class Job:
                 if self.following is None or self.following.near:
                     self._switch(now_us)
             case SplitState.SWITCHING:
-                if self._node.saver.durable >= self._token:
+                if self._saver.durable >= self._token:
                     self._settle(now_us)
-                elif self._node.saver.resting:
+                elif self._saver.resting:
                     self._unwritable(now_us)
             case _:
                 pass
@@ -312,7 +314,7 @@ class Job:
             arcs=plan.arcs,
             aside=self.follows,
         )
-        self._node.outbox.append(effect)
+        self._outbox.append(effect)
         if self.follows:
             tap = Tap()
             self._first.tapped(tap)
@@ -404,7 +406,7 @@ class Job:
     def _switch(self, now_us: int) -> None:
         """One record says that the new ones are there, and the old ones are not."""
         node = self._node
-        if node.saver.disk_error:
+        if self._saver.disk_error:
             self._unwritable(now_us)
             return
         self._step(_E.NEAR)
@@ -414,7 +416,7 @@ class Job:
             epoch=max(node.catalog.ownership.epoch(name) for name in self.gone) + 1,
         )
         node.catalog.becoming.append(self._becoming)
-        self._token = node.saver.save()
+        self._token = self._saver.save()
         if (tap := self._first.tap) is not None:
             tap.close()
 
@@ -443,7 +445,7 @@ class Job:
             del node.fragments[name]
             catalog.fragments.pop(name, None)
             kept.epochs.pop(name, None)
-            node.outbox.append(CloseFragment(fragment=name))
+            self._outbox.append(CloseFragment(fragment=name))
         owner = catalog.owners[plan.made[0].query]
         for name, hosted in self.news.items():
             node.diverting.back(name)
@@ -454,10 +456,10 @@ class Job:
         for hosted in self.news.values():
             hosted.go(now_us, node.name)
         what = "box merged" if plan.merges else "box split"
-        node.outbox.report("info", what, box=plan.box, fragments=", ".join(self.news))
+        self._outbox.report("info", what, box=plan.box, fragments=", ".join(self.news))
         pause_us = max(self._paused_us, now_us - self._stopped_us, 1)  # 0 says that it was so already.
         if self.follows:
-            self._token = node.saver.save()  # They are listed with it: only now they are here.
+            self._token = self._saver.save()  # They are listed with it: only now they are here.
         told = {"node": node.name, "fragments": list(self.news), "pause_us": pause_us}
         if not plan.merges:
             told |= {"ranges": cuts_of(plan.whole, plan.box), "shares": self._shares}
@@ -469,7 +471,7 @@ class Job:
         """It can't be: the old ones go on as if nothing had been."""
         self._step(event)
         for fragment in self.plan.made if self.plan is not None else ():
-            self._node.outbox.append(CloseFragment(fragment=fragment.name))
+            self._outbox.append(CloseFragment(fragment=fragment.name))
         for hosted in self.olds:
             hosted.tapped(None)
             for output in hosted.outputs.values():
@@ -478,11 +480,11 @@ class Job:
         self._refuse(code, text, hint)
 
     def _unwritable(self, now_us: int) -> None:
-        text = f"node {self._node.name!r} can't write its catalog: {self._node.saver.disk_error}"
+        text = f"node {self._node.name!r} can't write its catalog: {self._saver.disk_error}"
         self._fail(now_us, "E_DISK", text, "make room in its data folder, then ask again", _E.UNWRITABLE)
 
     def _refuse(self, code: str, text: str, hint: str = "") -> None:
-        refuse(self._node.outbox, self.client, self.order.request, code, text, hint)
+        refuse(self._outbox, self.client, self.order.request, code, text, hint)
 
     def removed(self, fragments: Sequence[str]) -> None:
         """A query is no more; these of its fragments were here."""
@@ -492,7 +494,7 @@ class Job:
         made = () if self.plan is None else (*self.plan.gone, *(each.name for each in self.plan.made))
         for name in made:
             if name not in fragments:
-                self._node.outbox.append(CloseFragment(fragment=name))
+                self._outbox.append(CloseFragment(fragment=name))
         self._refuse("E_REMOVED", f"fragment {self.gone[0]!r} was removed")
 
     def stop(self, now_us: int) -> None:
