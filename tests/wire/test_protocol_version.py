@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import get_args
 
 import msgspec
@@ -18,7 +19,7 @@ from medusa.wire.messages.links_and_commands import Heartbeat, Hello
 from medusa.wire.messages.remote import StoppedRemote
 from medusa.wire.outbox import Outbox
 
-LAYOUTS = {2: "da17ad8fcedb10b0"}
+LAYOUTS = {2: "fc241dce2cdb5b2e"}
 """By version, a digest of the fields of all messages. Where fields with defaults were added at the end of a
 message the digest changes; where anything else did raise ``PROTOCOL_VERSION`` and add one under it."""
 
@@ -30,7 +31,8 @@ def layout():
         info = msgspec.inspect.type_info(kind)
         fields = [f"{each.name} {each.type} {each.default!r}" for each in info.fields]
         lines.append(f"{info.tag}: {'; '.join(fields)}")
-    return "\n".join(sorted(lines))
+    # Where a struct stands isn't sent.
+    return re.sub(r"medusa\.[\w.]*\.(?=\w)", "", "\n".join(sorted(lines)))
 
 
 def test_other_fields_take_another_version_of_the_protocol():
