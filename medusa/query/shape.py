@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Schema
 from medusa.query.checker import infer
 from medusa.query.expressions.expression import Expression, Named
+from medusa.query.structs import Schema
 from medusa.query.types import check_column_name
 from medusa.units import duration_text
 

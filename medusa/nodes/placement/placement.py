@@ -44,10 +44,10 @@ from medusa.query.boxes import (
     WindowDrop,
     WithColumns,
 )
+from medusa.query.boxes.base import shape_of
 from medusa.query.graph import check_graph
 from medusa.query.ids import kind_of
 from medusa.query.shape import Shape
-from medusa.query.shapes.dispatch import shape_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["Plan", "cut", "grouped"]
