@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -20,9 +20,6 @@ from medusa.query.shape import Shape
 from medusa.query.structs import Field, Function, Schema
 from medusa.query.text_growth import TextGrowth, grown_by
 from medusa.query.types import COLUMNS_MAX
-
-if TYPE_CHECKING:
-    from medusa.query.boxes import Box
 
 __all__ = [
     "DEAD_SCHEMA",
@@ -74,7 +71,7 @@ class SplitPlan:
     within_us: int = 0
 
 
-class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, kw_only=True):
     """What holds for every box of a kind. The defaults are those of a box that keeps rows of one input.
 
     Attributes:
@@ -95,6 +92,8 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False)
     inputs_most: ClassVar[int] = 1
     sharing: ClassVar[Sharing] = "one"
     results_start: ClassVar[bool] = False
+
+    id: str
 
     # --- what it is -----------------------------------------------------------------------------------
 
@@ -171,7 +170,11 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False)
         Args:
             name: makes a column's name that is free, with this suffix.
         """
-        return self.stays_whole
+        if self.sharing == "rows":
+            return SplitPlan(keys=[()], part=self, positions=(name(""),), arrival=True)
+        return self.stays_whole or SplitPlan(
+            keys=[getattr(self, "keys", ())], part=self, positions=(name(""),)
+        )
 
     def without(self, hidden: Sequence[str]) -> Any:
         """A part as the box that it is a part of: without these columns."""
@@ -201,7 +204,7 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False)
         return grown_by(self, came)
 
 
-def shape_of(box: Box, inputs: Sequence[Shape], *, label: str, port: str = "") -> Shape:
+def shape_of(box: BoxData, inputs: Sequence[Shape], *, label: str, port: str = "") -> Shape:
     """Check a box against its inputs and say what comes out of ``port``.
 
     The builder asks box by box, ``medusa.query.graph`` for a whole graph: both refuse the same things

@@ -24,8 +24,6 @@ __all__ = [
 
 
 WINDOW_FIELDS = tuple(Field(name, TIMESTAMP) for name in WINDOW_COLUMNS)
-
-
 OVERLAP_MAX = 100_000
 """Windows that a row may be in. Each of them may become a row of output: more is a slip of units."""
 
@@ -90,7 +88,7 @@ def check_declared(schema: Schema, label: str, *, reserved: Sequence[str] = ()) 
     """Raises QueryError where a declared schema is none, or has a column that means something else."""
     if not 1 <= len(schema) <= COLUMNS_MAX:
         raise QueryError(f"{label}: a schema has 1 to {COLUMNS_MAX:,} columns", code="query.schema")
-    refuse_twice([field.name for field in schema], label=label)
+    refuse_twice(schema, label=label)
     for field in schema:
         check_column_name(field.name, what=label)
         if not is_type(field.type):

@@ -29,8 +29,8 @@ class ConnectionPoint(BoxData, frozen=True, tag_field="kind", tag="connection_po
     """
 
     order_dependent: ClassVar[bool] = True
+    stays_whole = "it keeps one history"
 
-    id: str
     inputs: tuple[Input, ...]
     keep_us: int | None = None
     keep_bytes: int | None = None
@@ -62,7 +62,3 @@ class ConnectionPoint(BoxData, frozen=True, tag_field="kind", tag="connection_po
         age = [] if self.keep_us is None else [duration_text(self.keep_us)]
         size = [] if self.keep_bytes is None else [f"at most {size_text(self.keep_bytes)}"]
         return f"keeps {', '.join([*age, *size])}"
-
-    @property
-    def stays_whole(self) -> str:
-        return "it keeps one history"

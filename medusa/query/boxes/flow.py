@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from medusa.errors import QueryError
-from medusa.query.boxes.base import BoxData, Sharing, SplitPlan, Thinned
+from medusa.query.boxes.base import BoxData, Sharing
 from medusa.query.boxes.checks import check_duration, key_fields, need_time
 from medusa.query.boxes.text import by_text, listed, named_text
 from medusa.query.expressions.expression import Expression, Named
@@ -22,8 +22,6 @@ __all__ = ["Distinct", "RandomDrop", "Route", "SemanticDrop", "WindowDrop"]
 
 
 PREDICATES_MAX = 1_000
-
-
 SEED_MAX = (1 << 63) - 1
 
 
@@ -35,8 +33,10 @@ class Route(BoxData, frozen=True, tag_field="kind", tag="route", kw_only=True):
     """
 
     sharing: ClassVar[Sharing] = "rows"
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
 
-    id: str
     inputs: tuple[Input, ...]
     predicates: tuple[Expression, ...]
     otherwise: bool = False
@@ -62,27 +62,11 @@ class Route(BoxData, frozen=True, tag_field="kind", tag="route", kw_only=True):
         ways = [show(predicate, longest=60) for predicate in self.predicates]
         return listed([*ways, "otherwise"] if self.otherwise else ways)
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below or any(map(reads_time, self.predicates))
 
     def column_from(self, name: str) -> str | None:
         return name
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
-    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
-        number = name("")
-        return SplitPlan(keys=[()], part=self, positions=(number,), arrival=True)
-
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
 
 
 class RandomDrop(BoxData, frozen=True, tag_field="kind", tag="random_drop", kw_only=True):
@@ -94,8 +78,9 @@ class RandomDrop(BoxData, frozen=True, tag_field="kind", tag="random_drop", kw_o
 
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    keeps_state = False
+    stays_whole = "the number of a row among all decides whether it goes"
 
-    id: str
     inputs: tuple[Input, ...]
     rate: float
     seed: int = 0
@@ -112,24 +97,17 @@ class RandomDrop(BoxData, frozen=True, tag_field="kind", tag="random_drop", kw_o
     def describe(self) -> str:
         return f"{self.rate:g} of rows, seed {self.seed}"
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below
-
-    @property
-    def stays_whole(self) -> str:
-        return "the number of a row among all decides whether it goes"
 
 
 class SemanticDrop(BoxData, frozen=True, tag_field="kind", tag="semantic_drop", kw_only=True):
     """Leaves out the rows for which the predicate is true (not false, not null)."""
 
     sharing: ClassVar[Sharing] = "rows"
+    keeps_state = False
+    when_thinned = "rows"
 
-    id: str
     inputs: tuple[Input, ...]
     predicate: Expression
 
@@ -145,23 +123,11 @@ class SemanticDrop(BoxData, frozen=True, tag_field="kind", tag="semantic_drop", 
     def describe(self) -> str:
         return show(self.predicate)
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below or reads_time(self.predicate)
 
     def column_from(self, name: str) -> str | None:
         return name
-
-    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
-        number = name("")
-        return SplitPlan(keys=[()], part=self, positions=(number,), arrival=True)
-
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
 
 
 class WindowDrop(BoxData, frozen=True, tag_field="kind", tag="window_drop", kw_only=True):
@@ -174,8 +140,8 @@ class WindowDrop(BoxData, frozen=True, tag_field="kind", tag="window_drop", kw_o
     """
 
     sharing: ClassVar[Sharing] = "rows"
+    keeps_state = False
 
-    id: str
     inputs: tuple[Input, ...]
     rate: float
     window_us: int
@@ -198,14 +164,6 @@ class WindowDrop(BoxData, frozen=True, tag_field="kind", tag="window_drop", kw_o
         windows = f"windows of {duration_text(self.window_us)}{by_text(self.keys)}"
         return f"{self.rate:g} of {windows}, seed {self.seed}"
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
-    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
-        number = name("")
-        return SplitPlan(keys=[()], part=self, positions=(number,), arrival=True)
-
 
 class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=True):
     """The first row of each key, and again the first one ``within_us`` or more after it."""
@@ -214,8 +172,8 @@ class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=T
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
     sharing: ClassVar[Sharing] = "keys"
+    waits = "the boundary to pass the row"
 
-    id: str
     inputs: tuple[Input, ...]
     keys: tuple[Named, ...]
     within_us: int
@@ -233,13 +191,6 @@ class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=T
 
     def describe(self) -> str:
         return f"{named_text(self.keys)} within {duration_text(self.within_us)}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundary to pass the row"
-
-    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
-        return SplitPlan(keys=[self.keys], part=self, positions=(name(""),))
 
 
 def _need_bool(predicate: Expression, row: Shape, label: str) -> None:

@@ -23,8 +23,6 @@ __all__ = ["AsofJoin", "Join", "WindowJoin", "sides_of"]
 
 
 JOIN_HOWS = ("inner", "left", "right", "full", "semi", "anti")
-
-
 ASOF_HOWS = ("left", "inner")
 
 
@@ -43,8 +41,8 @@ class Join(BoxData, frozen=True, tag_field="kind", tag="join", kw_only=True):
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
     sharing: ClassVar[Sharing] = "keys"
+    waits = "the boundaries of both inputs to pass the later time of the pair"
 
-    id: str
     inputs: tuple[Input, ...]
     left_keys: tuple[Named, ...]
     right_keys: tuple[Named, ...]
@@ -67,10 +65,6 @@ class Join(BoxData, frozen=True, tag_field="kind", tag="join", kw_only=True):
 
     def describe(self) -> str:
         return f"{_how(self.how)}{_on(self)} within {duration_text(self.within_us)}{where_text(self.where)}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundaries of both inputs to pass the later time of the pair"
 
     @property
     def reach_us(self) -> int:
@@ -103,8 +97,9 @@ class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_o
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
     sharing: ClassVar[Sharing] = "keys"
+    last_result = 0, 0, 0
+    waits = "the boundaries of both inputs to pass the window"
 
-    id: str
     inputs: tuple[Input, ...]
     left_keys: tuple[Named, ...] = ()
     right_keys: tuple[Named, ...] = ()
@@ -135,14 +130,6 @@ class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_o
         keys = f", {_on(self)}" if self.left_keys else ""
         return f"{_how(self.how)}equal windows{keys}{where_text(self.where)}"
 
-    @property
-    def waits(self) -> str:
-        return "the boundaries of both inputs to pass the window"
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
         return _split(self, name) if self.left_keys else NO_KEY
 
@@ -159,8 +146,8 @@ class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
     sharing: ClassVar[Sharing] = "keys"
+    waits = "the boundaries of both inputs to pass the time of the left row"
 
-    id: str
     inputs: tuple[Input, ...]
     left_keys: tuple[Named, ...]
     right_keys: tuple[Named, ...]
@@ -191,10 +178,6 @@ class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=
     def describe(self) -> str:
         within = "" if self.within_us is None else f" within {duration_text(self.within_us)}"
         return f"{self.how}, latest {_on(self)}{within}{where_text(self.where)}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundaries of both inputs to pass the time of the left row"
 
     @property
     def reach_us(self) -> int:
@@ -299,7 +282,7 @@ def _columns(
         for field in fields:
             name = field.name + suffix if field.name in others else field.name
             columns.append(Field(check_column_name(name, what=label), field.type))
-    refuse_twice([field.name for field in columns], label=label, hint="choose others with suffixes=(...)")
+    refuse_twice(columns, label=label, hint="choose others with suffixes=(...)")
     return tuple(columns)
 
 

@@ -26,8 +26,6 @@ SLACK_MAX = 10_000_000
 
 
 HOWS = ("linear", "previous")
-
-
 GRID_MAX = 100_000
 """Points of the grid between two neighbours. Each is a row of output: more is a slip of units."""
 
@@ -40,8 +38,9 @@ class SUnion(BoxData, frozen=True, tag_field="kind", tag="sunion", kw_only=True)
     determinism: ClassVar[str] = "convergent"
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = MANY
+    stays_whole = "it has no state, and no key"
+    waits = "the boundaries of all inputs to reach the end of the bucket"
 
-    id: str
     inputs: tuple[Input, ...]
     bucket_us: int
 
@@ -53,14 +52,6 @@ class SUnion(BoxData, frozen=True, tag_field="kind", tag="sunion", kw_only=True)
 
     def describe(self) -> str:
         return f"by time, in buckets of {duration_text(self.bucket_us)}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundaries of all inputs to reach the end of the bucket"
-
-    @property
-    def stays_whole(self) -> str:
-        return "it has no state, and no key"
 
 
 class BSort(BoxData, frozen=True, tag_field="kind", tag="bsort", kw_only=True):
@@ -74,8 +65,9 @@ class BSort(BoxData, frozen=True, tag_field="kind", tag="bsort", kw_only=True):
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "convergent"
+    stays_whole = "its order is that of all groups together"
+    waits = "slack more rows of its group"
 
-    id: str
     inputs: tuple[Input, ...]
     column: str
     slack: int
@@ -97,14 +89,6 @@ class BSort(BoxData, frozen=True, tag_field="kind", tag="bsort", kw_only=True):
         return f"by {self.column}, slack {self.slack} rows{by_text(self.keys)}"
 
     @property
-    def waits(self) -> str:
-        return "slack more rows of its group"
-
-    @property
-    def stays_whole(self) -> str:
-        return "its order is that of all groups together"
-
-    @property
     def kept_bytes(self) -> int:
         return self.slack * ROW_BYTES
 
@@ -115,8 +99,9 @@ class WSort(BoxData, frozen=True, tag_field="kind", tag="wsort", kw_only=True):
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    stays_whole = "its order is that of all groups together"
+    waits = "the boundary to be the timeout beyond the row, or a greater row that leaves"
 
-    id: str
     inputs: tuple[Input, ...]
     column: str
     timeout_us: int
@@ -137,14 +122,6 @@ class WSort(BoxData, frozen=True, tag_field="kind", tag="wsort", kw_only=True):
     def describe(self) -> str:
         return f"by {self.column}, timeout {duration_text(self.timeout_us)}{by_text(self.keys)}"
 
-    @property
-    def waits(self) -> str:
-        return "the boundary to be the timeout beyond the row, or a greater row that leaves"
-
-    @property
-    def stays_whole(self) -> str:
-        return "its order is that of all groups together"
-
 
 class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=True):
     """Values on a grid of times aligned to the epoch, per key, between neighbours at most ``gap_us`` apart.
@@ -157,8 +134,9 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "convergent"
+    stays_whole = "a point of the grid is made of two rows, and has the number of neither"
+    waits = "the boundary to be the gap beyond the point"
 
-    id: str
     inputs: tuple[Input, ...]
     every_us: int
     gap_us: int
@@ -203,7 +181,7 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
         ]
         schema = (Field(self.time, TIMESTAMP), *keys, *others, Field("gap", "bool"))
         refuse_twice(
-            [field.name for field in schema],
+            schema,
             label=label,
             hint="a resample gives its time, the keys, the other columns and gap: rename with select",
         )
@@ -212,14 +190,6 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
     def describe(self) -> str:
         gap = f"no further than {duration_text(self.gap_us)}"
         return f"every {duration_text(self.every_us)}{by_text(self.keys)}, {self.how}, {gap}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundary to be the gap beyond the point"
-
-    @property
-    def stays_whole(self) -> str:
-        return "a point of the grid is made of two rows, and has the number of neither"
 
     @property
     def rows_made(self) -> float:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes.base import MANY, BoxData, Sharing, SplitPlan, Thinned
+from medusa.query.boxes.base import MANY, BoxData, Sharing, SplitPlan
 from medusa.query.boxes.text import named_text
 from medusa.query.expressions.expression import Column, Expression, Named
 from medusa.query.expressions.show import show
@@ -32,8 +32,10 @@ class Filter(BoxData, frozen=True, tag_field="kind", tag="filter", kw_only=True)
     """Keeps the rows for which the predicate is true (not false, not null)."""
 
     sharing: ClassVar[Sharing] = "rows"
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
 
-    id: str
     inputs: tuple[Input, ...]
     predicate: Expression
 
@@ -51,35 +53,21 @@ class Filter(BoxData, frozen=True, tag_field="kind", tag="filter", kw_only=True)
     def describe(self) -> str:
         return show(self.predicate)
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below or reads_time(self.predicate)
 
     def column_from(self, name: str) -> str | None:
         return name
 
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
-    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
-        number = name("")
-        return SplitPlan(keys=[()], part=self, positions=(number,), arrival=True)
-
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
-
 
 class Select(BoxData, frozen=True, tag_field="kind", tag="select", kw_only=True):
     """Aurora's Map: rows of exactly these columns."""
 
     sharing: ClassVar[Sharing] = "rows"
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
 
-    id: str
     inputs: tuple[Input, ...]
     columns: tuple[Named, ...]
 
@@ -88,26 +76,18 @@ class Select(BoxData, frozen=True, tag_field="kind", tag="select", kw_only=True)
         if not self.columns:
             raise QueryError(f"{label}: needs at least one column", code="query.schema")
         fields = tuple(Field(named.name, column_type(named, row, label=label)) for named in self.columns)
-        refuse_twice([field.name for field in fields], label=label)
+        refuse_twice(fields, label=label)
         kept = {named.name for named in self.columns if named.expression == Column(named.name)}
         return _after_columns(row, fields, kept, label)
 
     def describe(self) -> str:
         return named_text(self.columns)
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below or any(reads_time(named.expression) for named in self.columns)
 
     def column_from(self, name: str) -> str | None:
         return _passed(self.columns, name, None)
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
 
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
         number = name("")
@@ -118,10 +98,6 @@ class Select(BoxData, frozen=True, tag_field="kind", tag="select", kw_only=True)
         columns = tuple(column for column in self.columns if column.name not in hidden)
         return msgspec.structs.replace(self, columns=columns)
 
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
-
     def texts(self, came: Sequence[TextGrowth]) -> TextGrowth:
         return TextGrowth(_grown(self.columns, came[0]))
 
@@ -130,8 +106,10 @@ class WithColumns(BoxData, frozen=True, tag_field="kind", tag="with_columns", kw
     """Adds columns, or replaces those of the same name in their place; keeps the others."""
 
     sharing: ClassVar[Sharing] = "rows"
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
 
-    id: str
     inputs: tuple[Input, ...]
     columns: tuple[Named, ...]
 
@@ -139,7 +117,7 @@ class WithColumns(BoxData, frozen=True, tag_field="kind", tag="with_columns", kw
         row = inputs[0]
         if not self.columns:
             raise QueryError(f"{label}: needs at least one column", code="query.schema")
-        refuse_twice([named.name for named in self.columns], label=label)
+        refuse_twice(self.columns, label=label)
         made = {named.name: Field(named.name, column_type(named, row, label=label)) for named in self.columns}
         replaced = tuple(made.pop(field.name, field) for field in row.schema)
         changed = {named.name for named in self.columns if named.expression != Column(named.name)}
@@ -149,27 +127,11 @@ class WithColumns(BoxData, frozen=True, tag_field="kind", tag="with_columns", kw
     def describe(self) -> str:
         return named_text(self.columns)
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below or any(reads_time(named.expression) for named in self.columns)
 
     def column_from(self, name: str) -> str | None:
         return _passed(self.columns, name, name)
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
-    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
-        number = name("")
-        return SplitPlan(keys=[()], part=self, positions=(number,), arrival=True)
-
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
 
     def texts(self, came: Sequence[TextGrowth]) -> TextGrowth:
         made = _grown(self.columns, came[0])
@@ -182,8 +144,11 @@ class Union(BoxData, frozen=True, tag_field="kind", tag="union", kw_only=True):
     determinism: ClassVar[str] = "arbitrary"
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = MANY
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
+    stays_whole = "it has no state, and no key"
 
-    id: str
     inputs: tuple[Input, ...]
 
     def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
@@ -192,24 +157,8 @@ class Union(BoxData, frozen=True, tag_field="kind", tag="union", kw_only=True):
     def describe(self) -> str:
         return "in order of arrival"
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
-    @property
-    def stays_whole(self) -> str:
-        return "it has no state, and no key"
-
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
 
 
 def _after_columns(row: Shape, fields: Schema, kept: set[str], label: str) -> Shape:

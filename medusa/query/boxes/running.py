@@ -31,7 +31,6 @@ class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=Tru
     determinism: ClassVar[str] = "deterministic"
     sharing: ClassVar[Sharing] = "keys"
 
-    id: str
     inputs: tuple[Input, ...]
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
@@ -51,11 +50,7 @@ class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=Tru
         for key in self.keys:
             key_type(key, row, label)
         columns = [*row.schema, *result_fields(self.aggregates, row, label, lags=True)]
-        refuse_twice(
-            [field.name for field in columns],
-            label=label,
-            hint="choose another name for the running aggregate",
-        )
+        refuse_twice(columns, label=label, hint="choose another name for the running aggregate")
         return Shape(label, tuple(columns), timed=row.timed, window=row.window, no_window=row.no_window)
 
     def describe(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medusa.errors import QueryError
-from medusa.query.boxes.base import BoxData, Thinned
+from medusa.query.boxes.base import BoxData
 from medusa.query.qos import EXAMPLES, QoS, qos_lines
 from medusa.query.shape import Shape, types_of
 from medusa.query.structs import Input
@@ -23,7 +23,11 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
         qos: what they are worth; None: nobody said, and nothing of them is ever shed.
     """
 
-    id: str
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
+    stays_whole = "a sink numbers its rows"
+
     inputs: tuple[Input, ...]
     qos: QoS | None = None
 
@@ -46,24 +50,8 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
     def brief(self) -> tuple[str, ...]:
         return qos_lines(self.qos)
 
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
     def reads_time(self, below: bool) -> bool:
         return below
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
-    @property
-    def stays_whole(self) -> str:
-        return "a sink numbers its rows"
-
-    @property
-    def when_thinned(self) -> Thinned:
-        return "rows"
 
 
 def _check_column(column: str, types: dict[str, str], label: str) -> None:

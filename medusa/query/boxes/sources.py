@@ -18,11 +18,7 @@ __all__ = ["PARTITIONS_MAX", "Source"]
 
 
 SOURCE_UNITS = ("s", "ms", "us", "ns")
-
-
 FULL_NAME = r"[a-z0-9_-]{1,64}/[!-~]{1,190}"
-
-
 PARTITIONS_MAX = 100_000
 """Partitions that a source may list."""
 
@@ -50,8 +46,10 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
 
     inputs_least: ClassVar[int] = 0
     inputs_most: ClassVar[int] = 0
+    keeps_state = False
+    last_result = 0, 0, 0
+    stays_whole = "a source that is named at several nodes is split there"
 
-    id: str
     schema: Schema
     time: str | None = None
     unit: str | None = None
@@ -116,18 +114,6 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
             listed = "" if self.partitions is None else f" ({len(self.partitions):,} listed)"
             parts.append(f"partitions by {self.partition}{listed}")
         return ", ".join(parts)
-
-    @property
-    def keeps_state(self) -> bool:
-        return False
-
-    @property
-    def last_result(self) -> tuple[int, int, int] | None:
-        return 0, 0, 0
-
-    @property
-    def stays_whole(self) -> str:
-        return "a source that is named at several nodes is split there"
 
 
 def _window_of(box: Source, types: Mapping[str, str], label: str) -> WindowKind | None:

@@ -23,11 +23,7 @@ __all__ = ["PARTS_MAX", "KeyRouter", "OrderedMerge"]
 
 
 PARTS_MAX = 256
-
-
 HASHES = 1 << 64
-
-
 BLOCK_MAX = 1 << 31
 
 
@@ -48,8 +44,8 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
 
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    stays_whole = PART_OF_SPLIT
 
-    id: str
     inputs: tuple[Input, ...]
     parts: int
     keys: tuple[Named, ...] = ()
@@ -78,7 +74,7 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
         schema = row.schema
         if self.number is not None:
             schema = (*schema, Field(check_column_name(self.number, what=label), "int64"))
-            refuse_twice([field.name for field in schema], label=label)
+            refuse_twice(schema, label=label)
         return replace(row, box=f"{label}, {port}" if port else label, schema=schema)
 
     def describe(self) -> str:
@@ -87,10 +83,6 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
 
     def reads_time(self, below: bool) -> bool:
         return below or any(reads_time(key.expression) for key in self.keys)
-
-    @property
-    def stays_whole(self) -> str:
-        return PART_OF_SPLIT
 
 
 class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", kw_only=True):
@@ -110,8 +102,9 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = MANY
+    stays_whole = PART_OF_SPLIT
+    waits = "the boundaries of all parts to pass it"
 
-    id: str
     inputs: tuple[Input, ...]
     positions: tuple[str, ...]
     by: tuple[str, ...] = ()
@@ -156,14 +149,6 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
     def describe(self) -> str:
         order = "arrival" if self.arrival else "release"
         return f"{len(self.inputs)} parts in order of {order}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundaries of all parts to pass it"
-
-    @property
-    def stays_whole(self) -> str:
-        return PART_OF_SPLIT
 
 
 def _check_cuts(box: KeyRouter, label: str) -> None:

@@ -24,8 +24,6 @@ __all__ = ["DELETED", "PREFIX", "ROWS_BYTES_MAX", "Lookup", "Table", "Update", "
 
 
 DELETED = "_deleted"
-
-
 PREFIX = "table."
 """How expressions name the columns of the stored row."""
 
@@ -71,8 +69,9 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 0
     inputs_most: ClassVar[int] = MANY
+    stays_whole = "its look-ups read all of it"
+    waits = "the boundaries of all updates to pass its time"
 
-    id: str
     inputs: tuple[Input, ...]
     schema: Schema
     keys: tuple[str, ...]
@@ -104,14 +103,6 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
         return f"key {listed(list(self.keys))}, {len(self.updates)} updates{expire}"
 
     @property
-    def waits(self) -> str:
-        return "the boundaries of all updates to pass its time"
-
-    @property
-    def stays_whole(self) -> str:
-        return "its look-ups read all of it"
-
-    @property
     def kept_bytes(self) -> int:
         return len(self.rows or b"")
 
@@ -135,8 +126,9 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
+    stays_whole = "it reads all of its table"
+    waits = "the boundaries of the stream and of the table to pass its time"
 
-    id: str
     inputs: tuple[Input, ...]
     keys: tuple[Named, ...]
     how: str = "left"
@@ -169,19 +161,11 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
             if field.name not in names
         ]
         schema = (*row.schema, *found)
-        refuse_twice([field.name for field in schema], label=label, hint="choose another suffix=")
+        refuse_twice(schema, label=label, hint="choose another suffix=")
         return Shape(label, schema, timed=True, window=row.window, no_window=row.no_window)
 
     def describe(self) -> str:
         return f"{self.how}, by {named_text(self.keys)}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundaries of the stream and of the table to pass its time"
-
-    @property
-    def stays_whole(self) -> str:
-        return "it reads all of its table"
 
 
 def _check_table(box: Table, label: str) -> None:
@@ -217,7 +201,7 @@ def _check_update(box: Table, update: Update, row: Shape, label: str) -> None:
         return
     both = row_and_table(row, box.schema, box.keys, label)
     for what, named, stream in (("set", update.set, both), ("insert", update.insert or (), row)):
-        refuse_twice([each.name for each in named], label=f"{label}: {what}")
+        refuse_twice(named, label=f"{label}: {what}")
         for each in named:
             if each.name in box.keys or each.name not in types:
                 rest = [name for name in types if name not in box.keys]

@@ -19,17 +19,9 @@ __all__ = ["IN_FLIGHT_MAX", "ROW", "TIME", "Apply", "Process"]
 
 
 IN_FLIGHT_MAX = 10_000
-
-
 ROW = "_row"
-
-
 TIME = "_time"
-
-
 NAMES_MAX = 64
-
-
 STATE_NAMES = (
     "armed_us",
     "begin",
@@ -60,7 +52,8 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
         in_flight: of an async function: calls that run at a time; None: an ordinary function.
     """
 
-    id: str
+    stays_whole = "its function gives columns of its own, and the numbers of its rows would be lost"
+
     inputs: tuple[Input, ...]
     function: Function
     schema: Schema
@@ -94,10 +87,6 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
         return below
 
     @property
-    def stays_whole(self) -> str:
-        return "its function gives columns of its own, and the numbers of its rows would be lost"
-
-    @property
     def when_thinned(self) -> Thinned:
         return "rows" if self.in_flight is None else ""  # By contract, row by row.
 
@@ -118,8 +107,9 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 1
     inputs_most: ClassVar[int] = MANY
+    stays_whole = "its class gives columns of its own, and the numbers of its rows would be lost"
+    waits = "the boundaries of all inputs to pass its time"
 
-    id: str
     inputs: tuple[Input, ...]
     function: Function
     schema: Schema
@@ -156,7 +146,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
             refuse_twice(names, label=f"{label}: inputs")
         if not self.keys:
             raise QueryError(f'{label}: needs a key: by="vid"', code="query.key")
-        refuse_twice([key.name for key in self.keys], label=f"{label}: by")
+        refuse_twice(self.keys, label=f"{label}: by")
         types: list[str] = []
         for number, row in enumerate(inputs):
             need_time(row, label, "process")
@@ -176,14 +166,6 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
 
     def describe(self) -> str:
         return f"{_function_text(self.function)}{by_text(self.keys)}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundaries of all inputs to pass its time"
-
-    @property
-    def stays_whole(self) -> str:
-        return "its class gives columns of its own, and the numbers of its rows would be lost"
 
 
 def _check_function(function: Function, label: str) -> None:

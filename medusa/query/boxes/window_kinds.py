@@ -27,8 +27,6 @@ ROWS_MAX = 1 << 40
 
 
 TOP_MAX = 1 << 20
-
-
 VALUE_MAX = 1 << 60
 
 
@@ -45,8 +43,8 @@ class Session(BoxData, frozen=True, tag_field="kind", tag="session", kw_only=Tru
     determinism: ClassVar[str] = "convergent"
     results_start: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = "keys"
+    waits = "the boundary to be the gap beyond the last row"
 
-    id: str
     inputs: tuple[Input, ...]
     gap_us: int
     keys: tuple[Named, ...]
@@ -63,10 +61,6 @@ class Session(BoxData, frozen=True, tag_field="kind", tag="session", kw_only=Tru
     def describe(self) -> str:
         calls = calls_text(self.aggregates)
         return f"gaps of {duration_text(self.gap_us)}{by_text(self.keys)}: {calls}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundary to be the gap beyond the last row"
 
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
         if not self.keys:
@@ -86,8 +80,8 @@ class RowWindow(BoxData, frozen=True, tag_field="kind", tag="window_rows", kw_on
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
     sharing: ClassVar[Sharing] = "keys"
+    waits = "the last row of its window"
 
-    id: str
     inputs: tuple[Input, ...]
     size: int
     advance: int
@@ -104,10 +98,6 @@ class RowWindow(BoxData, frozen=True, tag_field="kind", tag="window_rows", kw_on
     def describe(self) -> str:
         calls = calls_text(self.aggregates)
         return f"{self.size:,} rows every {self.advance:,}{by_text(self.keys)}: {calls}"
-
-    @property
-    def waits(self) -> str:
-        return "the last row of its window"
 
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
         if not self.keys:
@@ -138,8 +128,9 @@ class ValueWindow(BoxData, frozen=True, tag_field="kind", tag="window_values", k
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    stays_whole = "a window is closed by a row that isn't in it, whose number isn't in the result"
+    waits = "a row of its group at or beyond the end of the window"
 
-    id: str
     inputs: tuple[Input, ...]
     value: Expression
     size: int | float
@@ -170,14 +161,6 @@ class ValueWindow(BoxData, frozen=True, tag_field="kind", tag="window_values", k
         return f"{value}: {self.size:,} every {self.advance:,}{by_text(self.keys)}: {calls}"
 
     @property
-    def waits(self) -> str:
-        return "a row of its group at or beyond the end of the window"
-
-    @property
-    def stays_whole(self) -> str:
-        return "a window is closed by a row that isn't in it, whose number isn't in the result"
-
-    @property
     def rows_made(self) -> float:
         return max(self.size / self.advance, 1.0)
 
@@ -194,8 +177,9 @@ class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "convergent"
     results_start: ClassVar[bool] = True
+    stays_whole = "its rows don't tell the first row of their group, by which groups are ordered"
+    waits = "the boundary to reach the end of the window"
 
-    id: str
     inputs: tuple[Input, ...]
     size_us: int
     advance_us: int
@@ -218,7 +202,7 @@ class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
         others = [field for field in row.schema if field.name not in gone]
         columns = [*WINDOW_FIELDS, *keys, *others, Field("rank", "int64")]
         refuse_twice(
-            [field.name for field in columns],
+            columns,
             label=label,
             hint="top gives window_start, window_end, the keys, the other columns and rank: rename columns of"
             " these names, or leave them out, in a select before",
@@ -229,14 +213,6 @@ class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
         end = "largest" if self.descending else "smallest"
         kind = WindowKind(self.size_us, self.advance_us)
         return f"{self.n:,} {end} {show(self.by, longest=60)}{by_text(self.keys)} of {kind}"
-
-    @property
-    def waits(self) -> str:
-        return "the boundary to reach the end of the window"
-
-    @property
-    def stays_whole(self) -> str:
-        return "its rows don't tell the first row of their group, by which groups are ordered"
 
     @property
     def reach_us(self) -> int:
@@ -271,9 +247,7 @@ def _columns(
         *result_fields(calls, row, label, lags=False),
     ]
     refuse_twice(
-        [field.name for field in made],
-        label=label,
-        hint="a window gives window_start and window_end, then the keys, the aggregates",
+        made, label=label, hint="a window gives window_start and window_end, then the keys, the aggregates"
     )
     return tuple(made)
 

@@ -47,7 +47,6 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     results_start: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = "keys"
 
-    id: str
     inputs: tuple[Input, ...]
     size_us: int
     advance_us: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TypeAlias
 
 from medusa.errors import QueryError
@@ -31,7 +31,7 @@ Parts: TypeAlias = tuple[tuple[str, str], ...]
 DECIMAL_SCALES = range(39)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AggregateKind:
     """An aggregate, but for how native code computes it.
 
@@ -48,9 +48,10 @@ class AggregateKind:
         holds_values: its state grows with the values of its group.
     """
 
-    takes: str = "any"
+    takes: str
     result: Callable[[str], str]
     state: Callable[[str], Parts]
+    _: KW_ONLY
     synonyms: tuple[str, ...] = ()
     sql: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
@@ -60,11 +61,15 @@ class AggregateKind:
     holds_values: bool = False
 
 
-def _always(type: str) -> Callable[[str], str]:
-    return lambda arg: type
+def _int64(arg: str) -> str:
+    return "int64"
 
 
-def _argument(arg: str) -> str:
+def _float64(arg: str) -> str:
+    return "float64"
+
+
+def _same(arg: str) -> str:
     return arg
 
 
@@ -91,78 +96,42 @@ def _moments(arg: str) -> Parts:
     return ("n", "int64"), ("mean", "float64"), ("m2", "float64")
 
 
-_VALUE = AggregateKind(result=_argument, state=lambda arg: (("value", arg or NULL),), keeps_argument=True)
-_TIMED_VALUE = AggregateKind(
-    result=_argument,
-    state=lambda arg: (("at", TIMESTAMP), ("value", arg or NULL)),
-    keeps_argument=True,
-)
+def _packed(column: str) -> Callable[[str], Parts]:
+    return lambda arg: ((column, "binary"),)
+
+
+_VALUE = AggregateKind("any", _same, lambda arg: (("value", arg or NULL),), keeps_argument=True)
+_TIMED = replace(_VALUE, state=lambda arg: (("at", TIMESTAMP), ("value", arg or NULL)))
+_MOMENTS = AggregateKind("summable", _float64, _moments, as_float=True)
+_QUANTILE = AggregateKind("numbers", _float64, _packed("buckets"), fraction=True, as_float=True)
 
 AGGREGATES: Mapping[str, AggregateKind] = {
     "count": AggregateKind(
-        result=_always("int64"),
-        state=lambda arg: (("n", "int64"),),
-        sql=("count_if", "countif"),
-        elsewhere=("len", "size"),
+        "any", _int64, lambda arg: (("n", "int64"),), sql=("count_if", "countif"), elsewhere=("len", "size")
     ),
-    "sum": AggregateKind(takes="summable", result=_sum_type, state=_sum_state, elsewhere=("total",)),
+    "sum": AggregateKind("summable", _sum_type, _sum_state, elsewhere=("total",)),
     "min": _VALUE,
     "max": _VALUE,
-    "avg": AggregateKind(
-        takes="summable",
-        result=_always("float64"),
-        state=_sum_state,
-        synonyms=("mean",),
-        elsewhere=("average",),
-    ),
-    "variance": AggregateKind(
-        takes="summable",
-        result=_always("float64"),
-        state=_moments,
-        as_float=True,
-        synonyms=("var_samp",),
-        elsewhere=("var",),
-    ),
-    "stddev": AggregateKind(
-        takes="summable",
-        result=_always("float64"),
-        state=_moments,
-        as_float=True,
-        synonyms=("stddev_samp",),
-        elsewhere=("std", "stdev"),
-    ),
-    "first": replace(_TIMED_VALUE, sql=("any_value",), elsewhere=("first_value",)),
-    "last": replace(_TIMED_VALUE, elsewhere=("last_value",)),
+    "avg": AggregateKind("summable", _float64, _sum_state, synonyms=("mean",), elsewhere=("average",)),
+    "variance": replace(_MOMENTS, synonyms=("var_samp",), elsewhere=("var",)),
+    "stddev": replace(_MOMENTS, synonyms=("stddev_samp",), elsewhere=("std", "stdev")),
+    "first": replace(_TIMED, sql=("any_value",), elsewhere=("first_value",)),
+    "last": replace(_TIMED, elsewhere=("last_value",)),
     "count_distinct": AggregateKind(
-        result=_always("int64"),
-        state=_set_state,
-        elsewhere=("n_unique", "nunique"),
-        holds_values=True,
+        "any", _int64, _set_state, elsewhere=("n_unique", "nunique"), holds_values=True
     ),
     "approx_count_distinct": AggregateKind(
-        result=_always("int64"),
-        state=lambda arg: (("hll", "binary"),),
-        sql=("approx_distinct",),
-        elsewhere=("approx_n_unique",),
+        "any", _int64, _packed("hll"), sql=("approx_distinct",), elsewhere=("approx_n_unique",)
     ),
-    "quantile": AggregateKind(
-        takes="numbers",
-        result=_always("float64"),
-        state=lambda arg: (("values", "binary"),),
+    "quantile": replace(
+        _QUANTILE,
+        state=_packed("values"),
         synonyms=("quantile_cont",),
         sql=("percentile_cont",),
         elsewhere=("percentile",),
-        fraction=True,
-        as_float=True,
         holds_values=True,
     ),
-    "approx_quantile": AggregateKind(
-        takes="numbers",
-        result=_always("float64"),
-        state=lambda arg: (("buckets", "binary"),),
-        fraction=True,
-        as_float=True,
-    ),
+    "approx_quantile": _QUANTILE,
 }
 """All but those of users. Native code has a kind of accumulator for each."""
 
