@@ -41,7 +41,7 @@ from medusa.engine.operators.windows.session import SessionBox
 from medusa.engine.operators.windows.span import SpanBox
 from medusa.engine.operators.windows.top import TopBox
 from medusa.engine.repartition import groups, rows
-from medusa.engine.repartition.tables import Repartition
+from medusa.engine.repartition.tables import StatePartition
 from medusa.query import boxes
 from medusa.query.types import schema_to_arrow
 
@@ -62,7 +62,7 @@ class OperatorKind:
 
     make: Maker
     spill: Callable[[Any, Site, Operator], Kind] | None = None
-    repartition: Repartition | None = None
+    repartition: StatePartition | None = None
 
 
 def _keyed(operator: Callable[..., Operator]) -> Maker:

@@ -14,7 +14,7 @@ from medusa.engine.repartition.tables import (
     Cut,
     CutState,
     Joined,
-    Repartition,
+    StatePartition,
     Tables,
     array_of,
     each_row_once,
@@ -255,7 +255,7 @@ def _slot_rows(name: str) -> Callable[[Box, Tables], list[Ints]]:
     return rows
 
 
-WINDOW = Repartition(cut_window, join_window, _window_rows, _window_keys)
-SESSION = Repartition(cut_session, join_session, _slot_rows("sessions"), keys_in("sessions"))
-RUNNING = Repartition(cut_running, join_running, _slot_rows("keys"), keys_in("keys"))
-ROWS = Repartition(cut_rows, join_rows, each_row_once("keys"), keys_in("keys"))
+WINDOW = StatePartition(cut_window, join_window, _window_rows, _window_keys)
+SESSION = StatePartition(cut_session, join_session, _slot_rows("sessions"), keys_in("sessions"))
+RUNNING = StatePartition(cut_running, join_running, _slot_rows("keys"), keys_in("keys"))
+ROWS = StatePartition(cut_rows, join_rows, each_row_once("keys"), keys_in("keys"))

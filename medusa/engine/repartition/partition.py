@@ -14,7 +14,7 @@ import numpy as np
 
 from medusa.engine.core.box import BoxState
 from medusa.engine.operator_kinds import OPERATORS
-from medusa.engine.repartition.tables import Cut, Joined, Repartition
+from medusa.engine.repartition.tables import Cut, Joined, StatePartition
 from medusa.errors import StateError
 from medusa.query.boxes import Box
 from medusa.query.rewrite.split import Split
@@ -125,11 +125,11 @@ def _at(inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any]) -> 
     return BoxState(meta={**head, **meta})
 
 
-def _kind(whole: Box) -> Repartition:
+def _kind(whole: Box) -> StatePartition:
     return OPERATORS[type(whole)].repartition or NOTHING
 
 
-NOTHING = Repartition(
+NOTHING = StatePartition(
     cut=lambda cut: ([{} for _ in cut.made.parts], {}, [0] * len(cut.made.routers)),
     join=lambda joined: ({}, {}),
     weights=lambda whole, tables: [],

@@ -15,7 +15,7 @@ from medusa.engine.repartition.tables import (
     Cut,
     CutState,
     Joined,
-    Repartition,
+    StatePartition,
     Tables,
     array_of,
     each_row_once,
@@ -123,5 +123,5 @@ def _join_rows(whole: Box, tables: Tables) -> list[Ints]:
     return [rows for side in SIDES for rows in each_row_once(side)(whole, tables)]
 
 
-DISTINCT = Repartition(cut_distinct, join_distinct, each_row_once("keys"), keys_in("keys"))
-JOIN = Repartition(cut_join, join_join, _join_rows, _join_keys_held)
+DISTINCT = StatePartition(cut_distinct, join_distinct, each_row_once("keys"), keys_in("keys"))
+JOIN = StatePartition(cut_join, join_join, _join_rows, _join_keys_held)

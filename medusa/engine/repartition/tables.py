@@ -27,7 +27,7 @@ __all__ = [
     "Cut",
     "CutState",
     "Joined",
-    "Repartition",
+    "StatePartition",
     "Tables",
     "array_of",
     "each_row_once",
@@ -143,7 +143,7 @@ CutState = tuple[list[Tables], dict[str, Any], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Repartition:
+class StatePartition:
     """How the state of a kind of box is cut by ranges of its keys, joined again, and weighed.
 
     Attributes:

@@ -6,7 +6,7 @@ in ``query`` lists kinds. A new kind: its class in a file here, its name in this
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from medusa.query.boxes.base import BoxData
 from medusa.query.boxes.connections import ConnectionPoint
@@ -42,6 +42,7 @@ __all__ = [
     "Graph",
     "Input",
     "Join",
+    "KINDS",
     "KeyRouter",
     "Lookup",
     "OrderedMerge",
@@ -105,6 +106,9 @@ Box: TypeAlias = (
     | OrderedMerge
     | Sink
 )
+
+KINDS: tuple[type[BoxData], ...] = get_args(Box)
+"""The classes of all kinds of boxes."""
 
 
 class Graph(Data, frozen=True, kw_only=True):

@@ -146,6 +146,10 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
         """The column of its input that leaves, unchanged and of every row that does, as ``name``."""
         return None
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        """The columns that no two of its rows share, given those of its inputs; empty where nothing tells."""
+        return ()
+
     @property
     def reach_us(self) -> int:
         """How far behind the time of a result the rows may be that it is made of."""
@@ -186,6 +190,11 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
         windows that they were in (``windows``: rows are dropped by whole windows then), of their pairs
         (``pairs``), or it is another one (empty)."""
         return ""
+
+    @property
+    def embedded_only(self) -> tuple[str, str] | None:
+        """What it does that no node can do yet, and a hint; None: nodes run it."""
+        return None
 
     # --- what it may ask for --------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class ConnectionPoint(BoxData, frozen=True, tag_field="kind", tag="connection_po
 
     order_dependent: ClassVar[bool] = True
     stays_whole = "it keeps one history"
+    embedded_only = "keeps history, which nodes don't yet", "leave it out, or run the query embedded"
 
     inputs: tuple[Input, ...]
     keep_us: int | None = None
@@ -62,3 +63,6 @@ class ConnectionPoint(BoxData, frozen=True, tag_field="kind", tag="connection_po
         age = [] if self.keep_us is None else [duration_text(self.keep_us)]
         size = [] if self.keep_bytes is None else [f"at most {size_text(self.keep_bytes)}"]
         return f"keeps {', '.join([*age, *size])}"
+
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return above[0]

@@ -68,6 +68,9 @@ class Route(BoxData, frozen=True, tag_field="kind", tag="route", kw_only=True):
     def column_from(self, name: str) -> str | None:
         return name
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return above[0]
+
 
 class RandomDrop(BoxData, frozen=True, tag_field="kind", tag="random_drop", kw_only=True):
     """Leaves out rows at random; a hash of the seed and the row's number decides.
@@ -100,6 +103,9 @@ class RandomDrop(BoxData, frozen=True, tag_field="kind", tag="random_drop", kw_o
     def reads_time(self, below: bool) -> bool:
         return below
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return above[0]
+
 
 class SemanticDrop(BoxData, frozen=True, tag_field="kind", tag="semantic_drop", kw_only=True):
     """Leaves out the rows for which the predicate is true (not false, not null)."""
@@ -128,6 +134,9 @@ class SemanticDrop(BoxData, frozen=True, tag_field="kind", tag="semantic_drop", 
 
     def column_from(self, name: str) -> str | None:
         return name
+
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return above[0]
 
 
 class WindowDrop(BoxData, frozen=True, tag_field="kind", tag="window_drop", kw_only=True):
@@ -163,6 +172,9 @@ class WindowDrop(BoxData, frozen=True, tag_field="kind", tag="window_drop", kw_o
     def describe(self) -> str:
         windows = f"windows of {duration_text(self.window_us)}{by_text(self.keys)}"
         return f"{self.rate:g} of {windows}, seed {self.seed}"
+
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return above[0]
 
 
 class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=True):

@@ -133,6 +133,10 @@ class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_o
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
         return _split(self, name) if self.left_keys else NO_KEY
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        key = (*WINDOW_COLUMNS, *(key.name for key in self.left_keys))
+        return key if all(len(side) == len(key) for side in above) else ()
+
 
 class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=True):
     """Every left row with the latest right row of its key that is not after it.

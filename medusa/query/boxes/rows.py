@@ -59,6 +59,9 @@ class Filter(BoxData, frozen=True, tag_field="kind", tag="filter", kw_only=True)
     def column_from(self, name: str) -> str | None:
         return name
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return above[0]
+
 
 class Select(BoxData, frozen=True, tag_field="kind", tag="select", kw_only=True):
     """Aurora's Map: rows of exactly these columns."""
@@ -101,6 +104,9 @@ class Select(BoxData, frozen=True, tag_field="kind", tag="select", kw_only=True)
     def texts(self, came: Sequence[TextGrowth]) -> TextGrowth:
         return TextGrowth(_grown(self.columns, came[0]))
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return _renamed(above[0], self.columns, {})
+
 
 class WithColumns(BoxData, frozen=True, tag_field="kind", tag="with_columns", kw_only=True):
     """Adds columns, or replaces those of the same name in their place; keeps the others."""
@@ -136,6 +142,9 @@ class WithColumns(BoxData, frozen=True, tag_field="kind", tag="with_columns", kw
     def texts(self, came: Sequence[TextGrowth]) -> TextGrowth:
         made = _grown(self.columns, came[0])
         return TextGrowth({**came[0].columns, **made}, came[0].others)
+
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return _renamed(above[0], self.columns, {name: name for name in above[0]})
 
 
 class Union(BoxData, frozen=True, tag_field="kind", tag="union", kw_only=True):
@@ -214,3 +223,12 @@ def _passed(columns: Sequence[Named], name: str, others: str | None) -> str | No
 
 def _grown(columns: Sequence[Named], came: TextGrowth) -> dict[str, float]:
     return {named.name: grown(named.expression, came) for named in columns}
+
+
+def _renamed(key: tuple[str, ...], columns: Sequence[Named], shown: dict[str, str]) -> tuple[str, ...]:
+    """The columns of a key by the names that they have in the output; empty where one is missing."""
+    for named in columns:
+        shown = {old: new for old, new in shown.items() if new != named.name}
+        if isinstance(named.expression, Column):
+            shown.setdefault(named.expression.name, named.name)
+    return tuple(shown[name] for name in key) if all(name in shown for name in key) else ()

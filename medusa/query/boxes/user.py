@@ -90,6 +90,13 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
     def when_thinned(self) -> Thinned:
         return "rows" if self.in_flight is None else ""  # By contract, row by row.
 
+    @property
+    def embedded_only(self) -> tuple[str, str] | None:
+        if self.in_flight is None:
+            return None
+        what = "runs an async function, whose results a restarted node can't repeat yet"
+        return what, "use an ordinary function, or run it embedded"
+
 
 class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=True):
     """A class of the user's that is given the rows of a key, in order of time, with its state.

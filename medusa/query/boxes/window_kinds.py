@@ -72,6 +72,9 @@ class Session(BoxData, frozen=True, tag_field="kind", tag="session", kw_only=Tru
     def without(self, hidden: Sequence[str]) -> Session:
         return without_calls(self, self.aggregates, hidden)
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return (*WINDOW_COLUMNS, *(key.name for key in self.keys))
+
 
 class RowWindow(BoxData, frozen=True, tag_field="kind", tag="window_rows", kw_only=True):
     """Windows of ``size`` rows of a group, one every ``advance`` rows; 0 < advance <= size."""

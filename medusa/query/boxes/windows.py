@@ -127,6 +127,9 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     def kept_bytes(self) -> int:
         return -(-self.size_us // self.advance_us) * len(self.aggregates) * ROW_BYTES
 
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return (*WINDOW_COLUMNS, *(key.name for key in self.keys))
+
 
 def _combined(box: Aggregate, inputs: Sequence[Shape], label: str) -> Shape:
     """Merges what ``partial`` boxes of the same keys and aggregates send."""
