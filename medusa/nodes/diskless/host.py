@@ -21,6 +21,7 @@ from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, Held, row_by_row, uncounted
 from medusa.errors import LinkError
 from medusa.nodes.diskless.sealed_cuts import Cut, Seal
+from medusa.nodes.fragment.automaton import TurnEvent, TurnState
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.inputs import Input, Work
@@ -58,7 +59,6 @@ class VolatileHosted(Hosted):
 
     def __init__(self, spec: Fragment, *, seal: Seal, now_us: int, born_us: int, **rest: Any) -> None:
         self._seal = seal
-        self._started = False
         self.known_lost = 0
         self.lost_unknown = False
         self._base: Cut | None = None
@@ -77,6 +77,7 @@ class VolatileHosted(Hosted):
         self._waited = False
         """The clients that may come back had their time."""
         super().__init__(spec, **rest)
+        self._turns(TurnEvent.ASK)
         self._repeats = not self.mixed and all(row_by_row(box) for box in spec.graph.boxes)
         self.uncounted = tuple(uncounted(spec.graph))
         self.mixed = False
@@ -157,7 +158,7 @@ class VolatileHosted(Hosted):
             self._begin_anew(now_us)
 
     def _begin_anew(self, now_us: int) -> None:
-        self._started = False
+        self._turns(TurnEvent.ASK)
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
                 if view.state is not SenderState.DETACHED:
@@ -228,8 +229,12 @@ class VolatileHosted(Hosted):
         clients = {peer for source, peer, _ in self._base.inputs if source in self.spec.entries}
         return (clients | set(self._base.readers)) <= self._heard
 
+    @property
+    def _started(self) -> bool:
+        return self._turn is not TurnState.ASKING
+
     def _start(self, now_us: int) -> None:
-        self._started = True
+        self._turns(TurnEvent.ANSWERED)
         base = self._base
         if self._repeatable and (base is None or len(base.inputs) == 1):
             # It comes to the same rows again, so where upstream stands is right too, and no row is lost
