@@ -32,7 +32,6 @@ from medusa.wire.link.attach_claims import check_attach
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Refuse
-from medusa.wire.outbox import RunFragment
 
 __all__ = ["VolatileHosted"]
 
@@ -196,12 +195,9 @@ class VolatileHosted(Hosted):
         if promise_us > self._entries.fed_us.get(input.source, END_US):
             # What was late stays late: windows that have left don't open again.
             self._entries.fed_us[input.source] = promise_us
-            work = Work(input, Boundary(promise_us), next_seq=seq, boundary_us=input.fed_us, cost=0)
-            self._running.append(work)
-            assert work.element is not None
-            self._outbox.append(
-                RunFragment(fragment=self.spec.name, stream=input.source, element=work.element)
-            )
+            promise = Boundary(promise_us)
+            work = Work(input, promise, next_seq=seq, boundary_us=input.fed_us, cost=0)
+            self._run(work, promise)
 
     # --- the start --------------------------------------------------------------------------------
 
