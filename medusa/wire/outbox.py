@@ -9,7 +9,8 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -262,11 +263,16 @@ class Trust:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A line for people: ``level`` is debug, info, warning or error."""
+    """A line for people: ``level`` is debug, info, warning or error.
+
+    Attributes:
+        cause: the command that led to it, ``sender#request``; empty: none.
+    """
 
     level: str
     what: str
     fields: Mapping[str, str | int] = field(default_factory=dict)
+    cause: str = field(default="", compare=False)
 
 
 Effect: TypeAlias = (
@@ -294,19 +300,29 @@ Effect: TypeAlias = (
 class Outbox:
     """Effects in the order in which they are to be done."""
 
-    __slots__ = ("_effects",)
+    __slots__ = ("_cause", "_effects")
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
+        self._cause = ""
+
+    @contextmanager
+    def caused_by(self, sender: str, request: int) -> Iterator[None]:
+        """What is appended meanwhile is the consequence of this command."""
+        before, self._cause = self._cause, f"{sender}#{request}"
+        try:
+            yield
+        finally:
+            self._cause = before
 
     def send(self, peer: str, message: Message, payload: Buffer | None = None) -> None:
-        self._effects.append(Send(peer=peer, message=message, payload=payload))
+        self.append(Send(peer=peer, message=message, payload=payload))
 
     def report(self, level: str, what: str, **fields: str | int) -> None:
-        self._effects.append(Report(level=level, what=what, fields=fields))
+        self.append(Report(level=level, what=what, fields=fields, cause=self._cause))
 
     def wake_at(self, at_us: int) -> None:
-        self._effects.append(WakeAt(at_us=at_us))
+        self.append(WakeAt(at_us=at_us))
 
     def append(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -328,15 +344,6 @@ class Detour(Outbox):
     def __init__(self, target: Outbox) -> None:
         super().__init__()
         self.target = target
-
-    def send(self, peer: str, message: Message, payload: Buffer | None = None) -> None:
-        self.target.send(peer, message, payload)
-
-    def report(self, level: str, what: str, **fields: str | int) -> None:
-        self.target.report(level, what, **fields)
-
-    def wake_at(self, at_us: int) -> None:
-        self.target.wake_at(at_us)
 
     def append(self, effect: Effect) -> None:
         self.target.append(effect)

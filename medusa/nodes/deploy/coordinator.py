@@ -136,7 +136,7 @@ class Coordinator:
         for deployment, whole in self.unfinished.judged(now_us) if self.unfinished is not None else ():
             if whole is None:
                 text = "query stays deploying: nodes of other participants don't tell what they have"
-                self._outbox.report("warning", text, query=deployment.query)
+                self._report(deployment, "warning", text, query=deployment.query)
                 continue
             attempt, code = self._attempts.pop(deployment.query, None), ""
             if not whole or self.outranks(deployment.query):
@@ -144,7 +144,8 @@ class Coordinator:
                 code = "E_DEPLOYED"
             else:
                 deployment.step(_E.INSTALLED)
-                self._outbox.report("warning", "query runs: every node has its part", query=deployment.query)
+                text = "query runs: every node has its part"
+                self._report(deployment, "warning", text, query=deployment.query)
             token = self._saver.save()
             if attempt is not None:
                 self._answer(attempt.client, undone(attempt.request, code, deployment.query), after=token)
@@ -335,7 +336,7 @@ class Coordinator:
             if attempt is None or deployment.state != DEPLOYING:
                 if reply.code and deployment.state == RUNNING:
                     about = {"fragment": question.message.fragment, "node": node, "code": reply.code}
-                    self._outbox.report("error", "not installed again", **about, why=reply.text)
+                    self._report(deployment, "error", "not installed again", **about, why=reply.text)
                 return
             attempt.installs.pop(reply.request, None)
             if node in self._forgetful and question.payload is not None and not reply.code:
@@ -470,6 +471,10 @@ class Coordinator:
         times += [self._look_at_us] if self._waiting else []
         times += [judge_at_us] if judge_at_us is not None else []
         return min(times, default=None)
+
+    def _report(self, deployment: Deployment, level: str, what: str, **about: str) -> None:
+        with self._outbox.caused_by(deployment.client, deployment.request):
+            self._outbox.report(level, what, **about)
 
     def _ask(self, question: Question) -> None:
         self._saver.send(question.node, question.message, question.payload, after=question.after)
