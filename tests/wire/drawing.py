@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from medusa.nodes.messages import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
-from medusa.nodes.security.message_rights import RIGHTS
 from medusa.wire import limits
 from medusa.wire.link.automaton import RECEIVER, SENDER
 from medusa.wire.messages import links_and_commands
@@ -106,7 +106,7 @@ def rights_table():
     rows = ["| Message | node of this participant | of another one | client |", "|---|---|---|---|"]
     kinds = {}
     for kind in get_args(links_and_commands.Message):
-        row = RIGHTS[kind]
+        row = MESSAGES[kind].rights
         kinds.setdefault((row.own.words, row.abroad.words, row.client.words), []).append(kind.__name__)
     rows += [f"| {', '.join(names)} | {' | '.join(words)} |" for words, names in kinds.items()]
     return "\n".join(rows)

@@ -1,3 +1,4 @@
-"""Who a caller is (``registry``), who may say which message (``message_rights``, a table), who may connect
-(``sessions``), and cutting off who no longer may (``guard``). Keys are authenticated by the transport.
+"""Who a caller is (``registry``), who may connect (``sessions``), and cutting off who no longer may
+(``guard``). Who may say which message is a column of ``nodes.messages``. Keys are authenticated by the
+transport.
 """
