@@ -21,7 +21,7 @@ the digest under it; the one of a version that was released never changes."""
 
 
 def layout():
-    """Each message with its tag and its fields in order, with types and defaults, wherever those are defined."""
+    """Each message with its tag and its fields in order, with types and defaults, by the names of those."""
     lines = []
     for kind in get_args(links_and_commands.Message):
         info = msgspec.inspect.type_info(kind)
