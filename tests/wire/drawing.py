@@ -86,12 +86,12 @@ def automaton(table):
 
 
 def message_table():
-    """Command, way, fields, meaning (the first sentence of the struct)."""
-    rows = ["| Message | From, to | Fields | Says |", "|---|---|---|---|"]
+    """Command, way, fields, whether a payload comes with it, meaning (the first sentence of the struct)."""
+    rows = ["| Message | From, to | Fields | Payload | Says |", "|---|---|---|---|---|"]
     for kind in get_args(links_and_commands.Message):
         fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
         says = " ".join(kind.__doc__.split("\n\n")[0].split())
-        rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {says} |")
+        rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {kind.PAYLOAD.value} | {says} |")
     return "\n".join(rows)
 
 
