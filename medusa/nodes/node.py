@@ -35,7 +35,7 @@ from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import boxes_loads, fragment_load, node_load
-from medusa.nodes.load.loads import Loads, Usage
+from medusa.nodes.load.loads import Loads
 from medusa.nodes.messages import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import Arrivals
 from medusa.nodes.migration.outgoing import Moves
@@ -50,7 +50,6 @@ from medusa.nodes.remote.definitions import Remotes
 from medusa.nodes.repair.resolution import Resolving
 from medusa.nodes.repartition.coordinator import Splits
 from medusa.nodes.reports import (
-    DoorCounts,
     LaneChanged,
     Listening,
     NodeReport,
@@ -61,7 +60,7 @@ from medusa.nodes.reports import (
     SentToItself,
     Started,
     StopRequested,
-    WallTime,
+    Surroundings,
 )
 from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, visible
@@ -583,12 +582,11 @@ class Brain:
             case Persisted():
                 self._persisted(now_us, report)
                 self._wake(now_us)
-            case WallTime():
+            case Surroundings():
                 self.wall.told(now_us, report.wall_us)
-            case DoorCounts():
-                self._door = report.counts
-            case Usage():
-                self.loads.used(now_us, report)
+                self._door = report.door
+                if report.usage is not None:
+                    self.loads.used(now_us, report.usage)
             case NotLetIn():
                 self.orders.not_let_in(now_us, report.peer, report.why)
             case RulesRead():

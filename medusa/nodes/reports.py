@@ -7,7 +7,7 @@ others say what only a driver sees: connections that break, what time it is, a n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from medusa.elements import Element
@@ -23,7 +23,6 @@ from medusa.wire.messages.links_and_commands import Message
 __all__ = [
     "Completion",
     "Copied",
-    "DoorCounts",
     "Failed",
     "Fetched",
     "LaneChanged",
@@ -41,7 +40,7 @@ __all__ = [
     "Started",
     "Stats",
     "StopRequested",
-    "WallTime",
+    "Surroundings",
     "Weighed",
 ]
 
@@ -193,17 +192,18 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
-class WallTime:
-    """What time it is, in microseconds since the Unix epoch: for what expires, and what arrives."""
+class Surroundings:
+    """What a node can't know by itself, looked at now and then.
+
+    Attributes:
+        wall_us: since the Unix epoch: for what expires, and what arrives.
+        door: what the transport counted of callers, for the status.
+        usage: what the process has used; None: it wasn't looked at.
+    """
 
     wall_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class DoorCounts:
-    """What the transport counted of callers, for the status."""
-
-    counts: Mapping[str, int]
+    door: Mapping[str, int] = field(default_factory=dict)
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +255,7 @@ NodeReport: TypeAlias = (
     | Started
     | StopRequested
     | Listening
-    | WallTime
-    | DoorCounts
-    | Usage
+    | Surroundings
     | PeerLost
     | LaneChanged
     | NotLetIn

@@ -8,7 +8,7 @@ from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.config.settings_security import ClientRules, PeerKey, Security
 from medusa.nodes.node import Brain
-from medusa.nodes.reports import Logged, Persisted, Started, WallTime
+from medusa.nodes.reports import Logged, Persisted, Started, Surroundings
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.directory import seen_to
@@ -98,7 +98,7 @@ class Keyed:
         )
         self.effects = []
         self.now_us = 0
-        self.brain.report(0, WallTime(wall_us))
+        self.brain.report(0, Surroundings(wall_us))
         self.brain.report(0, Started())
         self.settle()
 

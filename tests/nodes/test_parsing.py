@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from medusa.errors import QueryError
-from medusa.nodes import commands
+from medusa.nodes import fragments
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy import background_parsing, query_plan
@@ -374,10 +374,10 @@ def test_the_specs_of_a_node_have_so_many_bytes_together(monkeypatch):
     node.hello("maker")
     assert node.deploy("maker", own_query("q1")) == ""
     [hosted] = node.brain.fragments.values()
-    monkeypatch.setattr(commands, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed) - 1)
+    monkeypatch.setattr(fragments, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed) - 1)
     assert node.deploy("maker", own_query("q2"), request=10) == "E_LIMIT"
     assert list(node.brain.fragments) == ["q1/flows"]
-    monkeypatch.setattr(commands, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed))
+    monkeypatch.setattr(fragments, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed))
     assert node.deploy("maker", own_query("q2"), request=11) == ""
 
 

@@ -8,7 +8,6 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.node import Brain
 from medusa.nodes.reports import (
-    DoorCounts,
     LaneChanged,
     Listening,
     NotLetIn,
@@ -17,6 +16,7 @@ from medusa.nodes.reports import (
     Started,
     Stats,
     StopRequested,
+    Surroundings,
 )
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.links_and_commands import Hello, Install
@@ -56,7 +56,7 @@ def test_a_node_says_once_that_it_has_stopped():
 
 def test_the_status_has_what_only_a_driver_sees():
     brain = started()
-    brain.report(1, DoorCounts({"callers": 4}))
+    brain.report(1, Surroundings(0, {"callers": 4}))
     brain.report(1, NotLetIn("m", "refuses our key"))
     status = brain.status(2)
     assert status["door"] == {"callers": 4}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from medusa.nodes import commands
+from medusa.nodes import fragments
 from medusa.nodes.repartition import coordinator as splits_
 from medusa.nodes.reports import StopRequested
 from medusa.runtime.engine_host.group_names import group_token
@@ -115,7 +115,7 @@ def test_what_is_refused_changes_nothing():
 def test_there_is_room_for_all_new_fragments_together_or_for_none(monkeypatch, short, code):
     """Each alone had to fit, so that a node took more than it has room for."""
     world = Parting()
-    monkeypatch.setattr(commands, "FRAGMENTS_MAX", len(world.fragments) + 4 - short)
+    monkeypatch.setattr(fragments, "FRAGMENTS_MAX", len(world.fragments) + 4 - short)
     before = state(world)
     reply, _ = world.told(world.split())
     assert reply.code == code

@@ -20,7 +20,6 @@ from medusa.nodes.load.loads import LOOK_US, Usage
 from medusa.nodes.node import Brain
 from medusa.nodes.reports import (
     Completion,
-    DoorCounts,
     LaneChanged,
     NodeReport,
     NotLetIn,
@@ -30,7 +29,7 @@ from medusa.nodes.reports import (
     SentToItself,
     Started,
     StopRequested,
-    WallTime,
+    Surroundings,
 )
 from medusa.ports import Buffer, Clock
 from medusa.runtime.engine_host.host import FragmentHost
@@ -218,13 +217,12 @@ class NodeLoop:
             self._transport.wake()
 
     def _inform(self) -> None:
-        """What the brain can't know by itself: what time it is, who came to the door, what we use."""
-        now_us = self._clock.monotonic_us()
-        self._brain.report(now_us, WallTime(self._clock.now_us()))
-        self._brain.report(now_us, DoorCounts(self._transport.door()))
+        now_us, usage = self._clock.monotonic_us(), None
         if self._usage is not None and now_us >= self._usage_at_us:
             self._usage_at_us = now_us + LOOK_US
-            self._brain.report(now_us, self._usage())
+            usage = self._usage()
+        around = Surroundings(self._clock.now_us(), self._transport.door(), usage)
+        self._brain.report(now_us, around)
 
     def turn(self, events: Iterable[Event]) -> int:
         """Bring what came and what has finished; when to come again at the latest. Never waits."""
