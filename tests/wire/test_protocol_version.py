@@ -21,13 +21,14 @@ the digest under it; the one of a version that was released never changes."""
 
 
 def layout():
-    """Each message with its tag and its fields in order, with types and defaults, by the names of those."""
+    """Each message with its tag and its fields in order, with types and defaults."""
     lines = []
     for kind in get_args(links_and_commands.Message):
         info = msgspec.inspect.type_info(kind)
         fields = [f"{each.name} {each.type} {each.default!r}" for each in info.fields]
         lines.append(f"{info.tag}: {'; '.join(fields)}")
-    return re.sub(r"<class '[\w.]+\.(\w+)'>", r"<class '\1'>", "\n".join(sorted(lines)))
+    # Where a struct stands isn't sent.
+    return re.sub(r"medusa\.[\w.]*\.(?=\w)", "", "\n".join(sorted(lines)))
 
 
 def test_other_fields_take_another_version_of_the_protocol():
