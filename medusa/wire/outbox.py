@@ -17,7 +17,7 @@ from typing import TypeAlias
 from medusa.elements import Element, Silent
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
-from medusa.wire.messages.links_and_commands import Message
+from medusa.wire.messages.links_and_commands import Hello, Message
 
 __all__ = [
     "CallAt",
@@ -26,6 +26,7 @@ __all__ = [
     "Cut",
     "Effect",
     "Fetch",
+    "Introduce",
     "Log",
     "OpenFragment",
     "Outbox",
@@ -37,6 +38,7 @@ __all__ = [
     "RunFragment",
     "Send",
     "Spill",
+    "Stopped",
     "Trust",
     "WakeAt",
     "Weigh",
@@ -256,9 +258,36 @@ class CallAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """From now on these CURVE keys are let in at the door, and no others."""
+    """From now on these CURVE keys are let in at the door, and no others.
+
+    Attributes:
+        server_keys: peer -> keys under which it is called from now on, the newest first.
+    """
 
     keys: tuple[str, ...]
+    server_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduce:
+    """Streams may go to a peer by this connection of their own: these are its first words."""
+
+    peer: str
+    lane: int
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """All that happened is on disk: the node may end.
+
+    Attributes:
+        fragments: that run here.
+        rows_in: of all of them.
+    """
+
+    fragments: int
+    rows_in: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +322,8 @@ Effect: TypeAlias = (
     | Cut
     | CallAt
     | Trust
+    | Introduce
+    | Stopped
     | Report
 )
 

@@ -165,7 +165,7 @@ class World:
         nodes = self.fed.nodes.values()
         if not all(node.alive for node in nodes) or "q.out" not in self.reader.ended:
             return False
-        return not any(way for node in nodes for way in node.brain.commands.sliding.status().values())
+        return not any(way for node in nodes for way in node.brain.orders.status().values())
 
     def check(self):
         """Everything arrived, once, and it runs at one node."""

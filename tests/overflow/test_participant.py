@@ -122,7 +122,7 @@ def test_it_dies_while_it_has_the_fragment_and_goes_on_from_its_checkpoint() -> 
 def test_what_it_declines_is_refused_at_once_and_the_run_goes_on_unchanged() -> None:
     world = World()
     node = world.fed.nodes["m2"]
-    node.brain.commands.accepting.accept = partial(_declined, "no")
+    node.brain.accepting.accept = partial(_declined, "no")
     reply, _ = world.move("m2", timeout_ms=60_000)
     assert (reply.code, reply.text) == ("E_DECLINED", "node 'm2': no")
     assert world.where == ["m1"]

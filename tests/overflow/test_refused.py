@@ -19,7 +19,7 @@ import pytest
 import medusa as md
 from medusa.engine.fragment import Fragment
 from medusa.errors import LinkError
-from medusa.nodes import commands
+from medusa.nodes import fragments
 from medusa.nodes.placement.placement import cut
 from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.machine.clock import SystemClock
@@ -185,7 +185,7 @@ def test_what_is_refused_leaves_the_run_as_it_was(
         fed.flush("60s")
         before = fed.find("q/rows")
         if case.code == "E_LIMIT":
-            monkeypatch.setattr(commands, "FRAGMENTS_MAX", 0)
+            monkeypatch.setattr(fragments, "FRAGMENTS_MAX", 0)
         with pytest.raises(LinkError, match=case.says) as refused:
             fed.move("q/rows", to=case.to, timeout="20s")
         monkeypatch.undo()

@@ -79,8 +79,7 @@ class Session:
         self.state = PeerState.SILENT
         self.incarnation: int | None = None
         self.forgets = False
-        self.address = ""
-        """Where we listen; said with each ``Hello``."""
+        self._address = ""
         self.settings = settings or SessionSettings()
         self._me = me
         self._outbox = outbox
@@ -88,6 +87,10 @@ class Session:
         self.told_earlier: Refuse | None = None
         self._heard_at_us = 0
         self._spoke_at_us: int | None = None
+
+    def listens_at(self, address: str) -> None:
+        """Where we listen; said with each ``Hello``."""
+        self._address = address
 
     def receive(self, now_us: int, message: Message) -> LinkEvent | None:
         """Take any message of the peer; what it means for its links (``PEER_...``), if anything.
@@ -197,7 +200,7 @@ class Session:
             answer=answer,
             client=self._me.client,
             memory=self._me.memory,
-            address=self.address,
+            address=self._address,
         )
         self._outbox.send(self.peer, hello)
 
