@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
 from medusa.io.places import FORMATS, Place, check_apart, delimiter_of, place_of, split_named
 from medusa.query.suggest import did_you_mean
@@ -113,7 +112,7 @@ def run(
         outputs = _delimited(given["delimiters"], outputs, inputs)
         check_apart({name: each.place for name, each in inputs.items()}, outputs)
         to_standard = any(place.standard for place in outputs.values())
-        with warnings.catch_warnings(), _interruptible():
+        with warnings.catch_warnings(), sigterm_interrupts():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: click.echo(
                 f"warning: {_warned(message)}", err=True
@@ -134,16 +133,6 @@ def _warned(message: Warning | str) -> str:
     if isinstance(message, DeadRowWarning):
         return f"{text.rpartition(' (stats()')[0]} (--json counts them, --on-error stop ends the run)"
     return text
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Inside, SIGTERM ends the run as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(told: dict[str, Any], *, as_json: bool, quiet: bool, to_standard: bool) -> None:
