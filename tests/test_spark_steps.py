@@ -27,7 +27,7 @@ from medusa.spark.streaming import packed as packing
 from medusa.spark.streaming.lateness import FOREVER_US, Entered
 from medusa.spark.streaming.packed import Packed, place
 from medusa.spark.streaming.spark_windows import check_native
-from medusa.spark.streaming.stage import Running, shown
+from medusa.spark.streaming.stage import RunningGroup, shown
 from medusa.spark.streaming.stages import plan
 from medusa.spark.streaming.streaming import _leave
 from tests.spark import functions
@@ -122,7 +122,7 @@ class Steps:
             data, store = self.states[key]
             index = kept_state.index_of(data)
             files = kept_state.load(index, store)
-        running = Running(stage, group, files)
+        running = RunningGroup(stage, group, files)
         made = running.run(mine)
         self.states[key] = kept_state.save(running.snapshot(), index, store).encoded(), store
         return made

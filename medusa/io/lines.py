@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.places import Place
+from medusa.io.places import FilePlace
 
 __all__ = ["BLOCK_BYTES", "LINE_BYTES_MAX", "Lines", "open_binary"]
 
@@ -20,7 +20,7 @@ LINE_BYTES_MAX = 1 << 26
 """A line longer than this is no line: a file without line ends would fill the memory."""
 
 
-def open_binary(place: Place) -> Any:
+def open_binary(place: FilePlace) -> Any:
     """The bytes of a place.
 
     Raises:
@@ -42,7 +42,7 @@ class Lines:
         quoted: a line end inside double quotes is none.
     """
 
-    def __init__(self, place: Place, *, follow: bool, quoted: bool) -> None:
+    def __init__(self, place: FilePlace, *, follow: bool, quoted: bool) -> None:
         self.place = place
         self._raw = self._file = open_binary(place)
         if place.packed:

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.places import Place
+from medusa.io.places import FilePlace
 
-__all__ = ["Writer", "open_writer"]
+__all__ = ["RowWriter", "open_writer"]
 
 
-class Writer(Protocol):
+class RowWriter(Protocol):
     """Takes rows; ``close`` makes the file whole, ``discard`` leaves none."""
 
     rows: int
@@ -31,7 +31,7 @@ class Writer(Protocol):
     def discard(self) -> None: ...
 
 
-def open_writer(place: Place, schema: pa.Schema, *, live: bool) -> Writer:
+def open_writer(place: FilePlace, schema: pa.Schema, *, live: bool) -> RowWriter:
     """A writer.
 
     Args:
@@ -44,7 +44,7 @@ def open_writer(place: Place, schema: pa.Schema, *, live: bool) -> Writer:
 
 
 class _Writer:
-    def __init__(self, place: Place, schema: pa.Schema, *, live: bool) -> None:
+    def __init__(self, place: FilePlace, schema: pa.Schema, *, live: bool) -> None:
         self.rows = 0
         self._live = live
         self._place = place
@@ -102,7 +102,7 @@ def _cast(table: pa.Table, format: str) -> pa.Table:
 
 
 class _Csv:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: FilePlace) -> None:
         from pyarrow import csv
 
         self._writer = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=place.delimiter))
@@ -115,7 +115,7 @@ class _Csv:
 
 
 class _Jsonl:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: FilePlace) -> None:
         self._file = file
 
     def write(self, table: pa.Table) -> None:
@@ -139,7 +139,7 @@ def _json(value: Any) -> Any:
 
 
 class _Parquet:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: FilePlace) -> None:
         import pyarrow.parquet as pq
 
         self._writer = pq.ParquetWriter(file, schema)
@@ -164,7 +164,7 @@ class _Parquet:
 
 
 class _Arrow:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: FilePlace) -> None:
         self._writer = pa.ipc.new_file(file, schema)
 
     def write(self, table: pa.Table) -> None:
@@ -175,7 +175,7 @@ class _Arrow:
 
 
 class _ArrowStream(_Arrow):
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+    def __init__(self, file: Any, schema: pa.Schema, place: FilePlace) -> None:
         self._writer = pa.ipc.new_stream(file, schema)
 
 

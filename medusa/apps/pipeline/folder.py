@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from medusa.apps.pipeline.lock import LOCK, Lock
+from medusa.apps.pipeline.lock import LOCK, ArchiveLock
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
@@ -45,7 +45,7 @@ __all__ = [
     "WRITING",
     "Draft",
     "Manifest",
-    "Part",
+    "ArchiveFile",
     "Stored",
     "begin",
     "begun",
@@ -67,7 +67,7 @@ BY = "archive"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ArchiveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file.
 
     Attributes:
@@ -119,7 +119,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     made: dict[str, str | int | float | None] = {}
     medusa: str = ""
     rows: Count = 0
-    files: tuple[Part, ...] = ()
+    files: tuple[ArchiveFile, ...] = ()
 
     @property
     def from_us(self) -> int | None:
@@ -268,7 +268,7 @@ def _read(path: Path, text: bytes) -> Manifest:
     return made
 
 
-def _check_file(path: Path, part: Part) -> None:
+def _check_file(path: Path, part: ArchiveFile) -> None:
     try:
         found = (path / part.path).stat().st_size
     except OSError:
@@ -289,7 +289,7 @@ class Draft:
     It is ours until it is published or discarded.
     """
 
-    def __init__(self, path: Path, lock: Lock | None = None) -> None:
+    def __init__(self, path: Path, lock: ArchiveLock | None = None) -> None:
         self.path = path
         self._lock = lock
 
@@ -377,7 +377,7 @@ def begin(
         _check_place(path, replace=replace, kind=kind, held=held)
         path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         if not held:
-            lock = Lock(path)
+            lock = ArchiveLock(path)
             _check_place(path, replace=replace, kind=kind, held=held)  # Until now it was others' too.
         write_file(path / WRITING, msgspec.json.encode(dict(made)))
         for name in (MANIFEST, QUERY):

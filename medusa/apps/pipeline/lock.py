@@ -8,13 +8,13 @@ from pathlib import Path
 from medusa.errors import DataError, StateError
 from medusa.runtime.machine.locks import FolderLock
 
-__all__ = ["LOCK", "Lock"]
+__all__ = ["LOCK", "ArchiveLock"]
 
 LOCK = "_lock"
 FILE_MODE = 0o600
 
 
-class Lock(FolderLock):
+class ArchiveLock(FolderLock):
     """A folder for us alone, until it is closed.
 
     Raises:

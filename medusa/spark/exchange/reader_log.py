@@ -36,7 +36,7 @@ from medusa.ports import Segments
 from medusa.query.boxes import Field, Schema
 from medusa.query.types import from_arrow
 
-__all__ = ["RECORD_BYTES", "Piece", "ReaderLog", "columns_of", "schema_of"]
+__all__ = ["RECORD_BYTES", "ReadRows", "ReaderLog", "columns_of", "schema_of"]
 
 SEGMENT_BYTES = 16 << 20
 PARTS = 8
@@ -63,7 +63,7 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReadRows:
     """Rows that were read.
 
     Attributes:
@@ -277,7 +277,7 @@ class ReaderLog:
 
     # --- rows out ---------------------------------------------------------------------------------
 
-    def read(self, lo: int, hi: int, nbytes: int = RECORD_BYTES) -> Piece:
+    def read(self, lo: int, hi: int, nbytes: int = RECORD_BYTES) -> ReadRows:
         """Rows from ``lo`` on, before ``hi``: of neighbouring records as many as have about ``nbytes``.
 
         Raises:
@@ -289,7 +289,7 @@ class ReaderLog:
         boundary_us, size, at = int(START_US), 0, lo
         for segment, entry in self._entries(lo, hi):
             if trains and (entry.first != at or size >= nbytes):
-                return Piece(_joined(trains), boundary_us, at)
+                return ReadRows(_joined(trains), boundary_us, at)
             train = self._decoded(segment, entry)
             first = max(entry.first, lo)
             last = min(entry.end, hi)
@@ -298,7 +298,7 @@ class ReaderLog:
             trains.append(_part(train, first - entry.first, last - first))
             size += entry.length
             at = last
-        return Piece(_joined(trains) if trains else None, boundary_us, at if trains else hi)
+        return ReadRows(_joined(trains) if trains else None, boundary_us, at if trains else hi)
 
     def cuts(self, lo: int, hi: int, nbytes: int) -> list[int]:
         """Rows between ``lo`` and ``hi`` at which a part of about ``nbytes`` begins.

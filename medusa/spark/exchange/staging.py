@@ -22,10 +22,10 @@ from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
 from medusa.spark.exchange.attempts import Attempts
 from medusa.spark.exchange.journal import (
-    Balance,
     Books,
-    Delivered,
+    DeliveredRecord,
     Dropped,
+    JournalSnapshot,
     Line,
     Published,
     Queued,
@@ -118,7 +118,7 @@ class Staging:
                     self.books.add(line)
                 return
             longest, last = max(longest, memoryview(data).nbytes), last or number
-        if longest > len(pack(Balance())):
+        if longest > len(pack(JournalSnapshot())):
             raise self._damaged(last, "is damaged at its beginning")
         if self._attempts.count:
             raise self._damaged(last, "says nothing, though rows lie beside it")
@@ -453,6 +453,6 @@ class Staging:
         queue = self.books.queue(stream)
         if not queue or queue[0].end > row:
             return
-        line = Delivered(stream=stream, row=row)
+        line = DeliveredRecord(stream=stream, row=row)
         self._write(line)
         self._delivered(self.books.add(line))

@@ -9,7 +9,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.user_registry import registered
-from medusa.spark.overflow.group import Made, State, Task, run_group
+from medusa.spark.overflow.group import GroupTask, Made, State, run_group
 
 __all__ = ["Executor", "InProcess", "LostError", "modules_of"]
 
@@ -83,7 +83,7 @@ class InProcess:
         held, found = self._of(key), {}
         for number, items in work.items():
             graph, state = held[number]
-            task = Task(graph=graph, modules=(), items=items)
+            task = GroupTask(graph=graph, modules=(), items=items)
             found[number], after = run_group(task, state)
             held[number] = graph, after
         return found

@@ -13,9 +13,9 @@ from medusa.query.boxes import Graph
 from medusa.spark.overflow.accept import KINDS, reason
 from medusa.spark.overflow.executor import Executor
 from medusa.spark.overflow.group import Made
-from medusa.spark.overflow.remote_fragment import Away
+from medusa.spark.overflow.remote_fragment import RemoteFragment
 
-__all__ = ["Latency", "Participant"]
+__all__ = ["TriggerLatency", "Participant"]
 
 TRIGGERS_KEPT = 200
 """Of which latencies are told. Too few: one slow trigger counts for long; too many: a change shows late."""
@@ -24,7 +24,7 @@ TOLD_EVERY_US = 30_000_000
 """What the catalog says is looked at again so often."""
 
 
-class Latency:
+class TriggerLatency:
     """How long the last triggers took.
 
     Args:
@@ -61,7 +61,7 @@ class Participant:
         *,
         node: str,
         clock: Clock,
-        latency: Latency,
+        latency: TriggerLatency,
         shards: int | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
@@ -74,9 +74,9 @@ class Participant:
         self._told: dict[str, Any] = {}
         self._told_us = 0
 
-    def take(self, name: str, fragment: Fragment) -> Away:
+    def take(self, name: str, fragment: Fragment) -> RemoteFragment:
         """See ``Elsewhere``."""
-        return Away(fragment, self._executor, key=name, shards=self._shards, clock=self._clock)
+        return RemoteFragment(fragment, self._executor, key=name, shards=self._shards, clock=self._clock)
 
     def accept(self, spec: Spec) -> None:
         """See ``Elsewhere``. What is fed waits for the trigger before, so twice its time counts."""
@@ -106,7 +106,7 @@ class Participant:
 class _Timed:
     """An executor whose triggers are timed."""
 
-    def __init__(self, executor: Executor, clock: Clock, latency: Latency) -> None:
+    def __init__(self, executor: Executor, clock: Clock, latency: TriggerLatency) -> None:
         self._executor = executor
         self._clock = clock
         self._latency = latency

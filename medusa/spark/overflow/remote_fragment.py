@@ -24,7 +24,7 @@ from medusa.spark.overflow.executor import Executor, LostError
 from medusa.spark.overflow.items import Item, decode, encode, unfit
 from medusa.spark.overflow.sharding import ABOVE, BELOW, Cutting, cutting
 
-__all__ = ["Answer", "Away"]
+__all__ = ["ElementAnswer", "RemoteFragment"]
 
 WHOLE = "whole"
 TRIES = 3
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Answer:
+class ElementAnswer:
     """What came of an element.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Counted:
         return self._state_bytes
 
 
-class Away:
+class RemoteFragment:
     """One fragment.
 
     Args:
@@ -99,7 +99,7 @@ class Away:
         """Elements that were given and not fed."""
         return len(self._gathered)
 
-    def trigger(self) -> list[Answer]:
+    def trigger(self) -> list[ElementAnswer]:
         """Feed what was given, and say what came of each, in order.
 
         Raises:
@@ -220,8 +220,8 @@ class Away:
 
     # --- one trigger --------------------------------------------------------------------------------
 
-    def _feed(self, elements: Sequence[tuple[str, Element]]) -> list[Answer]:
-        answers = [Answer() for _ in elements]
+    def _feed(self, elements: Sequence[tuple[str, Element]]) -> list[ElementAnswer]:
+        answers = [ElementAnswer() for _ in elements]
         numbered = [(number, source, element) for number, (source, element) in enumerate(elements)]
         if self._cut is None:
             self._feed_whole(numbered, answers)
@@ -232,7 +232,7 @@ class Away:
             answer.outputs.sort(key=lambda output: order[output[0]])  # stable: each sink's in their order
         return answers
 
-    def _feed_whole(self, items: Sequence[Item], answers: list[Answer]) -> None:
+    def _feed_whole(self, items: Sequence[Item], answers: list[ElementAnswer]) -> None:
         sent: list[Item] = []
         for item in items:
             if why := unfit(item):
@@ -245,7 +245,7 @@ class Away:
         for number, sink, element in left:
             answers[number].outputs.append((sink, element))
 
-    def _feed_pieces(self, cut: Cutting, items: Sequence[Item], answers: list[Answer]) -> None:
+    def _feed_pieces(self, cut: Cutting, items: Sequence[Item], answers: list[ElementAnswer]) -> None:
         above, below = self._here[ABOVE], self._here[BELOW]
         work: dict[int, list[Item]] = {number: [] for number in range(len(cut.shards))}
         numbers = {name: number for number, name in enumerate(cut.shards)}

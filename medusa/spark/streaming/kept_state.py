@@ -15,7 +15,7 @@ import msgspec
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
-__all__ = ["CHUNK_BYTES", "Chunks", "Index", "index_of", "load", "save"]
+__all__ = ["CHUNK_BYTES", "Chunks", "StateManifest", "index_of", "load", "save"]
 
 CHUNK_BYTES = 1 << 20
 SMALL_BYTES = 1 << 12
@@ -34,7 +34,7 @@ class Chunks(Protocol):
     def remove(self, file: str, number: int) -> None: ...
 
 
-class Index(msgspec.Struct, frozen=True):
+class StateManifest(msgspec.Struct, frozen=True):
     """What the state of a group consists of.
 
     Attributes:
@@ -50,19 +50,19 @@ class Index(msgspec.Struct, frozen=True):
         return msgspec.msgpack.encode(self)
 
 
-def index_of(data: bytes) -> Index:
+def index_of(data: bytes) -> StateManifest:
     """An index as it was written.
 
     Raises:
         StateError: it isn't one.
     """
     try:
-        return msgspec.msgpack.decode(data, type=Index)
+        return msgspec.msgpack.decode(data, type=StateManifest)
     except msgspec.DecodeError as error:
         raise StateError(f"index: not the state of a step: {error}", code="state.corrupt") from None
 
 
-def load(index: Index, chunks: Chunks) -> dict[str, Buffer]:
+def load(index: StateManifest, chunks: Chunks) -> dict[str, Buffer]:
     """The files.
 
     Raises:
@@ -80,7 +80,7 @@ def load(index: Index, chunks: Chunks) -> dict[str, Buffer]:
     return files
 
 
-def save(files: Mapping[str, Buffer], before: Index | None, chunks: Chunks) -> Index:
+def save(files: Mapping[str, Buffer], before: StateManifest | None, chunks: Chunks) -> StateManifest:
     """Write what of the files has changed; the index is the caller's to write."""
     old = {} if before is None else before.chunks
     small: dict[str, bytes] = {}
@@ -101,7 +101,7 @@ def save(files: Mapping[str, Buffer], before: Index | None, chunks: Chunks) -> I
     for name, known in old.items():
         for number in range(len(large.get(name, ())), len(known)):
             chunks.remove(name, number)
-    return Index(token=os.urandom(DIGEST_BYTES), small=small, chunks=large)
+    return StateManifest(token=os.urandom(DIGEST_BYTES), small=small, chunks=large)
 
 
 def _digest(data: bytes) -> bytes:

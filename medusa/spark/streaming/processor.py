@@ -10,8 +10,8 @@ import msgspec
 
 from medusa.spark.streaming import kept_state
 from medusa.spark.streaming.packed import Packed, table
-from medusa.spark.streaming.stage import Running
-from medusa.spark.streaming.stages import Group, Stage
+from medusa.spark.streaming.stage import RunningGroup
+from medusa.spark.streaming.stages import Group, StatefulStage
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StatefulProcessorHandle
@@ -21,7 +21,7 @@ __all__ = ["Processor"]
 HELD_MAX = 64
 """Groups that a Python process of Spark keeps from one micro-batch to the next."""
 
-_HELD: OrderedDict[bytes, Running] = OrderedDict()
+_HELD: OrderedDict[bytes, RunningGroup] = OrderedDict()
 """By token: groups whose state is in Spark's store too, so that they needn't be read from there."""
 
 
@@ -29,7 +29,7 @@ class Processor:
     """One step for Spark's ``transformWithStateInPandas``: what a ``StatefulProcessor`` of Spark's has.
 
     Args:
-        encoded: a ``Stage`` as msgpack.
+        encoded: a ``StatefulStage`` as msgpack.
     """
 
     def __init__(self, encoded: bytes) -> None:
@@ -37,7 +37,7 @@ class Processor:
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark calls it once for a partition."""
-        self._stage = msgspec.msgpack.decode(self._encoded, type=Stage)
+        self._stage = msgspec.msgpack.decode(self._encoded, type=StatefulStage)
         self._groups = {group.shard: group for group in self._stage.groups}
         self._index = handle.getValueState("index", "data binary")
         self._chunks = _Chunks(handle.getMapState("chunks", "file string, number int", "data binary"))
@@ -59,7 +59,7 @@ class Processor:
         running = None if index is None else _HELD.pop(index.token, None)
         if running is None:
             files = None if index is None else kept_state.load(index, self._chunks)
-            running = Running(self._stage, group, files)
+            running = RunningGroup(self._stage, group, files)
         made = running.run(rows)
         after = kept_state.save(running.snapshot(), index, self._chunks)
         self._index.update((after.encoded(),))
