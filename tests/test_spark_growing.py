@@ -16,9 +16,8 @@ import pytest
 
 import medusa as md
 from medusa.apps.pipeline import parts as files
-from medusa.apps.pipeline.folder import MANIFEST, ROWS, ArchiveFile, begin, open_folder
+from medusa.apps.pipeline.folder import LOCK, MANIFEST, ROWS, ArchiveFile, begin, open_folder
 from medusa.apps.pipeline.growing import CHECKPOINT, Growing, held, reader_of
-from medusa.apps.pipeline.lock import LOCK
 from medusa.apps.pipeline.replay import rows_from
 from medusa.query.boxes import Field
 

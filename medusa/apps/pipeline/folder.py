@@ -28,25 +28,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from medusa.apps.pipeline.lock import LOCK, ArchiveLock
-from medusa.errors import DataError
+from medusa.errors import DataError, StateError
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
+from medusa.runtime.machine.locks import FolderLock
 from medusa.spark.dataframes.source import META
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = [
+    "ArchiveFile",
+    "ArchiveLock",
     "BY",
+    "Draft",
+    "LOCK",
     "MANIFEST",
+    "Manifest",
     "ROWS",
+    "Stored",
     "VERSION",
     "WRITING",
-    "Draft",
-    "Manifest",
-    "ArchiveFile",
-    "Stored",
     "begin",
     "begun",
     "discard",
@@ -65,6 +67,28 @@ BY = "archive"
 """Who made it, of an archive that a stream goes to; ``reader`` is then the name of its reader."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+LOCK = "_lock"
+FILE_MODE = 0o600
+
+
+class ArchiveLock(FolderLock):
+    """A folder for us alone, until it is closed.
+
+    Raises:
+        DataError: another writes there.
+        OSError: the file can't be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            super().__init__(number, str(folder))
+        except StateError:
+            raise DataError(
+                f"{folder}: another process writes into it", hint="end that one first", code="data.archive"
+            ) from None
 
 
 class ArchiveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

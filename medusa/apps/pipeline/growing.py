@@ -22,11 +22,13 @@ import msgspec
 
 from medusa.apps.pipeline.folder import (
     BY,
+    LOCK,
     MANIFEST,
     ROWS,
     VERSION,
     WRITING,
     ArchiveFile,
+    ArchiveLock,
     Manifest,
     Stored,
     begin,
@@ -36,7 +38,6 @@ from medusa.apps.pipeline.folder import (
     sync_folder,
     write_manifest,
 )
-from medusa.apps.pipeline.lock import LOCK, ArchiveLock
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
 

@@ -21,6 +21,7 @@ from medusa.errors import DataError, StateError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Box, Source
 from medusa.spark.overflow.executor import Executor, LostError
+from medusa.spark.overflow.group import Made
 from medusa.spark.overflow.items import Item, decode, encode, unfit
 from medusa.spark.overflow.sharding import ABOVE, BELOW, Cutting, cutting
 
@@ -66,19 +67,28 @@ class RemoteFragment:
         fragment: at rest; it is not used afterwards.
         key: by which the executor knows it.
         shards: of its keys, where it has a box that can be in shards.
+        ran: called with how long each run of the executor took, in microseconds.
 
     Raises:
         StateError: the executor doesn't take it.
     """
 
     def __init__(
-        self, fragment: Fragment, executor: Executor, *, key: str, shards: int, clock: Clock
+        self,
+        fragment: Fragment,
+        executor: Executor,
+        *,
+        key: str,
+        shards: int,
+        clock: Clock,
+        ran: Callable[[int], None] = lambda took_us: None,
     ) -> None:
         self.graph = fragment.graph
         self.sinks = tuple(fragment.sinks)
         self._key = key
         self._executor = executor
         self._clock = clock
+        self._report_run = ran
         self._cut = cutting(self.graph, shards)
         self._base: dict[str, Buffer] = fragment.snapshot()
         self._since: list[tuple[str, Element]] = []
@@ -284,7 +294,11 @@ class RemoteFragment:
         """What the groups made; those without work aren't asked."""
         found: dict[int, tuple[list[Item], dict[int, str]]] = {number: ([], {}) for number in work}
         asked = {number: encode(items) for number, items in work.items() if items}
-        answers = self._executor.run(self._key, asked) if asked else {}
+        answers: Mapping[int, Made] = {}
+        if asked:
+            begun_us = self._clock.monotonic_us()
+            answers = self._executor.run(self._key, asked)
+            self._report_run(self._clock.monotonic_us() - begun_us)
         if answers.keys() != asked.keys():
             raise LostError(f"of groups {sorted(asked)} only {sorted(answers)} answered")
         for number, made in answers.items():
