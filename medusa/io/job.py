@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow as pa
 from medusa.engine.bounded_run import Part, measured_slack_us, merged, with_slack
 from medusa.engine.input.ingest import normalise, times_of
 from medusa.engine.run import Run
+from medusa.io.lines import wait_for
 from medusa.io.places import FilePlace
 from medusa.io.progress import RunProgress
 from medusa.io.readers import RowReader, open_reader
@@ -153,7 +153,7 @@ class FileJob:
         """
         readers = {name: given.reader for name, given in self._inputs.items()}
         try:
-            while not all(reader.lines is None or reader.lines.ended for reader in readers.values()):
+            while growing := [each.lines for each in readers.values() if each.lines and not each.lines.ended]:
                 rows = 0
                 with INTERRUPTS:
                     for name, reader in readers.items():
@@ -163,7 +163,7 @@ class FileJob:
                     self._write(run)
                 bar.rows(rows)
                 if not rows:
-                    _wait(readers)
+                    wait_for(growing)
         except KeyboardInterrupt:
             self._write(run)
             return
@@ -212,17 +212,3 @@ def _bounded(graph: Graph) -> Graph:
             box = msgspec.structs.replace(box, early_us=None)
         boxes.append(box)
     return msgspec.structs.replace(graph, boxes=tuple(boxes))
-
-
-def _wait(readers: Mapping[str, RowReader]) -> None:
-    """Until there may be more to read: files have to be looked at, pipes tell."""
-    pipes, files = [], 0
-    for reader in readers.values():
-        if reader.lines is not None and not reader.lines.ended:
-            descriptor = reader.lines.waits_on()
-            files += descriptor is None
-            pipes += [] if descriptor is None else [descriptor]
-    if pipes:
-        select.select(pipes, [], [], 0.05 if files else 1.0)
-    else:
-        time.sleep(0.05)

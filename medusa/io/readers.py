@@ -11,7 +11,7 @@ from medusa.errors import DataError
 from medusa.io.csv_text import CsvText
 from medusa.io.json_text import JsonText
 from medusa.io.line_batches import LineFormat, first_null, null_time
-from medusa.io.lines import Lines, open_binary
+from medusa.io.lines import Lines, open_binary, wait_for
 from medusa.io.places import FilePlace
 
 __all__ = ["RowReader", "open_reader"]
@@ -113,7 +113,7 @@ class _LineReader:
         while not self._lines.ended and (len(sample) < least or not self._text.enough(sample)):
             more = self._lines.next()
             if not more and not self._lines.ended:
-                wait_for(self._lines)
+                wait_for([self._lines])
             sample += more
         return sample
 
@@ -130,18 +130,6 @@ class _LineReader:
 
     def close(self) -> None:
         self._lines.close()
-
-
-def wait_for(lines: Lines) -> None:
-    """Wait a moment, or until there is more to read."""
-    import select
-    import time
-
-    descriptor = lines.waits_on()
-    if descriptor is not None:
-        select.select([descriptor], [], [], 1.0)
-    else:
-        time.sleep(0.05)
 
 
 class _ParquetReader:
