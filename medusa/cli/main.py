@@ -203,14 +203,8 @@ def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
     sys.exit(0 if fine else 1)
 
 
-main.add_command(run)
-main.add_command(publish)
-main.add_command(top)
-main.add_command(draw)
-main.add_command(dashboard)
-main.add_command(keygen)
-main.add_command(declare)
-main.add_command(sim)
+for _each in (run, publish, top, draw, dashboard, keygen, declare, sim):
+    main.add_command(_each)
 
 
 @main.command(epilog=example("medusa node edge-1.toml"))
@@ -340,19 +334,8 @@ def undeploy(name: str, fed: Federation, as_json: bool) -> None:
     click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
 
 
-main.add_command(status)
-main.add_command(define)
-main.add_command(move)
-main.add_command(queries)
-main.add_command(find)
-main.add_command(grant)
-main.add_command(split)
-main.add_command(merge)
-main.add_command(remote)
-
-
-main.add_command(tail)
-main.add_command(explain)
+for _each in (status, define, move, queries, find, grant, split, merge, remote, tail, explain):
+    main.add_command(_each)
 
 
 def _pipeline_commands() -> MutableMapping[str, click.Command]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.cli.options.query_file import query_of, read_text
 from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
 from medusa.io.places import FORMATS, FilePlace, check_apart, delimiter_of, place_of, split_named
@@ -156,7 +157,7 @@ def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query
     from medusa.query.shape import types_of
 
     text, name, is_json = _text(query)
-    ready = _from_json(query, text) if is_json else None
+    ready = query_of(text, query) if is_json else None
     known = {}
     if ready is not None:
         known = {box.id: types_of(box.schema) for box in ready.graph.boxes if isinstance(box, Source)}
@@ -201,24 +202,12 @@ def _text(query: str) -> tuple[str, str, bool]:
             hint="a .sql or .json file, or the text of a query",
             code="query.file",
         )
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
+    text = read_text(path)
     stem = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in path.stem
     )
     name = stem[:64] if stem[:1].isalpha() or stem[:1] == "_" else f"q_{stem}"[:64]
     return text, name, path.suffix.lower() == ".json"
-
-
-def _from_json(query: str, text: str) -> Query:
-    from medusa.query.builder import Query
-
-    try:
-        return Query.from_json(text)
-    except QueryError as error:
-        raise QueryError(f"{query}: {error.message}", hint=error.hint, code=error.code) from error
 
 
 def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[str, SourceInput]) -> Query:

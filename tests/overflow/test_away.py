@@ -21,10 +21,10 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.machine.clock import SystemClock
-from medusa.spark.overflow.executor import InProcess
 from medusa.spark.overflow.group import Made
 from medusa.spark.overflow.remote_fragment import RemoteFragment
 from medusa.spark.overflow.sharding import cutting
+from tests.overflow.in_process import InProcess
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COLUMNS = {"ts": "int64", "seg": "utf8", "v": "float64"}

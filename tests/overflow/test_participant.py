@@ -18,10 +18,10 @@ from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.engine_host.gathering import GatheringHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.actors.federation import Federation
-from medusa.spark.overflow.executor import InProcess
 from medusa.spark.overflow.participant import Participant, TriggerLatency, reason
 from tests.nodes import moved
 from tests.nodes.moved import World
+from tests.overflow.in_process import InProcess
 
 TRIGGER_US = 15_000
 

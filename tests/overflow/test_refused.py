@@ -23,9 +23,10 @@ from medusa.nodes import commands
 from medusa.nodes.placement.placement import cut
 from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.machine.clock import SystemClock
-from medusa.spark.overflow.executor import InProcess, LostError
+from medusa.spark.overflow.executor import LostError
 from medusa.spark.overflow.on_spark import OnSpark
 from medusa.spark.overflow.participant import Participant, TriggerLatency, reason
+from tests.overflow.in_process import InProcess
 
 SCHEMA = {"ts": "int64", "k": "int64", "v": "float64", "note": "utf8"}
 DEADLINE_S = 60

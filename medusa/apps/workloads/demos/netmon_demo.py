@@ -47,12 +47,12 @@ SOURCE = "netmon.flows"
 class NetmonOptions:
     """What the command was told; see its help."""
 
-    speed: float = 60.0
-    seed: int = 0
-    report: Path = Path("netmon-report.html")
-    trace: Path | None = None
-    check: Path | None = None
-    keep: bool = False
+    speed: float
+    seed: int
+    report: Path
+    trace: Path | None
+    check: Path | None
+    keep: bool
 
 
 def run_demo(options: NetmonOptions, *, as_json: bool = False) -> bool:

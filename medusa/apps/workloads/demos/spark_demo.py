@@ -62,8 +62,8 @@ TIMEOUT_S = 120.0
 class SparkDemoOptions:
     """What the command was told; see its help."""
 
-    speed: float = 60.0
-    keep: bool = False
+    speed: float
+    keep: bool
 
 
 def run_demo(
