@@ -423,13 +423,9 @@ class Outlet(RetryingWorker):
             self._report(f"source {self.stream!r}: {why}")
         self.closing.wait()
 
-    def _waiting_rows(self) -> int:
-        with self._staging.lock:
-            return self._staging.books.waiting(self.stream)
-
     def _rest_finished(self) -> None:
         while not self.closing.is_set():
-            late = self._waiting_rows()
+            _, late = self._staging.counts(self.stream)
             self.why = f"it was finished before {late:,} rows were published" if late else ""
             self.rest(LOOK_EVERY_S * 5)
 
@@ -445,7 +441,7 @@ class Outlet(RetryingWorker):
                     held, moved_s = port.durable_row, time.monotonic()
                 elif time.monotonic() - moved_s > HOLDS_S:
                     port.flush("1s")  # It says what is wrong.
-                if self._finishing and held == port.next_row and not self._waiting_rows():
+                if self._finishing and held == port.next_row and not self._staging.counts(self.stream)[1]:
                     port.finish()
                     port.flush(FINISH)
                     self.finished = True
@@ -454,5 +450,4 @@ class Outlet(RetryingWorker):
                     self.rest(LOOK_EVERY_S * 5)
                 if time.monotonic() - collected_s > COLLECT_EVERY_S:
                     collected_s = time.monotonic()
-                    with self._staging.lock:
-                        self._staging.collect()
+                    self._staging.collect()
