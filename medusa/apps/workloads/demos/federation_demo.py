@@ -340,7 +340,7 @@ class FederationRun:
                     federation_query.traffic(self._seed, self.ticks, self.rows_per_tick),
                 )
                 self.ticks += 1
-                self._progress.cars = self.ticks * self.rows_per_tick
+                self._progress.published(self.ticks * self.rows_per_tick)
             if not self._cancelled:
                 alice.finish(federation_query.SOURCE)
                 alice.flush()
@@ -353,8 +353,7 @@ class FederationRun:
                 self._arrivals.append(self._since())
                 window = newest
             self._batches.append(train.batch)
-            self._progress.rows += len(train)
-            self._progress.reads_from = trains.loop.node
+            self._progress.received(len(train), trains.loop.node)
 
     def _look(self) -> None:
         with contextlib.ExitStack() as stack:

@@ -204,8 +204,8 @@ class NetmonReplay:
                 if len(rows):
                     self._closable.publishing(delivery.edge, rows["ts_us"])
                     edges[delivery.edge].publish(SOURCE, rows)
-                    self._progress.published += len(rows)
-            self._progress.time_us = end_us
+                    self._progress.publish(len(rows))
+            self._progress.reach(end_us)
             self._crew.look()
         self._closable.ending()
         for edge in EDGES:
