@@ -22,14 +22,12 @@ class TaskAttempt:
     since_s: when its first chunk came.
     groups: bytes of rows in each group of the store; facts: stream and rows of those that came since the
         gateway was started.
-    published: an epoch has named it, so it stays until its rows are delivered.
     """
 
     token: str
     since_s: float
     groups: dict[str, int] = field(default_factory=dict)
     facts: dict[str, tuple[str, int]] = field(default_factory=dict)
-    published: bool = False
 
     @property
     def whole(self) -> bool:
@@ -74,6 +72,10 @@ class Attempts:
         found = self._all.get(token)
         return {} if found is None else found.groups
 
+    def is_published(self, attempt: TaskAttempt) -> bool:
+        """An epoch has named it, so it stays until its rows are delivered."""
+        return attempt.token not in self._open.get(attempt.mark, {})
+
     def unpublished(self) -> list[TaskAttempt]:
         """Those that no epoch has named."""
         return [each for found in self._open.values() for each in found.values()]
@@ -112,13 +114,11 @@ class Attempts:
     def publish(self, tokens: Iterable[str]) -> None:
         """An epoch has named these."""
         for found in [self._all[token] for token in tokens if token in self._all]:
-            found.published = True
             self._close(found)
 
     def release(self, tokens: Iterable[str]) -> None:
         """What was published of these is needed no more."""
         for found in [self._all[token] for token in tokens if token in self._all]:
-            found.published = False
             self._open.setdefault(found.mark, {})[found.token] = found
 
     def see(self, token: str, *, before: bool = False) -> int:

@@ -212,6 +212,10 @@ class _Stream:
     end: int = 0
     queue: deque[Queued] = field(default_factory=deque)
 
+    def add(self, line: Published) -> None:
+        self.queue.append(Queued(self.end, line))
+        self.end += line.rows
+
     @property
     def first(self) -> int:
         """Number of the first row that isn't known to be at the node."""
@@ -264,8 +268,7 @@ class Books:
     def _queue(self, line: Published) -> None:
         stream = self._streams.setdefault(line.stream, _Stream())
         if line.rows:
-            stream.queue.append(Queued(stream.end, line))
-            stream.end += line.rows
+            stream.add(line)
 
     def _forget(self) -> None:
         once = [name for name, each in self._writers.items() if each.once]

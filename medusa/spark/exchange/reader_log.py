@@ -53,6 +53,10 @@ class _Segment:
     rows_bytes: int
     entries: list[Entry] = field(default_factory=list)
 
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self.rows_bytes += entry.length
+
     @property
     def end(self) -> int:
         return self.entries[-1].end if self.entries else self.first
@@ -156,8 +160,7 @@ class ReaderLog:
                 if not last:
                     raise self._damaged(first)
                 break  # It wasn't synced, so nobody was told of it.
-            made.entries.append(entry)
-            made.rows_bytes += entry.length
+            made.add(entry)
         return made
 
     def _follows(self, segment: _Segment, entry: Entry, *, check: bool) -> bool:
@@ -263,8 +266,7 @@ class ReaderLog:
             sum=sum,
         )
         self._port.append(data, entry.encoded())
-        segment.entries.append(entry)
-        segment.rows_bytes += entry.length
+        segment.add(entry)
 
     def _open_segment(self, first: int) -> _Segment:
         if self._segments and self._segments[-1].rows_bytes < self._segment_bytes:

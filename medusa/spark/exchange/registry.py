@@ -287,10 +287,10 @@ class Inlets:
             if (stream, reader) in self._leaving or (found is not None and found.closing.is_set()):
                 raise Later(f"{stream!r} of {reader!r} is being forgotten")
             if found is not None and (found.refused is None or found.known):
-                found.asked_s = time.monotonic()
+                found.touch()
                 if found.batch and not batch:
                     self._store.write(_note(_folder_of(stream, reader), "s"), seal({}, {}))
-                    found.batch = False
+                    found.keep()
                 return found
             if found is not None:
                 # A wrong name, most likely: nothing stays of it.
@@ -325,7 +325,7 @@ class Inlets:
                 hint=did_you_mean(stream, {name for name, _ in self._made}),
                 code="E_READER",
             )
-        found.asked_s = time.monotonic()
+        found.touch()
         return found
 
     def forget(self, stream: str, reader: str) -> bool:

@@ -422,7 +422,7 @@ class Staging:
         """Remove what was staged under these, as far as nothing published needs it."""
         for token in tokens:
             attempt = self._attempts.get(token)
-            if attempt is None or attempt.published:
+            if attempt is None or self._attempts.is_published(attempt):
                 continue
             if self._broken:
                 # A record that failed may be on disk all the same, and name this: take it back.

@@ -189,6 +189,14 @@ class Inlet(RetryingWorker):
         self.asked_s = time.monotonic()
         """When Spark last wanted something of it."""
 
+    def touch(self) -> None:
+        """Spark has asked for it."""
+        self.asked_s = time.monotonic()
+
+    def keep(self) -> None:
+        """A stream reads it: it doesn't expire as what only batch reads have used does."""
+        self.batch = False
+
     @property
     def known(self) -> bool:
         """The node has told the columns."""
