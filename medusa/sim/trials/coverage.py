@@ -20,7 +20,7 @@ from typing import Any
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.nodes.migration.automaton import OWNER, TARGET
-from medusa.nodes.repartition.steps import Step
+from medusa.nodes.repartition.automaton import SPLIT, SplitState
 from medusa.ports import Buffer
 from medusa.sim.actors.node import Node
 from medusa.sim.world.faults import KINDS, OF_MACHINES, Fault, Stage
@@ -86,7 +86,7 @@ def events() -> tuple[str, ...]:
         *moves,
         *(f"session: {state.value}" for state in PeerState),
         *(f"deployment: {state}" for state in (DEPLOYING, RUNNING, REMOVING)),
-        *(f"{what}: {step.value}" for what in ("split", "merge") for step in Step),
+        *(f"{what}: {each.value}" for what in ("split", "merge") for each in SplitState if SPLIT[each]),
         *(f"fragment: {each}" for each in FRAGMENT),
         *(f"refusal: {code}" for code in refusal_codes()),
         *(f"fault: {kind}" for kind in KINDS),
