@@ -165,9 +165,10 @@ if not TYPE_CHECKING:  # or type checkers would take any name
 
             return import_module(f"medusa.{name}")
         if home is None:
-            from medusa.query.suggest import AGGREGATES_ELSEWHERE, did_you_mean
+            from medusa.query.expressions.aggregate_kinds import ELSEWHERE
+            from medusa.query.suggest import did_you_mean
 
-            other = AGGREGATES_ELSEWHERE.get(name)
+            other = ELSEWHERE.get(name)
             hint = did_you_mean(name, _HOMES) if not name.startswith("_") else ""
             hint = f"did you mean {other!r}?" if other is not None else hint
             raise AttributeError(

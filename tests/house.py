@@ -368,6 +368,57 @@ def no_place_of_this_machine(source: Source) -> Iterator[Finding]:
             )
 
 
+KINDS_LISTED = ("medusa/query/boxes/", "medusa/engine/operator_kinds.py", "medusa/spark/support.py")
+"""Where kinds of boxes stand in a list: elsewhere a box is asked."""
+
+KINDS_TOGETHER = 3
+NO_KINDS = frozenset(
+    ["AggregateCall", "Box", "BoxData", "Data", "Field", "Function", "Graph", "Input", "Schema", "Update"]
+)
+
+
+def kinds_of_boxes_are_asked(source: Source) -> Iterator[Finding]:
+    """One function, or one statement outside of functions, tells at most three kinds of boxes apart."""
+    if not source.is_package_code or source.path.startswith(KINDS_LISTED):
+        return
+    names, modules = set(), set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("medusa.query"):
+            bound = {alias.asname or alias.name for alias in node.names if alias.name not in NO_KINDS}
+            if (node.module or "").startswith("medusa.query.boxes"):
+                names |= {name for name in bound if name[:1].isupper() and not name.isupper()}
+            modules |= bound & {"boxes"}
+    scopes = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)]
+    scopes += [node for node in source.tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    for scope in scopes:
+        told = {
+            ast.unparse(each).split(".")[-1] for each in _told_apart(scope) if _is_kind(each, names, modules)
+        }
+        if len(told) > KINDS_TOGETHER:
+            yield scope.lineno, f"tells {', '.join(sorted(told))} apart: ask the box (query/boxes/base.py)"
+
+
+def _is_kind(node: ast.expr, names: set[str], modules: set[str]) -> bool:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id in modules and node.attr[:1].isupper()
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _told_apart(scope: ast.AST) -> Iterator[ast.expr]:
+    """What stands in a list, in a union, as a key, in a pattern, or behind ``isinstance``."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            yield from node.elts
+        elif isinstance(node, ast.Dict):
+            yield from (key for key in node.keys if key is not None)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            yield from (node.left, node.right)
+        elif isinstance(node, ast.MatchClass):
+            yield node.cls
+        elif isinstance(node, ast.Call) and _called(node) == "isinstance":
+            yield from node.args[1:]
+
+
 RULES: tuple[Rule, ...] = (
     layers,
     native_only_in_engine,
@@ -375,6 +426,7 @@ RULES: tuple[Rule, ...] = (
     minds_do_no_io,
     minds_are_deterministic,
     data_never_becomes_code,
+    kinds_of_boxes_are_asked,
     dependencies_are_declared,
     mypy_finds_what_is_imported,
     tests_do_not_sleep,

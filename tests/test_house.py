@@ -63,6 +63,8 @@ def test_the_lists_of_exceptions_only_shrink(sources: list[Source]) -> None:
         assert "sleep(" in texts.get(path, ""), f"{path} doesn't sleep: take it off ASKS_AGAIN"
 
 
+KINDS = "from medusa.query.boxes import Join, Route, Sink, Top"
+
 # (rule, path, text of the file, words of the finding); None: nothing may be found.
 PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.layers, "medusa/query/a.py", "from medusa.engine import run", "medusa.engine.run, which is above"),
@@ -122,6 +124,45 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.data_never_becomes_code, "medusa/wire/a.py", "import pickle", "imports pickle"),
     (house.data_never_becomes_code, "medusa/cli/main.py", "def f():\n    eval('1')", "calls eval()"),
     (house.data_never_becomes_code, "medusa/query/a.py", "import re\nre.compile('x')", None),
+    (
+        house.kinds_of_boxes_are_asked,
+        "medusa/nodes/a.py",
+        f"{KINDS}\nX = (Top, Join, Route, Sink)",
+        "Join, Route",
+    ),
+    (
+        house.kinds_of_boxes_are_asked,
+        "medusa/nodes/a.py",
+        f"{KINDS}\nX = {{Top: 1, Join: 2, Route: 3, Sink: 4}}",
+        "apart",
+    ),
+    (
+        house.kinds_of_boxes_are_asked,
+        "medusa/engine/a.py",
+        "from medusa.query import boxes\nX = {boxes.Top, boxes.Join, boxes.Route, boxes.Sink}",
+        "Join, Route, Sink, Top apart",
+    ),
+    (
+        house.kinds_of_boxes_are_asked,
+        "medusa/engine/a.py",
+        f"{KINDS}\ndef f(b):\n    if isinstance(b, Top | Join):\n        return 1\n"
+        "    if isinstance(b, Route):\n        return 2\n    return isinstance(b, Sink)",
+        "Join, Route, Sink, Top apart",
+    ),
+    (
+        house.kinds_of_boxes_are_asked,
+        "medusa/spark/a.py",
+        f"{KINDS}\ndef f(b):\n    match b:\n        case Top() | Join():\n            return 1\n"
+        "        case Route() | Sink():\n            return 2",
+        "Join, Route, Sink, Top apart",
+    ),
+    (house.kinds_of_boxes_are_asked, "medusa/nodes/a.py", f"{KINDS}\nX = (Top, Join, Route)", None),
+    (
+        house.kinds_of_boxes_are_asked,
+        "medusa/query/boxes/__init__.py",
+        f"{KINDS}\nX = Top | Join | Route | Sink",
+        None,
+    ),
     (house.dependencies_are_declared, "medusa/engine/a.py", "def f():\n    import requests", "doesn't name"),
     (house.dependencies_are_declared, "medusa/engine/a.py", "import matplotlib.pyplot", "an extra"),
     (

@@ -20,21 +20,7 @@ from medusa.engine.core.box import Operator, Stateless
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
-from medusa.query.boxes import (
-    Aggregate,
-    Box,
-    Filter,
-    Graph,
-    Input,
-    Join,
-    Route,
-    Select,
-    Sink,
-    Source,
-    Union,
-    WindowJoin,
-    WithColumns,
-)
+from medusa.query.boxes import Box, Graph, Input
 
 __all__ = ["NOTHING", "Held", "Holding", "row_by_row", "uncounted"]
 
@@ -88,7 +74,7 @@ class Holding:
             state = not isinstance(box, Stateless)
             if after or state:
                 behind.add(spec.id)
-            if state and step_of(spec) is None:
+            if state and spec.last_result is None:
                 self.unknown.append(spec.id)
             elif state and not after:
                 self._watch(box, spec)
@@ -116,7 +102,7 @@ class Holding:
     def _paths(self, id: str) -> list[tuple[SinkBox, tuple[Step, ...]]] | None:
         """To each sink below a box, the steps on the way from its input; None: too many, or not by time."""
         spec = self._specs[id]
-        step = step_of(spec)
+        step = spec.last_result
         if step is None:
             return None
         if id in self._sinks:
@@ -145,32 +131,14 @@ class Holding:
         )
 
 
-def step_of(spec: Box) -> Step | None:
-    """From the time of a row that enters to that of the last result it has a part in; None: not by time."""
-    match spec:
-        case Aggregate(stage="combine") | WindowJoin():
-            return SAME
-        case Aggregate(early_us=None):
-            return spec.advance_us, spec.size_us, 0
-        case Join(how="inner"):
-            return 0, 0, spec.within_us
-        case Join():
-            return SAME  # Its boundary stands back by ``within_us`` already.
-        case _:
-            return SAME if row_by_row(spec) else None
-
-
 def uncounted(graph: Graph) -> list[str]:
     """Boxes of which nobody can say how many rows they hold."""
-    return [box.id for box in graph.boxes if step_of(box) is None]
+    return [box.id for box in graph.boxes if box.last_result is None]
 
 
 def row_by_row(spec: Box) -> bool:
     """The box takes each row by itself and keeps nothing of it."""
-    return isinstance(spec, _ROW_BY_ROW)
-
-
-_ROW_BY_ROW = (Source, Sink, Filter, Select, WithColumns, Union, Route)
+    return not spec.keeps_state and spec.last_result == SAME
 
 
 def _on_time(train: Train) -> Times:

@@ -19,15 +19,12 @@ from medusa.engine.operators.connection import ConnectionPointBox
 from medusa.engine.operators.source import checked_times
 from medusa.errors import DataError, QueryError
 from medusa.ports import Clock, Tasks
-from medusa.query.boxes import Aggregate, AsofJoin, Box, Filter, Graph, Input, Join, Session, Source, Top
+from medusa.query.boxes import Box, Filter, Graph, Input, Source
 from medusa.query.expressions.parse import parse
 from medusa.query.graph import check_graph, label_of
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["JudgedRun", "check_columns", "judged_graph", "source_of"]
-
-WINDOWS = (Aggregate, Session, Top)
-"""Boxes whose results have a ``window_start``."""
 
 
 def source_of(graph: Graph, point: ConnectionPointBox | None = None) -> Source:
@@ -109,8 +106,8 @@ def judged_graph(graph: Graph, source: Source, from_us: int) -> Graph:
         )
         boxes.append(judged if box.id == source.id else msgspec.structs.replace(box, inputs=moved))
         begin_us = max((whole_us[arc.box] for arc in box.inputs), default=from_us)
-        whole_us[box.id] = begin_us + _reach_us(box) if from_us > START_US else from_us
-        if isinstance(box, WINDOWS) and from_us > START_US:
+        whole_us[box.id] = begin_us + box.reach_us if from_us > START_US else from_us
+        if box.results_start and from_us > START_US:
             name = _free(f"{box.id[:48]}-from", taken)
             predicate = parse(f"epoch_us(window_start) >= {begin_us}")
             boxes.append(Filter(id=name, inputs=(Input(box.id),), predicate=predicate))
@@ -118,16 +115,6 @@ def judged_graph(graph: Graph, source: Source, from_us: int) -> Graph:
     made = msgspec.structs.replace(graph, boxes=tuple(boxes))
     check_graph(made, require_sinks=True)
     return made
-
-
-def _reach_us(box: Box) -> int:
-    """How far behind the time of a result the rows may be that it is made of."""
-    match box:
-        case Aggregate() | Top():
-            return box.size_us - 1
-        case Join() | AsofJoin():
-            return box.within_us or 0
-    return 0
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -8,11 +8,11 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
+from medusa.query.boxes.base import shape_of
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
 from medusa.query.published_stream import PublishedStream
 from medusa.query.shape import Shape, types_of
-from medusa.query.shapes.dispatch import shape_of
 from medusa.query.stream.base import StreamBase, label_after
 from medusa.query.stream.stream import Stream
 from medusa.query.types import schema_from

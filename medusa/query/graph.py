@@ -11,18 +11,16 @@ from medusa.query.boxes import (
     Aggregate,
     Box,
     BoxData,
-    Data,
-    Function,
     Graph,
     Input,
     Schema,
     Sink,
     Source,
 )
-from medusa.query.expressions.expression import Call, Case, Cast, Column, Literal, Named
+from medusa.query.boxes.base import shape_of
 from medusa.query.ids import check_name, kind_of
 from medusa.query.shape import Shape
-from medusa.query.shapes.dispatch import shape_of
+from medusa.query.structs import expressions_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = [
@@ -85,23 +83,12 @@ def ports_of(box: Box) -> tuple[str, ...]:
 UNTIMED_PORTS = ("late", "ahead", "dead")
 """Of any box: their rows have no time, and boxes that depend on time can't read them."""
 
-EXPRESSIONS = (Column, Literal, Call, Cast, Case, Named, Function)
-
 
 def taps_of(box: BoxData) -> tuple[str, ...]:
     """Ports that exist only where something reads them: ``dead`` of a box that computes expressions
     or calls functions."""
-    return ("dead",) if _computes(box) else ()
-
-
-def _computes(part: object) -> bool:
-    if isinstance(part, tuple):
-        return any(_computes(each) for each in part)
-    if isinstance(part, EXPRESSIONS):
-        return True
-    if isinstance(part, Data):
-        return any(_computes(getattr(part, name)) for name in part.__struct_fields__)
-    return False
+    computes = bool(box.functions) or any(True for _ in expressions_of(box))
+    return ("dead",) if computes else ()
 
 
 def check_graph(graph: Graph, *, require_sinks: bool = False) -> CheckedGraph:

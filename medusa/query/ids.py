@@ -9,7 +9,7 @@ from hashlib import blake2b
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Box, Input, Source
+from medusa.query.boxes import Box, BoxData, Input, Source
 
 __all__ = ["check_name", "kind_of", "stable_id"]
 
@@ -32,8 +32,8 @@ def check_name(name: object, *, what: str) -> str:
     )
 
 
-def kind_of(box: Box) -> str:
-    """``source``, ``filter``, ``with_columns`` ...: the tag of the box."""
+def kind_of(box: BoxData | type[BoxData]) -> str:
+    """``source``, ``filter``, ``with_columns`` ...: the tag of the box, or of its class."""
     return str(box.__struct_config__.tag)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Schema
 from medusa.query.checker import infer
 from medusa.query.expressions.expression import Expression, Named
+from medusa.query.structs import Field, Schema
 from medusa.query.types import check_column_name
 from medusa.units import duration_text
 
@@ -82,10 +82,11 @@ def column_type(named: Named, row: Shape, *, label: str, what: str = "column") -
     return expression_type(named.expression, row, box=f"{label}: {what} {named.name!r}")
 
 
-def refuse_twice(names: Sequence[str], *, label: str, hint: str = "") -> None:
+def refuse_twice(columns: Iterable[Field | Named | str], *, label: str, hint: str = "") -> None:
     """Raises QueryError where two output columns have one name."""
     seen: set[str] = set()
-    for name in names:
+    for column in columns:
+        name = column if isinstance(column, str) else column.name
         if name in seen:
             raise QueryError(
                 f"{label}: column {name!r} stands twice in the output", hint=hint, code="query.name"

@@ -4,35 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["AGGREGATES_ELSEWHERE", "JOINS_ELSEWHERE", "did_you_mean", "join_called"]
+__all__ = ["JOINS_ELSEWHERE", "did_you_mean", "join_called"]
 
 LISTED_MAX = 8
 
 # What other libraries and SQL dialects call it -> what it is here.
-AGGREGATES_ELSEWHERE = {
-    "any_value": "first",
-    "approx_distinct": "approx_count_distinct",
-    "approx_n_unique": "approx_count_distinct",
-    "average": "avg",
-    "count_if": "count(where=...)",
-    "countif": "count(where=...)",
-    "first_value": "first",
-    "last_value": "last",
-    "len": "count",
-    "mean": "avg",
-    "n_unique": "count_distinct",
-    "nunique": "count_distinct",
-    "percentile": "quantile",
-    "percentile_cont": "quantile",
-    "size": "count",
-    "std": "stddev",
-    "stdev": "stddev",
-    "stddev_samp": "stddev",
-    "sum_if": "sum(..., where=...)",
-    "total": "sum",
-    "var": "variance",
-    "var_samp": "variance",
-}
 JOINS_ELSEWHERE = {
     "outer": "full",
     "fullouter": "full",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medusa.query.expressions.expression import Call, Column, Expression, Literal
 from medusa.query.expressions.tree import children
+from medusa.query.structs import expressions_of
 
-__all__ = ["TEXT_CHARS", "TextGrowth", "grown"]
+__all__ = ["TEXT_CHARS", "TextGrowth", "grown", "grown_by"]
 
 TEXT_CHARS = 64
 """A text of a source is taken to be so long."""
@@ -42,6 +44,15 @@ def grown(expression: Expression, came: TextGrowth) -> float:
             short = _length(what) if expression.function == "replace" else 1
             return grown(text, came) * max(_length(by) / max(short, 1), 1.0)
     return max((grown(part, came) for part in children(expression)), default=1.0)
+
+
+def grown_by(box: object, came: Sequence[TextGrowth]) -> TextGrowth:
+    """Of the output of a box that passes columns on; it may compute others by any of its expressions."""
+    one = came[0] if len(came) == 1 else None
+    merged = one or TextGrowth({}, max((max(each.most(), each.others) for each in came), default=1.0))
+    made = [grown(expression, merged) for _, expression in expressions_of(box)]
+    most = max([1.0, *(each.most() for each in came), *made])
+    return TextGrowth({} if one is None else one.columns, most)
 
 
 def _length(expression: Expression) -> int:

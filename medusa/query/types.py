@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Field, Schema
+from medusa.query.structs import Field, Schema
 from medusa.query.suggest import did_you_mean
 
 if TYPE_CHECKING:

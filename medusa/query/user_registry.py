@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from medusa.errors import QueryError
-from medusa.query.boxes.base import Function
+from medusa.query.structs import Function
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["check_functions", "check_reference", "reference", "register", "registered", "resolve", "versions"]

@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from enum import Enum
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Aggregate, Apply, Box, Graph, Join, Sink, Source
+from medusa.query.boxes import (
+    KINDS,
+    Aggregate,
+    Apply,
+    Box,
+    ConnectionPoint,
+    Graph,
+    Join,
+    KeyRouter,
+    OrderedMerge,
+    Sink,
+    Source,
+    SUnion,
+    Union,
+)
 from medusa.query.graph import label_of
 from medusa.query.ids import kind_of
 
@@ -26,39 +40,18 @@ class Way(Enum):
     REFUSED = "refused"
 
 
-WAYS: Mapping[str, Way] = {
-    "source": Way.SOURCE,
-    "filter": Way.ROWS,
-    "select": Way.ROWS,
-    "with_columns": Way.ROWS,
-    "route": Way.ROWS,
-    "semantic_drop": Way.ROWS,
-    "window_drop": Way.ROWS,
-    "aggregate": Way.KEYS,
-    "session": Way.KEYS,
-    "window_rows": Way.KEYS,
-    "running": Way.KEYS,
-    "distinct": Way.KEYS,
-    "join": Way.KEYS,
-    "window_join": Way.KEYS,
-    "asof_join": Way.KEYS,
-    "union": Way.ORDER,
-    "sunion": Way.ORDER,
-    "window_values": Way.ONE,
-    "top": Way.ONE,
-    "random_drop": Way.ONE,
-    "bsort": Way.ONE,
-    "wsort": Way.ONE,
-    "resample": Way.ONE,
-    "apply": Way.ONE,
-    "process": Way.ONE,
-    "table": Way.ONE,
-    "lookup": Way.ONE,
-    "connection_point": Way.PASS,
-    "key_router": Way.REFUSED,
-    "ordered_merge": Way.REFUSED,
-    "sink": Way.SINK,
+_SHARED = {"rows": Way.ROWS, "keys": Way.KEYS, "one": Way.ONE}
+_OTHERS = {
+    Source: Way.SOURCE,
+    Union: Way.ORDER,
+    SUnion: Way.ORDER,
+    ConnectionPoint: Way.PASS,
+    KeyRouter: Way.REFUSED,
+    OrderedMerge: Way.REFUSED,
+    Sink: Way.SINK,
 }
+
+WAYS: Mapping[str, Way] = {kind_of(kind): _OTHERS.get(kind, _SHARED[kind.sharing]) for kind in KINDS}
 """By the kind of the box. A keyed kind without keys, or with an untimed input, goes as ``ONE``."""
 
 JOINS = ("join", "window_join", "asof_join")

@@ -8,8 +8,9 @@ import pytest
 
 import medusa as md
 from medusa.errors import QueryError
-from medusa.query.boxes import AGGREGATE_FUNCTIONS, AggregateCall, Field
-from medusa.query.expressions.aggregates import aggregate_call, combined, result_type, state_fields
+from medusa.query.boxes import AggregateCall, Field
+from medusa.query.expressions.aggregate_kinds import NAMES, combined, result_type, state_fields
+from medusa.query.expressions.aggregates import aggregate_call
 from medusa.query.expressions.expression import Column
 from medusa.query.types import TIMESTAMP, TYPES, is_float, is_integer
 
@@ -40,7 +41,7 @@ def test_result_types(type: str) -> None:
         "quantile": middle,
         "approx_quantile": middle,
     }
-    assert {*expected, "user"} == set(AGGREGATE_FUNCTIONS)
+    assert {*expected, "user"} == set(NAMES)
     for function, result in expected.items():
         call = AggregateCall("a", function, X, 0.5 if "quantile" in function else None)
         if result is None:

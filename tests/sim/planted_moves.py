@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from medusa.engine.repartition.partition import CUTS
+from dataclasses import replace
+
+from medusa.engine.operator_kinds import OPERATORS
 from medusa.engine.repartition.rows import cut_distinct
 from medusa.engine.repartition.tables import Cut
 from medusa.nodes.catalog.kept_moves import Ownership
@@ -208,7 +210,10 @@ def what_was_seen_is_forgotten(monkeypatch):
         tables, meta, seen = cut_distinct(cut)
         return [{name: each.slice(0, 0) for name, each in part.items()} for part in tables], meta, seen
 
-    monkeypatch.setitem(CUTS, Distinct, forgetful)
+    kind = OPERATORS[Distinct]
+    assert kind.repartition is not None
+    planted = replace(kind, repartition=replace(kind.repartition, cut=forgetful))
+    monkeypatch.setitem(OPERATORS, Distinct, planted)
 
 
 SPLIT = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from medusa.elements import Train
 from medusa.errors import DataError
-from medusa.query.shapes.flow import DEAD_SCHEMA
+from medusa.query.boxes.base import DEAD_SCHEMA
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["DeadLetters", "DeadRow"]

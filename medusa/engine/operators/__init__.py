@@ -4,11 +4,11 @@ One file each. Here are those that look at one row at a time, the ends of a quer
 ``sink``), users' functions (``apply``, ``process``) and the two around a box that was split
 (``key_router``, ``ordered_merge``); below are windows, joins, order, and state that lies partly on disk
 (``spill``). An operator is given elements and gives elements; it knows no other operator's instance, no
-clock and no file. ``medusa.engine.compile`` makes them.
+clock and no file. ``medusa.engine.operator_kinds`` is the table of them, by which ``medusa.engine.compile``
+makes them.
 
-- ``query/boxes/flow``, ``query/boxes/order``, and files of the same names in ``query/shapes`` and
-  ``query/stream``: route, drops, distinct; sunion, sorts, resample. Here is one file each; ``wsort_rule`` is
-  the rule of WSort alone.
+- ``query/boxes/flow``, ``query/boxes/order``, and files of the same names in ``query/stream``: route, drops,
+  distinct; sunion, sorts, resample. Here is one file each; ``wsort_rule`` is the rule of WSort alone.
 - ``engine/core/row_buffer`` holds rows until a boundary passes them (``Waiting``) or until they are
   asked for by position (``Held``); ``engine/core/group_numbers`` numbers keys and orders values;
   ``native/order/order.c`` decides what leaves a bounded sort.

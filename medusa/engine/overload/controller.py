@@ -15,7 +15,7 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.input.intake import InputQueue
 from medusa.engine.overload.drop_operator import ALL, Valve, valve_of
 from medusa.engine.overload.drop_set import Drops
-from medusa.engine.overload.drop_sites import Place, arcs_of, cut_off, keeps_state
+from medusa.engine.overload.drop_sites import Place, arcs_of, cut_off
 from medusa.engine.overload.road_map import LoadModel, Plan, RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
 from medusa.query.boxes import Graph, Input, Sink
@@ -128,7 +128,7 @@ class Shedder:
         places = [valve.place for valve in self.valves]
         cuts = {box.id: cut_off(checked, places, box.id) for box in checked.graph.boxes}
         self._cuts = {
-            id: {place.key for place in cut} for id, cut in cuts.items() if keeps_state(checked.boxes[id])
+            id: {place.key for place in cut} for id, cut in cuts.items() if checked.boxes[id].keeps_state
         }
 
     def _expected(self, place: Place, sink: str) -> float:

@@ -13,36 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medusa._native import crc32c
-from medusa.query.boxes import (
-    Aggregate,
-    Apply,
-    Box,
-    ConnectionPoint,
-    Filter,
-    Input,
-    Join,
-    RandomDrop,
-    Route,
-    Select,
-    SemanticDrop,
-    Sink,
-    Source,
-    Union,
-    WindowDrop,
-    WithColumns,
-)
-from medusa.query.expressions.expression import Column, Named
+from medusa.query.boxes import Aggregate, Box, ConnectionPoint, Input, Route, Sink, Source
 from medusa.query.graph import CheckedGraph
 from medusa.query.qos import Points
 
-__all__ = ["Arc", "Place", "arcs_of", "cut_off", "find_places", "keeps_state", "sources_above", "unbounded"]
+__all__ = ["Arc", "Place", "arcs_of", "cut_off", "find_places", "sources_above", "unbounded"]
 
 Arc = tuple[Input, str, int]
 """A stream, a box that reads it, and which of its inputs that is."""
-
-ROW_BY_ROW = (Filter, Select, WithColumns, Route, SemanticDrop, Union, Sink)
-"""Without some of its input such a box gives the same as with it, without what came of that."""
-
 
 LONG = 4
 """Of sliding windows at the edges of what is dropped rows are missing: so many lengths of one are dropped at
@@ -170,23 +148,10 @@ def cut_off(checked: CheckedGraph, places: Sequence[Place], id: str) -> list[Pla
     return []
 
 
-def _row_by_row(box: Box) -> bool:
-    """Whether a box gives the same of a row whatever other rows come.
-
-    A function of users does, by contract; one that is awaited answers by place, which a log remembers.
-    """
-    return isinstance(box, ROW_BY_ROW) or (isinstance(box, Apply) and box.in_flight is None)
-
-
-def keeps_state(box: Box) -> bool:
-    """Whether more rows may make a box hold more."""
-    return not (_row_by_row(box) or isinstance(box, Source | RandomDrop | WindowDrop))
-
-
 def unbounded(checked: CheckedGraph) -> list[Box]:
     """The boxes that keep state, and from which not all rows can be kept away by dropping them."""
     places = find_places(checked)
-    return [box for box in checked.graph.boxes if keeps_state(box) and not cut_off(checked, places, box.id)]
+    return [box for box in checked.graph.boxes if box.keeps_state and not cut_off(checked, places, box.id)]
 
 
 def _place(
@@ -205,19 +170,14 @@ def _place(
     windows: list[Aggregate] = []
     for id in (id for id in boxes if id in below):
         each = boxes[id]
-        if isinstance(each, Aggregate):
-            # Every row of its windows must come by here.
-            rest = _paths(checked, id, without=arcs)
-            if each.stage != "whole" or each.early_us is not None or rest:
-                return None
-            windows.append(each)
-        elif isinstance(each, Join):
-            if each.how != "inner":
-                return None
-        elif not _row_by_row(each):
+        if isinstance(each, Aggregate) and _paths(checked, id, without=arcs):
+            return None  # Every row of its windows must come by here.
+        if not each.when_thinned:
             return None
+        if isinstance(each, Aggregate):
+            windows.append(each)
     if windows:
-        if any(isinstance(boxes[id], Join) for id in below):
+        if any(boxes[id].when_thinned == "pairs" for id in below):
             return None
         found = tuple(
             Windows(each.id, each.size_us - each.advance_us, _nearest(checked, each, below))
@@ -309,20 +269,9 @@ def _traced(boxes: dict[str, Box], at: Input, name: str, stream: Input, below: s
         box = boxes[at.box]
         if box.id not in below or len(box.inputs) != 1:
             return None
-        if isinstance(box, Select | WithColumns):
-            made = {each.name: each for each in box.columns}
-            if name in made:
-                source = _column(made[name])
-                if source is None:
-                    return None
-                name = source
-            elif isinstance(box, Select):
-                return None
-        elif not isinstance(box, Filter | Route | SemanticDrop):
+        source = box.column_from(name)
+        if source is None:
             return None
+        name = source
         at = box.inputs[0]
     return name
-
-
-def _column(named: Named) -> str | None:
-    return named.expression.name if isinstance(named.expression, Column) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,23 @@ import pyarrow as pa
 
 from medusa.engine.core.row_buffer import Ints
 from medusa.engine.repartition.partials import panes_combined
-from medusa.engine.repartition.tables import Cut, CutState, Joined, Tables, array_of, ints, ordered, put
+from medusa.engine.repartition.tables import (
+    Cut,
+    CutState,
+    Joined,
+    StatePartition,
+    Tables,
+    array_of,
+    each_row_once,
+    ints,
+    keys_in,
+    ordered,
+    put,
+)
 from medusa.errors import StateError
-from medusa.query.boxes import Aggregate, RowWindow, Running, Session
+from medusa.query.boxes import Aggregate, Box, RowWindow, Running, Session
 
-__all__ = [
-    "cut_rows",
-    "cut_running",
-    "cut_session",
-    "cut_window",
-    "join_rows",
-    "join_running",
-    "join_session",
-    "join_window",
-]
+__all__ = ["ROWS", "RUNNING", "SESSION", "WINDOW"]
 
 
 def cut_window(cut: Cut) -> CutState:
@@ -228,3 +231,31 @@ def join_running(joined: Joined) -> tuple[Tables, dict[str, Any]]:
         tables["lags"] = joined.plain("lags", tables["lags"])
     meta = _groups_joined(joined, tables)
     return tables, {**meta, "next_slot": 0 if whole.expire_us is None else firsts[-1]}
+
+
+def _window_rows(whole: Box, tables: Tables) -> list[Ints]:
+    return [ints(tables["groups"], "rows")] if getattr(whole, "keys", ()) else []
+
+
+def _window_keys(cut: Cut) -> list[list[pa.Array]]:
+    return keys_in("groups")(cut) if getattr(cut.made.whole, "keys", ()) else []
+
+
+def _slot_rows(name: str) -> Callable[[Box, Tables], list[Ints]]:
+    """What groups count is that of the slots of another table."""
+
+    def rows(whole: Box, tables: Tables) -> list[Ints]:
+        if "groups" not in tables:
+            return each_row_once(name)(whole, tables)
+        slots, counted = ints(tables["groups"], "slot"), ints(tables["groups"], "rows")
+        of = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
+        of[slots] = counted
+        return [of[ints(tables[name], "slot")]]
+
+    return rows
+
+
+WINDOW = StatePartition(cut_window, join_window, _window_rows, _window_keys)
+SESSION = StatePartition(cut_session, join_session, _slot_rows("sessions"), keys_in("sessions"))
+RUNNING = StatePartition(cut_running, join_running, _slot_rows("keys"), keys_in("keys"))
+ROWS = StatePartition(cut_rows, join_rows, each_row_once("keys"), keys_in("keys"))

@@ -11,7 +11,6 @@ from medusa.engine.operators.windows.aggregate_calls import combine_calls
 from medusa.engine.repartition.tables import array_of, ints
 from medusa.query.boxes import Aggregate
 from medusa.query.shape import Shape
-from medusa.query.shapes.windows import aggregate_shape
 
 __all__ = ["panes_combined"]
 
@@ -29,7 +28,7 @@ def panes_combined(part: Aggregate, input: Shape, groups: pa.Table) -> pa.Table:
         groups: the panes of all parts, in the order of the parts, with the columns of their state.
     """
     starts, first_of, pane = np.unique(ints(groups, "pane_start"), return_index=True, return_inverse=True)
-    states = {field.name: field.type for field in aggregate_shape(part, input, part.id).schema[2:]}
+    states = {field.name: field.type for field in part.shape([input], part.id, "").schema[2:]}
     calls, arguments, _ = combine_calls(part.aggregates, states)
     # Panes have ends of their own: here each is a window of one microsecond.
     window = Window(

@@ -7,45 +7,16 @@ of it happens on tables as ``BoxState`` has them (docs/checkpoints.md); no row i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from medusa.engine.core.box import BoxState
-from medusa.engine.core.row_buffer import Ints
-from medusa.engine.repartition.groups import (
-    cut_rows,
-    cut_running,
-    cut_session,
-    cut_window,
-    join_rows,
-    join_running,
-    join_session,
-    join_window,
-)
-from medusa.engine.repartition.rows import (
-    SIDES,
-    cut_distinct,
-    cut_join,
-    join_distinct,
-    join_join,
-    side_keys,
-)
-from medusa.engine.repartition.tables import Cut, CutState, Joined, Tables, ints
+from medusa.engine.operator_kinds import OPERATORS
+from medusa.engine.repartition.tables import Cut, Joined, StatePartition
 from medusa.errors import StateError
-from medusa.query.boxes import (
-    Aggregate,
-    AsofJoin,
-    Box,
-    Distinct,
-    Join,
-    RowWindow,
-    Running,
-    Session,
-    WindowJoin,
-)
+from medusa.query.boxes import Box
 from medusa.query.rewrite.split import Split
 from medusa.query.shape import Shape
 
@@ -71,7 +42,7 @@ def partition_state(
         those of the first part.
     """
     cut = Cut(made, inputs, state, [fresh[part.id] for part in made.parts])
-    tables, meta, seen = CUTS.get(type(made.whole), _nothing)(cut)
+    tables, meta, seen = _kind(made.whole).cut(cut)
     states: dict[str, BoxState] = {}
     for router, reached_us, rows in zip(made.routers, state.meta["inputs_us"], seen, strict=True):
         states[router.id] = _at([reached_us], reached_us, {"seen": rows})
@@ -114,7 +85,7 @@ def combine_states(
             code="state.split",
         )
     joined = Joined(made, inputs, parts, [router.meta["seen"] for router in routers], fresh)
-    tables, meta = JOINED.get(type(made.whole), _nothing_joined)(joined)
+    tables, meta = _kind(made.whole).join(joined)
     state = _at(reached, last.meta["boundary_us"], meta)
     state.tables = tables
     state.meta["counts"] = [sum(part.meta["counts"][i] for part in parts) for i in range(COUNTS)]
@@ -132,7 +103,9 @@ def weights_of(made: Split, inputs: Sequence[Shape], state: BoxState) -> tuple[l
     observing costs nothing while the box runs, and takes no memory of its own.
     """
     cut = Cut(made, inputs, state, [])
-    seen = [(cut.hashes(keys), rows) for keys, rows in _weighed(cut)]
+    kind = _kind(made.whole)
+    weights = kind.weights(made.whole, state.tables)
+    seen = [(cut.hashes(keys), rows) for keys, rows in zip(kind.keys(cut), weights, strict=True)]
     if not seen:
         return [], []
     hashes, which = np.unique(np.concatenate([each for each, _ in seen]), return_inverse=True)
@@ -144,7 +117,7 @@ def weights_of(made: Split, inputs: Sequence[Shape], state: BoxState) -> tuple[l
 
 def rows_of(whole: Box, state: BoxState) -> int:
     """How many rows ``weights_of`` counts in this state of the box, or of a part of it."""
-    return sum(int(rows.sum()) for rows in _rows(whole, state.tables))
+    return sum(int(rows.sum()) for rows in _kind(whole).weights(whole, state.tables))
 
 
 def _at(inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any]) -> BoxState:
@@ -152,64 +125,14 @@ def _at(inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any]) -> 
     return BoxState(meta={**head, **meta})
 
 
-def _nothing(cut: Cut) -> CutState:
-    return [{} for _ in cut.made.parts], {}, [0] * len(cut.made.routers)
+def _kind(whole: Box) -> StatePartition:
+    return OPERATORS[type(whole)].repartition or NOTHING
 
 
-def _nothing_joined(joined: Joined) -> tuple[Tables, dict[str, Any]]:
-    return {}, {}
-
-
-CUTS: Mapping[type, Callable[[Cut], CutState]] = {
-    Aggregate: cut_window,
-    Session: cut_session,
-    RowWindow: cut_rows,
-    Running: cut_running,
-    Distinct: cut_distinct,
-    Join: cut_join,
-    WindowJoin: cut_join,
-    AsofJoin: cut_join,
-}
-
-JOINED: Mapping[type, Callable[[Joined], tuple[Tables, dict[str, Any]]]] = {
-    Aggregate: join_window,
-    Session: join_session,
-    RowWindow: join_rows,
-    Running: join_running,
-    Distinct: join_distinct,
-    Join: join_join,
-    WindowJoin: join_join,
-    AsofJoin: join_join,
-}
-
-
-def _weighed(cut: Cut) -> list[tuple[list[pa.Array], Ints]]:
-    """Keys, and how many rows each stands for."""
-    whole, tables = cut.made.whole, cut.state.tables
-    rows = _rows(whole, tables)
-    if isinstance(whole, Join | WindowJoin | AsofJoin):
-        return [(side_keys(cut, side), rows[side]) for side in (0, 1)]
-    if not isinstance(whole, Aggregate | Session | Running | RowWindow | Distinct):
-        return []
-    return [(cut.keys(tables[_holder(whole)], whole.keys), each) for each in rows]
-
-
-def _holder(whole: Box) -> str:
-    """The table that has the keys."""
-    return {Aggregate: "groups", Session: "sessions"}.get(type(whole), "keys")
-
-
-def _rows(whole: Box, tables: Tables) -> list[Ints]:
-    """For each table with keys, how many rows each of its rows stands for."""
-    if isinstance(whole, Join | WindowJoin | AsofJoin):
-        return [np.ones(tables[side].num_rows, np.int64) for side in SIDES]
-    if isinstance(whole, Aggregate):
-        return [ints(tables["groups"], "rows")] if whole.keys else []
-    if isinstance(whole, Session | Running) and "groups" in tables:
-        slots, rows = ints(tables["groups"], "slot"), ints(tables["groups"], "rows")
-        of = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
-        of[slots] = rows
-        return [of[ints(tables[_holder(whole)], "slot")]]
-    if isinstance(whole, Session | Running | RowWindow | Distinct):
-        return [np.ones(tables[_holder(whole)].num_rows, np.int64)]
-    return []
+NOTHING = StatePartition(
+    cut=lambda cut: ([{} for _ in cut.made.parts], {}, [0] * len(cut.made.routers)),
+    join=lambda joined: ({}, {}),
+    weights=lambda whole, tables: [],
+    keys=lambda cut: [],
+)
+"""Of boxes without state."""

@@ -8,14 +8,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import TIME
 from medusa.engine.expressions.evaluate import compile_projection
-from medusa.engine.repartition.tables import Cut, CutState, Joined, Tables, array_of, ints, ordered
-from medusa.query.boxes import AsofJoin, Distinct, Join, WindowJoin
+from medusa.engine.repartition.tables import (
+    Cut,
+    CutState,
+    Joined,
+    StatePartition,
+    Tables,
+    array_of,
+    each_row_once,
+    ints,
+    keys_in,
+    ordered,
+)
+from medusa.query.boxes import AsofJoin, Box, Distinct, Join, WindowJoin
 from medusa.query.expressions.expression import Column, Named
 from medusa.query.shape import WINDOW_COLUMNS, Shape, types_of
 
-__all__ = ["SIDES", "cut_distinct", "cut_join", "join_distinct", "join_join", "side_keys"]
+__all__ = ["DISTINCT", "JOIN"]
 
 
 def _row_keys(table: pa.Table, keys: Sequence[Named], shape: Shape) -> list[pa.Array]:
@@ -61,7 +73,7 @@ def _join_keys(whole: AnyJoin, side: int) -> tuple[Named, ...]:
     return (whole.left_keys, whole.right_keys)[side]
 
 
-def side_keys(cut: Cut, side: int) -> list[pa.Array]:
+def _side_keys(cut: Cut, side: int) -> list[pa.Array]:
     """Keys of the rows of a side: columns of it, or ``@keyN``."""
     whole = cut.made.whole
     assert isinstance(whole, Join | WindowJoin | AsofJoin)
@@ -84,7 +96,7 @@ def cut_join(cut: Cut) -> CutState:
     seen = []
     for side, router in enumerate(cut.made.routers):
         rows = cut.state.tables[SIDES[side]]
-        owners = cut.owners(side_keys(cut, side), side)
+        owners = cut.owners(_side_keys(cut, side), side)
         more = {} if router.number is None else {router.number: pa.array(np.arange(rows.num_rows))}
         for one, each in zip(tables, cut.parts(SIDES[side], rows, owners, more), strict=True):
             one[SIDES[side]] = each
@@ -101,3 +113,15 @@ def join_join(joined: Joined) -> tuple[Tables, dict[str, Any]]:
             rows = ordered(rows, ints(rows, router.number))
         tables[side] = joined.plain(side, rows)
     return tables, {}
+
+
+def _join_keys_held(cut: Cut) -> list[list[pa.Array]]:
+    return [_side_keys(cut, side) for side in (0, 1)]
+
+
+def _join_rows(whole: Box, tables: Tables) -> list[Ints]:
+    return [rows for side in SIDES for rows in each_row_once(side)(whole, tables)]
+
+
+DISTINCT = StatePartition(cut_distinct, join_distinct, each_row_once("keys"), keys_in("keys"))
+JOIN = StatePartition(cut_join, join_join, _join_rows, _join_keys_held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,27 @@ from medusa.engine.core.native_types import narrow
 from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_int64
 from medusa.engine.operators.key_router import part_of
-from medusa.query.boxes import OrderedMerge
+from medusa.query.boxes import Box, OrderedMerge
 from medusa.query.checker import infer
 from medusa.query.expressions.expression import Named
 from medusa.query.rewrite.split import Split
 from medusa.query.shape import Shape, types_of
 from medusa.query.types import to_arrow
 
-__all__ = ["Cut", "CutState", "Joined", "Tables", "array_of", "hashes_of", "ints", "ordered", "put"]
+__all__ = [
+    "Cut",
+    "CutState",
+    "Joined",
+    "StatePartition",
+    "Tables",
+    "array_of",
+    "each_row_once",
+    "hashes_of",
+    "ints",
+    "keys_in",
+    "ordered",
+    "put",
+]
 
 Tables = dict[str, pa.Table]
 
@@ -127,3 +140,33 @@ def ordered(table: pa.Table, *keys: Ints) -> pa.Table:
 
 CutState = tuple[list[Tables], dict[str, Any], list[int]]
 """Tables of each part, what else all of them know, and how many rows each router has numbered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePartition:
+    """How the state of a kind of box is cut by ranges of its keys, joined again, and weighed.
+
+    Attributes:
+        weights: for each table with keys, how many rows each of its rows stands for.
+        keys: the key columns of these tables.
+    """
+
+    cut: Callable[[Cut], CutState]
+    join: Callable[[Joined], tuple[Tables, dict[str, Any]]]
+    weights: Callable[[Box, Tables], list[Ints]]
+    keys: Callable[[Cut], list[list[pa.Array]]]
+
+
+def keys_in(name: str) -> Callable[[Cut], list[list[pa.Array]]]:
+    """The keys of a box that has them in one table."""
+
+    def keys(cut: Cut) -> list[list[pa.Array]]:
+        whole: Any = cut.made.whole
+        return [cut.keys(cut.state.tables[name], whole.keys)]
+
+    return keys
+
+
+def each_row_once(name: str) -> Callable[[Box, Tables], list[Ints]]:
+    """Every row of a table stands for one."""
+    return lambda whole, tables: [np.ones(tables[name].num_rows, np.int64)]

@@ -15,7 +15,7 @@ from medusa.engine.core.rows import Ints, as_int64
 from medusa.engine.input.ingest import normalise, refuse_malformed, table_of
 from medusa.errors import DataError
 from medusa.query.boxes import Field, Schema
-from medusa.query.shapes.user import ROW, TIME
+from medusa.query.boxes.user import ROW, TIME
 from medusa.query.types import TIMESTAMP, schema_to_arrow
 
 __all__ = ["Output", "bury", "error_text", "read_output", "row_of"]

@@ -20,8 +20,8 @@ from medusa.engine.operators.source import TIME_MAX_US
 from medusa.engine.udf.calls import read_output
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
+from medusa.query.boxes.user import ROW
 from medusa.query.expressions.text_casts import INTEGER_RANGES
-from medusa.query.shapes.user import ROW
 from medusa.query.types import is_integer, schema_to_arrow, to_arrow
 
 __all__ = ["ROWS", "TIMER", "Outputs"]

@@ -31,28 +31,21 @@ from medusa.nodes.spec.user_objects import check_users
 from medusa.query.boxes import (
     Aggregate,
     Box,
-    Filter,
     Graph,
     Input,
-    Route,
-    Select,
-    SemanticDrop,
     Sink,
     Source,
     SUnion,
     Union,
-    WindowDrop,
-    WithColumns,
 )
+from medusa.query.boxes.base import shape_of
 from medusa.query.graph import check_graph
 from medusa.query.ids import kind_of
 from medusa.query.shape import Shape
-from medusa.query.shapes.dispatch import shape_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["Plan", "cut", "grouped"]
 
-STATELESS = (Filter, Select, WithColumns, Union, Route, SemanticDrop, WindowDrop)
 NAME_CHARS_MAX = 64
 
 
@@ -188,7 +181,7 @@ def _follow(box: Box, homes: Mapping[str, tuple[str, ...]], graph: Graph) -> tup
     places = list(dict.fromkeys(homes[arc.box] for arc in box.inputs))
     split = any(len(place) > 1 for place in places)
     from_window = any(isinstance(kinds[arc.box], Aggregate) for arc in box.inputs)
-    copies = isinstance(box, STATELESS) and not from_window
+    copies = _stateless(box) and not from_window
     if len(places) == 1 and (not split or copies):
         return places[0]
     listed = ", ".join(dict.fromkeys(node for place in places for node in place))
@@ -222,8 +215,13 @@ def _refuse_gathered(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None
             continue
         if behind is not None:
             gathered[box.id] = behind
-        elif gathers and isinstance(box, STATELESS):
+        elif gathers and _stateless(box):
             gathered[box.id] = box.id
+
+
+def _stateless(box: Box) -> bool:
+    """Whether copies of it give together what it gives."""
+    return box.sharing == "rows" or isinstance(box, Union)
 
 
 def _split_homes(box: Box, homes: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -260,7 +258,7 @@ class _Expander:
     def _copy(self, box: Box) -> None:
         """A source or a box without state, once per node."""
         nodes = self._homes[box.id]
-        if not isinstance(box, (Source, *STATELESS)):
+        if not (isinstance(box, Source) or _stateless(box)):
             kind = kind_of(box)
             raise QueryError(
                 f"{kind} {box.id!r} is named at {len(nodes)} nodes ({', '.join(nodes)}); a {kind} can't be "

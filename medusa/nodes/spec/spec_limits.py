@@ -8,34 +8,13 @@ What depends on the data is bounded where the data is: rows by credit, memory by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from medusa.errors import QueryError
-from medusa.query.boxes import (
-    Aggregate,
-    AsofJoin,
-    Box,
-    BSort,
-    Graph,
-    Input,
-    Join,
-    Lookup,
-    Resample,
-    RowWindow,
-    Select,
-    Sink,
-    Source,
-    Table,
-    Top,
-    ValueWindow,
-    WindowJoin,
-    WithColumns,
-)
-from medusa.query.boxes import Data as Struct
-from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal, Named
+from medusa.query.boxes import Box, Graph, Input, Source
+from medusa.query.expressions.expression import Expression
 from medusa.query.expressions.tree import DEPTH_MAX, children
 from medusa.query.graph import label_of
-from medusa.query.text_growth import TextGrowth, grown
+from medusa.query.structs import expressions_of
+from medusa.query.text_growth import TextGrowth
 
 __all__ = ["check_limits"]
 
@@ -57,9 +36,6 @@ HELD_BYTES_MAX = 1 << 30
 GROWTH_MAX = 100_000
 """How many times longer than those of the sources a text may become."""
 
-ROW_BYTES = 16
-"""What one column of a row that is kept is counted as."""
-
 
 def check_limits(graph: Graph) -> None:
     """Whether a checked graph stays within the limits of this module.
@@ -80,7 +56,7 @@ def check_limits(graph: Graph) -> None:
                 raise _beyond(
                     f"{where}.inputs[{place}]", f"{arc.box!r} has {readers[arc]:,} readers", READERS_MAX
                 )
-        held += _held_bytes(box)
+        held += box.kept_bytes
         if held > HELD_BYTES_MAX:
             raise _beyond(where, f"{held:,} bytes of rows kept up to here", HELD_BYTES_MAX)
     _check_rows(graph)
@@ -94,24 +70,10 @@ def _beyond(where: str, what: str, limit: float) -> QueryError:
 # --- expressions ----------------------------------------------------------------------------------
 
 
-def _expressions(part: object, path: str) -> Iterator[tuple[str, Expression]]:
-    """The outermost expressions in a part of a box, and where each stands."""
-    if isinstance(part, Column | Literal | Call | Cast | Case):
-        yield path, part
-    elif isinstance(part, Named):
-        yield f"{path}.expression", part.expression
-    elif isinstance(part, tuple):
-        for index, each in enumerate(part):
-            yield from _expressions(each, f"{path}[{index}]")
-    elif isinstance(part, Struct):
-        for name in part.__struct_fields__:
-            yield from _expressions(getattr(part, name), f"{path}.{name}")
-
-
 def _check_expressions(box: Box, where: str) -> int:
     """Parts of all expressions of a box."""
     total = 0
-    for path, expression in _expressions(box, where):
+    for path, expression in expressions_of(box, where):
         stack = [(expression, path, 1)]
         while stack:
             node, place, depth = stack.pop()
@@ -134,28 +96,16 @@ def _check_rows(graph: Graph) -> None:
     steps = 0.0
     for index, box in enumerate(graph.boxes):
         came = sum(rows[arc.box] for arc in box.inputs) if box.inputs else 1.0
-        rows[box.id] = made = came * _ratio(box)
+        rows[box.id] = made = came * box.rows_made
         where = f"boxes[{index}] ({label_of(box)})"
         if made > ROWS_MAX * sources:
             what = f"one row of each of {sources} sources becomes {made:.3g} rows"
             raise _beyond(where, what, ROWS_MAX * sources)
-        parts = sum(_size(expression) for _, expression in _expressions(box, ""))
+        parts = sum(_size(expression) for _, expression in expressions_of(box, ""))
         steps += max(came, made) * (1 + parts)
         if steps > STEPS_MAX * sources:
             what = f"{steps:.3g} steps for one row of each of {sources} sources up to here"
             raise _beyond(where, what, STEPS_MAX * sources)
-
-
-def _ratio(box: Box) -> float:
-    """Rows that a box makes of one at most; joins are counted as if each row met one other."""
-    match box:
-        case Aggregate() | Top():
-            return -(-box.size_us // box.advance_us)
-        case ValueWindow():
-            return max(box.size / box.advance, 1.0)
-        case Resample():
-            return max(box.gap_us / box.every_us, 1.0)
-    return 1.0
 
 
 def _size(expression: Expression) -> int:
@@ -166,28 +116,6 @@ def _size(expression: Expression) -> int:
     return count
 
 
-def _held_bytes(box: Box) -> int:
-    """Bytes of rows that a box keeps by number, for one group."""
-    match box:
-        case BSort():
-            return box.slack * ROW_BYTES
-        case RowWindow():
-            panes = -(-box.size // box.advance)
-            whole = [each for each in box.aggregates if each.function in _KEEPS_VALUES]
-            return (box.size * len(whole) + panes * len(box.aggregates)) * ROW_BYTES
-        case Top():
-            return box.n * -(-box.size_us // box.advance_us) * ROW_BYTES
-        case Aggregate():
-            return -(-box.size_us // box.advance_us) * len(box.aggregates) * ROW_BYTES
-        case Table():
-            return len(box.rows or b"")
-    lags = [each.parameter for each in getattr(box, "aggregates", ()) if each.function == "lag"]
-    return sum(lag for lag in lags if isinstance(lag, int)) * ROW_BYTES
-
-
-_KEEPS_VALUES = ("count_distinct", "quantile", "median")
-
-
 # --- texts ------------------------------------------------------------------------------------------
 
 
@@ -195,28 +123,8 @@ def _check_growth(graph: Graph) -> None:
     """How long texts become: a chain of ``s || s`` doubles them in each box."""
     streams: dict[str, TextGrowth] = {}
     for index, box in enumerate(graph.boxes):
-        came = [streams[arc.box] for arc in box.inputs]
-        others = max((each.most() for each in came), default=1.0)
-        if isinstance(box, Source | Table):
-            made = TextGrowth({}, others)
-        elif isinstance(box, Select | WithColumns):
-            kept = came[0].columns if isinstance(box, WithColumns) else {}
-            new = {named.name: grown(named.expression, came[0]) for named in box.columns}
-            made = TextGrowth({**kept, **new}, came[0].others if isinstance(box, WithColumns) else 1.0)
-        elif isinstance(box, Sink) or len(came) == 1:
-            made = TextGrowth(came[0].columns, max(others, *_made(box, came)))
-        else:
-            made = TextGrowth({}, max(others, *_made(box, came)))
+        made = box.texts([streams[arc.box] for arc in box.inputs])
         streams[box.id] = made
         if max(made.most(), made.others) > GROWTH_MAX:
             text = f"texts up to {max(made.most(), made.others):.3g} times as long as those of the sources"
             raise _beyond(f"boxes[{index}] ({label_of(box)})", text, GROWTH_MAX)
-
-
-def _made(box: Box, came: list[TextGrowth]) -> list[float]:
-    """What the expressions of any other box make of its texts; joins and look-ups read several inputs."""
-    if isinstance(box, Join | WindowJoin | AsofJoin | Lookup) or len(came) != 1:
-        merged = TextGrowth({}, max((max(each.most(), each.others) for each in came), default=1.0))
-    else:
-        merged = came[0]
-    return [1.0, *(grown(expression, merged) for _, expression in _expressions(box, ""))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Apply, ConnectionPoint, Graph, Lookup, Table
+from medusa.query.boxes import Graph, Lookup, Table
 from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of
 
@@ -22,18 +22,9 @@ def check_users(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
     refuse_unregistered(graph, "deploying")
     tables = {box.id: box for box in graph.boxes if isinstance(box, Table)}
     for box in graph.boxes:
-        if isinstance(box, Apply) and box.in_flight is not None:
-            raise QueryError(
-                f"{label_of(box)} runs an async function, whose results a restarted node can't repeat yet",
-                hint="use an ordinary function, or run it embedded",
-                code="query.later",
-            )
-        if isinstance(box, ConnectionPoint):
-            raise QueryError(
-                f"{label_of(box)} keeps history, which nodes don't yet",
-                hint="leave it out, or run the query embedded",
-                code="query.later",
-            )
+        if box.embedded_only is not None:
+            what, hint = box.embedded_only
+            raise QueryError(f"{label_of(box)} {what}", hint=hint, code="query.later")
         if isinstance(box, Table) and len(homes[box.id]) > 1:
             raise QueryError(
                 f"{label_of(box)} is at several nodes: {', '.join(homes[box.id])}",

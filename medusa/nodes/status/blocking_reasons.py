@@ -20,7 +20,6 @@ from medusa.query.boxes import Box, Sink, Source
 from medusa.query.boxes import Input as Arc
 from medusa.query.graph import UNTIMED_PORTS
 from medusa.query.published_stream import reads_of
-from medusa.query.render.describe import waits
 from medusa.units import duration_text, size_text
 from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import owner_and_name
@@ -138,7 +137,7 @@ class _Told:
         return None if lowest is None or self._boundary_us(lowest.box) >= END_US else lowest
 
     def _of_box(self, spec: Box) -> Iterator[str]:
-        own = waits(spec)
+        own = spec.waits
         yield own or "rows"
         arc = self.holder(spec)
         if arc is None:

@@ -1,24 +1,30 @@
-"""The boxes of a query: plain frozen data, checked when built, equal in memory, file and on links."""
+"""The boxes of a query: plain frozen data, checked when built, equal in memory, file and on links.
+
+The class of a box has everything that is asked of its kind before it runs (``base.BoxData``); nothing else
+in ``query`` lists kinds. A new kind: its class in a file here, its name in this one.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
-from medusa.query.boxes.base import BoxData, Data, Field, Function, Input, Schema
+from medusa.query.boxes.base import BoxData
 from medusa.query.boxes.connections import ConnectionPoint
-from medusa.query.boxes.core import Filter, Select, Sink, Source, Union, WithColumns
 from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
 from medusa.query.boxes.joins import AsofJoin, Join, WindowJoin
 from medusa.query.boxes.order import BSort, Resample, SUnion, WSort
+from medusa.query.boxes.rows import Filter, Select, Union, WithColumns
 from medusa.query.boxes.running import Running
+from medusa.query.boxes.sinks import Sink
+from medusa.query.boxes.sources import Source
 from medusa.query.boxes.splits import KeyRouter, OrderedMerge
 from medusa.query.boxes.tables import Lookup, Table, Update
 from medusa.query.boxes.user import Apply, Process
 from medusa.query.boxes.window_kinds import RowWindow, Session, Top, ValueWindow
-from medusa.query.boxes.windows import AGGREGATE_FUNCTIONS, Aggregate, AggregateCall
+from medusa.query.boxes.windows import Aggregate
+from medusa.query.structs import AggregateCall, Data, Field, Function, Input, Schema
 
 __all__ = [
-    "AGGREGATE_FUNCTIONS",
     "FORMAT_VERSION",
     "Aggregate",
     "AggregateCall",
@@ -36,6 +42,7 @@ __all__ = [
     "Graph",
     "Input",
     "Join",
+    "KINDS",
     "KeyRouter",
     "Lookup",
     "OrderedMerge",
@@ -99,6 +106,9 @@ Box: TypeAlias = (
     | OrderedMerge
     | Sink
 )
+
+KINDS: tuple[type[BoxData], ...] = get_args(Box)
+"""The classes of all kinds of boxes."""
 
 
 class Graph(Data, frozen=True, kw_only=True):

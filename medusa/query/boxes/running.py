@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from medusa.query.boxes.base import BoxData, Input
-from medusa.query.boxes.windows import AggregateCall
+from medusa.errors import QueryError
+from medusa.query.boxes.base import NO_KEY, ROW_BYTES, BoxData, Sharing, SplitPlan
+from medusa.query.boxes.calls import LAG, result_fields
+from medusa.query.boxes.checks import key_type, need_time
+from medusa.query.boxes.text import by_text, calls_text
 from medusa.query.expressions.expression import Named
+from medusa.query.shape import Shape, refuse_twice
+from medusa.query.structs import AggregateCall, Input
+from medusa.units import DURATION_MAX_US, duration_text
 
-__all__ = ["LAG", "Running"]
-
-LAG = "lag"
-"""The function of a call that gives an earlier row's value; its parameter: how many rows earlier."""
+__all__ = ["Running"]
 
 
 class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=True):
@@ -25,8 +29,8 @@ class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=Tru
 
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    sharing: ClassVar[Sharing] = "keys"
 
-    id: str
     inputs: tuple[Input, ...]
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
@@ -36,3 +40,29 @@ class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=Tru
     def time_dependent(self) -> bool:  # type: ignore[override]
         """Only with ``expire_us``: else late rows pass like all others."""
         return self.expire_us is not None
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        row = inputs[0]
+        if self.expire_us is not None:
+            need_time(row, label, "expire")
+            if not 0 < self.expire_us <= DURATION_MAX_US:
+                raise QueryError(f"{label}: expire is out of range", code="query.duration")
+        for key in self.keys:
+            key_type(key, row, label)
+        columns = [*row.schema, *result_fields(self.aggregates, row, label, lags=True)]
+        refuse_twice(columns, label=label, hint="choose another name for the running aggregate")
+        return Shape(label, tuple(columns), timed=row.timed, window=row.window, no_window=row.no_window)
+
+    def describe(self) -> str:
+        expire = "" if self.expire_us is None else f", expires after {duration_text(self.expire_us)}"
+        return f"{calls_text(self.aggregates)}{by_text(self.keys)}{expire}"
+
+    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        if not self.keys:
+            return NO_KEY
+        return SplitPlan(keys=[self.keys], part=self, positions=(name(""),), arrival=True)
+
+    @property
+    def kept_bytes(self) -> int:
+        lags = [each.parameter for each in self.aggregates if each.function == LAG]
+        return sum(lag for lag in lags if isinstance(lag, int)) * ROW_BYTES

@@ -3,12 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import ClassVar
 
-from medusa.query.boxes.base import BoxData, Input
+from medusa.errors import QueryError
+from medusa.query.boxes.base import MANY, PART_OF_SPLIT, BoxData
+from medusa.query.boxes.checks import key_type, need_time
+from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
+from medusa.query.expressions.tree import reads_time
+from medusa.query.shape import Shape, refuse_twice, types_of
+from medusa.query.structs import Field, Input
+from medusa.query.types import TIMESTAMP, check_column_name
+from medusa.units import DURATION_MAX_US
 
-__all__ = ["KeyRouter", "OrderedMerge"]
+__all__ = ["PARTS_MAX", "KeyRouter", "OrderedMerge"]
+
+
+PARTS_MAX = 256
+HASHES = 1 << 64
+BLOCK_MAX = 1 << 31
 
 
 class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_only=True):
@@ -28,8 +44,8 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
 
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    stays_whole = PART_OF_SPLIT
 
-    id: str
     inputs: tuple[Input, ...]
     parts: int
     keys: tuple[Named, ...] = ()
@@ -40,6 +56,33 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
     @property
     def ports(self) -> tuple[str, ...]:
         return ("", *(str(part) for part in range(1, self.parts)))
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        row = inputs[0]
+        if not 2 <= self.parts <= PARTS_MAX:
+            raise QueryError(f"{label}: from 2 to {PARTS_MAX} parts, got {self.parts}", code="query.split")
+        for key in self.keys:
+            key_type(key, row, label)
+        if self.keys:
+            _check_cuts(self, label)
+        elif self.cuts or self.block is None or not 1 <= self.block <= BLOCK_MAX:
+            raise QueryError(
+                f"{label}: without keys rows go in blocks of 1 to {BLOCK_MAX:,} rows, got {self.block}"
+                + (", and ranges" if self.cuts else ""),
+                code="query.split",
+            )
+        schema = row.schema
+        if self.number is not None:
+            schema = (*schema, Field(check_column_name(self.number, what=label), "int64"))
+            refuse_twice(schema, label=label)
+        return replace(row, box=f"{label}, {port}" if port else label, schema=schema)
+
+    def describe(self) -> str:
+        way = "in ranges of the key" if self.keys else f"in blocks of {self.block:,} rows"
+        return f"{self.parts} parts {way}{by_text(self.keys)}"
+
+    def reads_time(self, below: bool) -> bool:
+        return below or any(reads_time(key.expression) for key in self.keys)
 
 
 class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", kw_only=True):
@@ -57,10 +100,64 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
 
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    inputs_least: ClassVar[int] = 2
+    inputs_most: ClassVar[int] = MANY
+    stays_whole = PART_OF_SPLIT
+    waits = "the boundaries of all parts to pass it"
 
-    id: str
     inputs: tuple[Input, ...]
     positions: tuple[str, ...]
     by: tuple[str, ...] = ()
     arrival: bool = False
     within_us: int = 0
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        first = inputs[0]
+        for other in inputs:
+            need_time(other, label, "a merge in order")
+            if other.schema != first.schema:
+                raise QueryError(
+                    f"{label}: {first.box} and {other.box} send different columns", code="query.split"
+                )
+        types = types_of(first.schema)
+        expected = {
+            **dict.fromkeys(self.by, (TIMESTAMP, "int64")),
+            **dict.fromkeys(self.positions, ("int64",)),
+        }
+        for name, kinds in expected.items():
+            if types.get(name) not in kinds:
+                raise QueryError(
+                    f"{label}: expected a column {name!r} of type {' or '.join(kinds)},"
+                    f" got {types.get(name)}",
+                    code="query.split",
+                )
+        if not 1 <= len(self.positions) <= 2 or len(expected) < len(self.by) + len(self.positions):
+            raise QueryError(
+                f"{label}: needs one or two positions, other columns than by", code="query.split"
+            )
+        if self.arrival and (self.by or self.within_us or len(self.positions) > 1):
+            raise QueryError(
+                f"{label}: in order of arrival there is one position and no more", code="query.split"
+            )
+        if not 0 <= self.within_us <= DURATION_MAX_US:
+            raise QueryError(f"{label}: within is out of range", code="query.duration")
+        schema = tuple(field for field in first.schema if field.name not in self.positions)
+        if not schema:
+            raise QueryError(f"{label}: no columns are left", code="query.split")
+        return replace(first, box=label, schema=schema)
+
+    def describe(self) -> str:
+        order = "arrival" if self.arrival else "release"
+        return f"{len(self.inputs)} parts in order of {order}"
+
+
+def _check_cuts(box: KeyRouter, label: str) -> None:
+    if box.block is not None:
+        raise QueryError(f"{label}: rows go by key or in blocks, not both", code="query.split")
+    edges = (0, *box.cuts, HASHES)
+    if len(box.cuts) != box.parts - 1 or any(low >= high for low, high in pairwise(edges)):
+        raise QueryError(
+            f"{label}: {box.parts} parts need {box.parts - 1} cuts that ascend between 0 and 2^64,"
+            f" got {', '.join(map(str, box.cuts[:8])) or 'none'}",
+            code="query.split",
+        )

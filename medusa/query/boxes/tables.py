@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from medusa.query.boxes.base import BoxData, Data, Input, Schema
+from medusa.errors import QueryError
+from medusa.query.boxes.base import MANY, BoxData
+from medusa.query.boxes.checks import check_declared, key_type, need_time
+from medusa.query.boxes.text import listed, named_text
 from medusa.query.expressions.expression import Named
+from medusa.query.shape import Shape, column_type, refuse_twice, types_of
+from medusa.query.structs import Data, Field, Input, Schema
+from medusa.query.suggest import did_you_mean
+from medusa.query.text_growth import TextGrowth
+from medusa.query.types import schema_to_arrow
+from medusa.units import DURATION_MAX_US, duration_text, size_text
 
-__all__ = ["Lookup", "Table", "Update"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DELETED", "PREFIX", "ROWS_BYTES_MAX", "Lookup", "Table", "Update", "read_rows"]
+
+
+DELETED = "_deleted"
+PREFIX = "table."
+"""How expressions name the columns of the stored row."""
+
+
+ROWS_BYTES_MAX = 4 << 20
+"""Of the rows that a table holds before all time: they are part of the query, wherever it goes."""
 
 
 class Update(Data, frozen=True, kw_only=True):
@@ -45,8 +67,11 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    inputs_least: ClassVar[int] = 0
+    inputs_most: ClassVar[int] = MANY
+    stays_whole = "its look-ups read all of it"
+    waits = "the boundaries of all updates to pass its time"
 
-    id: str
     inputs: tuple[Input, ...]
     schema: Schema
     keys: tuple[str, ...]
@@ -57,6 +82,32 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     @property
     def ports(self) -> tuple[str, ...]:
         return ("", *(f"u{number}" for number in range(len(self.updates))))
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        if port == "":
+            _check_table(self, label)
+            changes = (*self.schema, Field(DELETED, "bool"))
+            return Shape(label, changes, timed=bool(inputs))
+        if len(self.updates) != len(inputs):
+            raise QueryError(
+                f"{label}: {len(self.updates)} updates for {len(inputs)} inputs", code="query.arity"
+            )
+        number = self.ports.index(port) - 1 if port in self.ports else -1
+        if number < 0:
+            raise QueryError(f"{label}: has no port {port[:60]!r}", code="query.port")
+        _check_update(self, self.updates[number], inputs[number], label)
+        return Shape(f"{label}.{port}", self.schema, timed=True)
+
+    def describe(self) -> str:
+        expire = "" if self.expire_us is None else f", expires after {duration_text(self.expire_us)}"
+        return f"key {listed(list(self.keys))}, {len(self.updates)} updates{expire}"
+
+    @property
+    def kept_bytes(self) -> int:
+        return len(self.rows or b"")
+
+    def texts(self, came: Sequence[TextGrowth]) -> TextGrowth:
+        return TextGrowth({}, max((each.most() for each in came), default=1.0))
 
 
 class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True):
@@ -73,9 +124,163 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    inputs_least: ClassVar[int] = 2
+    inputs_most: ClassVar[int] = 2
+    stays_whole = "it reads all of its table"
+    waits = "the boundaries of the stream and of the table to pass its time"
 
-    id: str
     inputs: tuple[Input, ...]
     keys: tuple[Named, ...]
     how: str = "left"
     suffix: str = "_right"
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        row, table = inputs
+        need_time(row, label, "lookup")
+        *fields, last = table.schema
+        if last != Field(DELETED, "bool") or not fields:
+            raise QueryError(f"{label}: {table.box} is no table", code="query.table")
+        if self.how not in ("left", "inner"):
+            raise QueryError(
+                f'{label}: how is "left" or "inner", got {self.how[:40]!r}',
+                hint="left: rows that find nothing have nulls",
+                code="query.join",
+            )
+        types = {field.name: field.type for field in fields}
+        names = [key.name for key in self.keys]
+        if not names:
+            raise QueryError(f"{label}: needs a key", code="query.key")
+        for name in names:
+            if name not in types:
+                raise QueryError(f"{label}: the table has no column {name[:60]!r}", code="query.column")
+        _check_keys(self.keys, [types[name] for name in names], names, row, label)
+        ours = types_of(row.schema)
+        found = [
+            Field(field.name + self.suffix if field.name in ours else field.name, field.type)
+            for field in fields
+            if field.name not in names
+        ]
+        schema = (*row.schema, *found)
+        refuse_twice(schema, label=label, hint="choose another suffix=")
+        return Shape(label, schema, timed=True, window=row.window, no_window=row.no_window)
+
+    def describe(self) -> str:
+        return f"{self.how}, by {named_text(self.keys)}"
+
+
+def _check_table(box: Table, label: str) -> None:
+    check_declared(box.schema, label, reserved=(DELETED,))
+    types = types_of(box.schema)
+    if not box.keys:
+        raise QueryError(f'{label}: needs a key: key="vid"', code="query.key")
+    refuse_twice(box.keys, label=f"{label}: key")
+    for key in box.keys:
+        if key not in types:
+            raise QueryError(
+                f"{label}: the key {key[:60]!r} is not in the schema",
+                hint=did_you_mean(key, types),
+                code="query.column",
+            )
+    if box.expire_us is not None and not 1 <= box.expire_us <= DURATION_MAX_US:
+        raise QueryError(f"{label}: expire is out of range", code="query.duration")
+    if len(box.updates) != len(box.inputs):
+        raise QueryError(
+            f"{label}: {len(box.updates)} updates for {len(box.inputs)} inputs", code="query.arity"
+        )
+    if box.rows is not None:
+        read_rows(box, label)
+
+
+def _check_update(box: Table, update: Update, row: Shape, label: str) -> None:
+    need_time(row, label, "update")
+    types = types_of(box.schema)
+    _check_keys(update.keys, [types[key] for key in box.keys], box.keys, row, label)
+    if update.delete:
+        if update.set or update.insert is not None:
+            raise QueryError(f"{label}: a delete sets nothing", code="query.table")
+        return
+    both = row_and_table(row, box.schema, box.keys, label)
+    for what, named, stream in (("set", update.set, both), ("insert", update.insert or (), row)):
+        refuse_twice(named, label=f"{label}: {what}")
+        for each in named:
+            if each.name in box.keys or each.name not in types:
+                rest = [name for name in types if name not in box.keys]
+                raise QueryError(
+                    f"{label}: {what}: {each.name[:60]!r} is no column of the table besides its key",
+                    hint=did_you_mean(each.name, rest),
+                    code="query.column",
+                )
+            came = column_type(each, stream, label=f"{label}: {what}")
+            if came != types[each.name]:
+                raise QueryError(
+                    f"{label}: {what}: column {each.name!r} is {types[each.name]}, the expression {came}",
+                    hint=f"CAST(... AS {types[each.name]})",
+                    code="query.type",
+                )
+
+
+def row_and_table(row: Shape, schema: Schema, keys: Sequence[str], label: str) -> Shape:
+    """What the expressions of an update may read: the row, and ``table.x`` of what is stored."""
+    taken = [field.name for field in row.schema if field.name.startswith(PREFIX)]
+    if taken:
+        raise QueryError(
+            f"{label}: the column {taken[0]!r} reads like one of the table",
+            hint="rename it with select before",
+            code="query.name",
+        )
+    stored = tuple(Field(PREFIX + field.name, field.type) for field in schema)
+    return Shape(row.box, (*row.schema, *stored), timed=row.timed)
+
+
+def _check_keys(
+    keys: Sequence[Named], types: Sequence[str], names: Sequence[str], row: Shape, label: str
+) -> None:
+    if [key.name for key in keys] != list(names):
+        raise QueryError(
+            f"{label}: expected the keys {', '.join(names)}, got {', '.join(key.name for key in keys)[:80]}",
+            code="query.key",
+        )
+    for key, type in zip(keys, types, strict=True):
+        came = key_type(key, row, label)
+        if came != type:
+            raise QueryError(
+                f"{label}: the key {key.name!r} of the table is {type}, got {came}",
+                hint=f'by="CAST({key.name} AS {type})"',
+                code="query.type",
+            )
+
+
+def read_rows(box: Table, label: str) -> pa.Table:
+    """The rows that a table holds before all time.
+
+    Raises:
+        QueryError: not an Arrow IPC stream of its columns, too large, or two rows of one key.
+    """
+    import pyarrow as pa
+
+    schema = schema_to_arrow(box.schema)
+    data = box.rows or b""
+    if len(data) > ROWS_BYTES_MAX:
+        raise QueryError(
+            f"{label}: from_ has {size_text(len(data))}, at most {size_text(ROWS_BYTES_MAX)}",
+            hint="push them through a source of their own: updates.update(...)",
+            code="query.limit",
+        )
+    if not data:
+        return schema.empty_table()
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            if not reader.schema.equals(schema):
+                raise pa.ArrowInvalid("other columns")
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise QueryError(f"{label}: from_: not rows of this table: {error}", code="query.table") from None
+    keys = table.select(list(box.keys))
+    if keys.group_by(list(box.keys)).aggregate([]).num_rows != keys.num_rows:
+        raise QueryError(
+            f"{label}: from_: several rows have the same {', '.join(box.keys)}",
+            hint="one row for each key",
+            code="query.table",
+        )
+    return table

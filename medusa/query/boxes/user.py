@@ -1,13 +1,46 @@
-"""Boxes that run functions and classes of users."""
+"""Boxes that run functions and classes of users: everything about them that can be checked before."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from medusa.query.boxes.base import BoxData, Function, Input, Schema
+from medusa.errors import QueryError
+from medusa.query.boxes.base import MANY, BoxData, Thinned
+from medusa.query.boxes.checks import check_declared, key_type, need_time
+from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
+from medusa.query.shape import Shape, refuse_twice
+from medusa.query.structs import Function, Input, Schema
+from medusa.query.types import check_column_name
+from medusa.query.user_registry import check_reference
 
-__all__ = ["Apply", "Process"]
+__all__ = ["IN_FLIGHT_MAX", "ROW", "TIME", "Apply", "Process"]
+
+
+IN_FLIGHT_MAX = 10_000
+ROW = "_row"
+TIME = "_time"
+NAMES_MAX = 64
+STATE_NAMES = (
+    "armed_us",
+    "begin",
+    "cancel",
+    "clear",
+    "drop_timer",
+    "empty",
+    "fields",
+    "first",
+    "gone",
+    "next_timer",
+    "restore",
+    "saved",
+    "timers",
+    "times",
+    "undo",
+    "wake_at",
+)
+"""What the state object has besides its fields."""
 
 
 class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
@@ -19,7 +52,8 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
         in_flight: of an async function: calls that run at a time; None: an ordinary function.
     """
 
-    id: str
+    stays_whole = "its function gives columns of its own, and the numbers of its rows would be lost"
+
     inputs: tuple[Input, ...]
     function: Function
     schema: Schema
@@ -28,6 +62,40 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
     @property
     def functions(self) -> tuple[Function, ...]:
         return (self.function,)
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        row = inputs[0]
+        _check_function(self.function, label)
+        check_declared(self.schema, label, reserved=(ROW,))
+        if self.in_flight is not None and not 1 <= self.in_flight <= IN_FLIGHT_MAX:
+            raise QueryError(
+                f"{label}: in_flight is 1 to {IN_FLIGHT_MAX:,} calls, got {self.in_flight}",
+                code="query.limit",
+            )
+        lost = f"{label} makes columns of its own" if row.window or row.no_window else ""
+        return Shape(label, self.schema, timed=row.timed, no_window=lost)
+
+    def describe(self) -> str:
+        calls = "" if self.in_flight is None else f", {self.in_flight} calls at a time"
+        return _function_text(self.function) + calls
+
+    @property
+    def keeps_state(self) -> bool:
+        return self.in_flight is not None  # Async calls answer by place, which a log remembers.
+
+    def reads_time(self, below: bool) -> bool:
+        return below
+
+    @property
+    def when_thinned(self) -> Thinned:
+        return "rows" if self.in_flight is None else ""  # By contract, row by row.
+
+    @property
+    def embedded_only(self) -> tuple[str, str] | None:
+        if self.in_flight is None:
+            return None
+        what = "runs an async function, whose results a restarted node can't repeat yet"
+        return what, "use an ordinary function, or run it embedded"
 
 
 class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=True):
@@ -44,8 +112,11 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
+    inputs_least: ClassVar[int] = 1
+    inputs_most: ClassVar[int] = MANY
+    stays_whole = "its class gives columns of its own, and the numbers of its rows would be lost"
+    waits = "the boundaries of all inputs to pass its time"
 
-    id: str
     inputs: tuple[Input, ...]
     function: Function
     schema: Schema
@@ -56,3 +127,58 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     @property
     def functions(self) -> tuple[Function, ...]:
         return (self.function,)
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        _check_function(self.function, label)
+        check_declared(self.schema, label, reserved=(ROW, TIME))
+        if self.state:
+            check_declared(self.state, f"{label}: state", reserved=STATE_NAMES)
+            for field in self.state:
+                if not field.name.isidentifier() or field.name.startswith("_"):
+                    raise QueryError(
+                        f"{label}: state: {field.name!r} can't be an attribute",
+                        hint="a letter, then letters, digits and _",
+                        code="query.name",
+                    )
+        if len(inputs) > NAMES_MAX:
+            raise QueryError(f"{label}: at most {NAMES_MAX} inputs", code="query.arity")
+        names = self.names
+        if names is None and len(inputs) > 1:
+            raise QueryError(f"{label}: several inputs need names", code="query.arity")
+        if names is not None:
+            if len(names) != len(inputs):
+                raise QueryError(f"{label}: {len(names)} names for {len(inputs)} inputs", code="query.arity")
+            for name in names:
+                check_column_name(name, what=f"{label}: input")
+            refuse_twice(names, label=f"{label}: inputs")
+        if not self.keys:
+            raise QueryError(f'{label}: needs a key: by="vid"', code="query.key")
+        refuse_twice(self.keys, label=f"{label}: by")
+        types: list[str] = []
+        for number, row in enumerate(inputs):
+            need_time(row, label, "process")
+            came = [key_type(key, row, label) for key in self.keys]
+            if number and came != types:
+                raise QueryError(
+                    f"{label}: the key is {', '.join(types)} in {inputs[0].box}"
+                    f" and {', '.join(came)} in {row.box}",
+                    hint="cast it in a with_columns before",
+                    code="query.type",
+                )
+            types = came
+        lost = (
+            f"{label} makes columns of its own" if any(row.window or row.no_window for row in inputs) else ""
+        )
+        return Shape(label, self.schema, timed=True, no_window=lost)
+
+    def describe(self) -> str:
+        return f"{_function_text(self.function)}{by_text(self.keys)}"
+
+
+def _check_function(function: Function, label: str) -> None:
+    if function.name or function.version != 1:
+        check_reference(function, what=label)
+
+
+def _function_text(made: Function) -> str:
+    return f"{made.name} version {made.version}" if made.name else "a function that isn't registered"

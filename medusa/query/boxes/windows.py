@@ -1,48 +1,28 @@
-"""Windows and what is computed in them."""
+"""Windows aligned to the epoch, and what is computed in them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from medusa.query.boxes.base import BoxData, Data, Input
-from medusa.query.expressions.expression import Expression, Named
+import msgspec
 
-__all__ = ["AGGREGATE_FUNCTIONS", "Aggregate", "AggregateCall"]
+from medusa.errors import QueryError
+from medusa.query.boxes.base import MANY, PART_OF_SPLIT, ROW_BYTES, BoxData, Sharing, SplitPlan, Thinned
+from medusa.query.boxes.calls import with_call, without_calls
+from medusa.query.boxes.checks import WINDOW_FIELDS, check_sizes, key_type, need_time
+from medusa.query.boxes.text import by_text, calls_text
+from medusa.query.expressions.aggregate_kinds import combined, result_type, state_fields
+from medusa.query.expressions.expression import Named
+from medusa.query.shape import WINDOW_COLUMNS, Shape, WindowKind, expression_type, refuse_twice, types_of
+from medusa.query.structs import AggregateCall, Field, Input, Schema
+from medusa.query.types import TIMESTAMP, check_column_name
+from medusa.units import DURATION_MAX_US, duration_text
 
-AGGREGATE_FUNCTIONS = (
-    "count",
-    "sum",
-    "min",
-    "max",
-    "avg",
-    "variance",
-    "stddev",
-    "first",
-    "last",
-    "count_distinct",
-    "approx_count_distinct",
-    "quantile",
-    "approx_quantile",
-    "user",
-)
+__all__ = ["Aggregate"]
 
 
-class AggregateCall(Data, frozen=True):
-    """One aggregate of a window: its output name, function and argument (none: ``count`` of rows).
-
-    Attributes:
-        parameter: what the function asks for besides its argument: the fraction of a quantile, the name
-            under which a ``user`` aggregate is registered.
-        version: of a ``user`` aggregate.
-        more: further arguments of a ``user`` aggregate.
-    """
-
-    name: str
-    function: str
-    arg: Expression | None = None
-    parameter: int | float | str | None = None
-    version: int | None = None
-    more: tuple[Expression, ...] | None = None
+STAGES = ("whole", "partial", "combine")
 
 
 class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only=True):
@@ -62,8 +42,11 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     time_dependent: ClassVar[bool] = True
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "convergent"
+    inputs_least: ClassVar[int] = 1
+    inputs_most: ClassVar[int] = MANY
+    results_start: ClassVar[bool] = True
+    sharing: ClassVar[Sharing] = "keys"
 
-    id: str
     inputs: tuple[Input, ...]
     size_us: int
     advance_us: int
@@ -71,3 +54,132 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     aggregates: tuple[AggregateCall, ...]
     stage: str = "whole"
     early_us: int | None = None
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        if self.stage == "combine":
+            return _combined(self, inputs, label)
+        if len(inputs) != 1:
+            raise QueryError(f"{label}: expected 1 inputs, got {len(inputs)}", code="query.arity")
+        _check_window(self, label)
+        row = inputs[0]
+        need_time(row, label, "a window")
+        keys = tuple(Field(key.name, key_type(key, row, label)) for key in self.keys)
+        columns: list[Field] = [*WINDOW_FIELDS, *keys]
+        for call in self.aggregates:
+            arg_type = _arg_type(call, row, label)
+            what = f"{label}: aggregate {call.name!r}"
+            more = tuple(expression_type(each, row, box=what) for each in call.more or ())
+            result = result_type(call, arg_type, box=label, more=more)
+            columns += (
+                state_fields(call, arg_type) if self.stage == "partial" else (Field(call.name, result),)
+            )
+        return _window_result(self, tuple(columns), label)
+
+    def describe(self) -> str:
+        early = "" if self.early_us is None else f", early results every {duration_text(self.early_us)}"
+        windows, calls = self.brief()
+        return f"{windows}: {calls}{early}"
+
+    def brief(self) -> tuple[str, ...]:
+        stage = {"partial": "partials of ", "combine": "combines "}.get(self.stage, "")
+        windows = f"{stage}{WindowKind(self.size_us, self.advance_us)}{by_text(self.keys)}"
+        return windows, calls_text(self.aggregates)
+
+    @property
+    def waits(self) -> str:
+        if self.stage == "combine":
+            return "the boundaries of all inputs to reach the end of the window"
+        return "the boundary to reach the end of the window"
+
+    def reads_time(self, below: bool) -> bool:
+        return self.stage != "combine"
+
+    @property
+    def reach_us(self) -> int:
+        return self.size_us - 1
+
+    @property
+    def last_result(self) -> tuple[int, int, int] | None:
+        if self.stage == "combine":
+            return 0, 0, 0
+        return (self.advance_us, self.size_us, 0) if self.early_us is None else None
+
+    @property
+    def stays_whole(self) -> str:
+        return "" if self.stage == "whole" else PART_OF_SPLIT
+
+    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        first = name("")
+        return SplitPlan(keys=[self.keys], part=with_call(self, first, "min"), positions=(first,))
+
+    def without(self, hidden: Sequence[str]) -> Aggregate:
+        return msgspec.structs.replace(without_calls(self, self.aggregates, hidden), stage="whole")
+
+    @property
+    def when_thinned(self) -> Thinned:
+        return "windows" if self.stage == "whole" and self.early_us is None else ""
+
+    @property
+    def rows_made(self) -> float:
+        return -(-self.size_us // self.advance_us)
+
+    @property
+    def kept_bytes(self) -> int:
+        return -(-self.size_us // self.advance_us) * len(self.aggregates) * ROW_BYTES
+
+    def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        return (*WINDOW_COLUMNS, *(key.name for key in self.keys))
+
+
+def _combined(box: Aggregate, inputs: Sequence[Shape], label: str) -> Shape:
+    """Merges what ``partial`` boxes of the same keys and aggregates send."""
+    _check_window(box, label)
+    first = inputs[0]
+    for other in inputs:
+        need_time(other, label, "a window")
+        if other.schema != first.schema:
+            raise QueryError(
+                f"{label}: {first.box} and {other.box} send different columns", code="query.combine"
+            )
+    types = types_of(first.schema)
+    results, states = [], []
+    for call in box.aggregates:
+        result, fields = combined(call, types, box=label)
+        results.append(Field(call.name, result))
+        states += [field.name for field in fields]
+    expected = [*WINDOW_COLUMNS, *(key.name for key in box.keys), *states]
+    if list(types) != expected or any(types[name] != TIMESTAMP for name in WINDOW_COLUMNS):
+        raise QueryError(
+            f"{label}: expected the columns {', '.join(expected)}, got {', '.join(types)}",
+            code="query.combine",
+        )
+    keys = [Field(key.name, types[key.name]) for key in box.keys]
+    return _window_result(box, (*WINDOW_FIELDS, *keys, *results), label)
+
+
+def _check_window(box: Aggregate, label: str) -> None:
+    if box.stage not in STAGES:
+        raise QueryError(f"{label}: there is no stage {box.stage[:40]!r}", code="query.window")
+    check_sizes(box.size_us, box.advance_us, label=label)
+    if box.early_us is not None and (box.stage != "whole" or not 0 < box.early_us <= DURATION_MAX_US):
+        raise QueryError(
+            f"{label}: early is out of range" if box.stage == "whole" else f"{label}: has no early results",
+            code="query.window",
+        )
+    if not box.aggregates:
+        raise QueryError(f"{label}: needs at least one aggregate", hint="n=md.count()", code="query.window")
+
+
+def _window_result(box: Aggregate, columns: Schema, label: str) -> Shape:
+    names = [field.name for field in columns]
+    refuse_twice(
+        names, label=label, hint="a window gives window_start and window_end, then the keys, the aggregates"
+    )
+    return Shape(label, columns, timed=True, window=WindowKind(box.size_us, box.advance_us))
+
+
+def _arg_type(call: AggregateCall, row: Shape, label: str) -> str | None:
+    check_column_name(call.name, what=label)
+    if call.arg is None:
+        return None
+    return expression_type(call.arg, row, box=f"{label}: aggregate {call.name!r}")

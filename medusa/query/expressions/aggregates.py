@@ -1,17 +1,14 @@
-"""The aggregates of a window: how they are written, what type they give, what their state is."""
+"""The aggregates of a window as users write them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from medusa.errors import QueryError
-from medusa.query.boxes import AGGREGATE_FUNCTIONS, AggregateCall, Field
+from medusa.query.expressions.aggregate_kinds import AGGREGATES, SYNONYMS, fraction
 from medusa.query.expressions.tree import filtered
-from medusa.query.expressions.user_aggregates import declared_by
-from medusa.query.suggest import AGGREGATES_ELSEWHERE, did_you_mean
-from medusa.query.types import NULL, TIMESTAMP, decimal_parts, is_decimal, is_float, is_integer
+from medusa.query.structs import AggregateCall
 
 if TYPE_CHECKING:
     from medusa.query.expressions.column import Expr
@@ -23,7 +20,6 @@ __all__ = [
     "approx_count_distinct",
     "approx_quantile",
     "avg",
-    "combined",
     "count",
     "count_distinct",
     "first",
@@ -32,23 +28,13 @@ __all__ = [
     "median",
     "min",
     "quantile",
-    "result_type",
-    "state_fields",
     "stddev",
     "sum",
     "user",
     "variance",
 ]
 
-QUANTILES = ("quantile", "approx_quantile")
-_SYNONYMS = {
-    "mean": "avg",
-    "var_samp": "variance",
-    "stddev_samp": "stddev",
-    "quantile_cont": "quantile",
-}
 _MEDIAN = 0.5
-DECIMAL_SCALES = range(39)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,156 +233,12 @@ def aggregate_call(name: str, value: object, *, box: str) -> AggregateCall:
 
 def _call(name: str, function: str, arg: Expression | None, parameter: object, what: str) -> AggregateCall:
     """Synonyms resolved; the fraction of a quantile checked."""
-    function = _SYNONYMS.get(function, function)
+    function = SYNONYMS.get(function, function)
     if function == "median" and parameter is None:
         function, parameter = "quantile", _MEDIAN
-    if function not in QUANTILES:
-        if parameter is not None and function in AGGREGATE_FUNCTIONS:
+    kind = AGGREGATES.get(function)
+    if kind is None or not kind.fraction:
+        if parameter is not None and kind is not None:
             raise QueryError(f"{what}: {function} takes one argument, got 2", code="query.aggregate")
         return AggregateCall(name, function, arg, parameter)  # type: ignore[arg-type]  # of lag; checked there
-    return AggregateCall(name, function, arg, _fraction(parameter, function, what))
-
-
-def _fraction(value: object, function: str, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        came = "none" if value is None else repr(value)[:40]
-        raise QueryError(
-            f"{what}: {function} takes a fraction from 0 to 1 as its second argument, got {came}",
-            hint=f'md.{function}("column", 0.95)',
-            code="query.aggregate",
-        )
-    return float(value)
-
-
-def result_type(call: AggregateCall, arg_type: str | None, *, box: str, more: tuple[str, ...] = ()) -> str:
-    """The type of an aggregate's column.
-
-    Args:
-        arg_type: the type of its argument; None without one.
-        more: those of the further arguments of a ``user`` aggregate.
-
-    Raises:
-        QueryError: no such aggregate, or not for this type.
-    """
-    what = f"{box}: aggregate {call.name!r}"
-    function = call.function
-    if function not in AGGREGATE_FUNCTIONS:
-        other = AGGREGATES_ELSEWHERE.get(function)
-        hint = f"did you mean {other!r}?" if other else did_you_mean(function, AGGREGATE_FUNCTIONS)
-        raise QueryError(
-            f"{what}: there is no aggregate {function[:60]!r}",
-            hint="lag is for running(...)" if function == "lag" else hint,
-            code="query.aggregate",
-        )
-    if function in QUANTILES:
-        _fraction(call.parameter, function, what)
-    elif function != "user" and call.parameter is not None:
-        raise QueryError(f"{what}: {function} takes no parameter", code="query.aggregate")
-    if function != "user" and (call.version is not None or call.more is not None):
-        raise QueryError(f"{what}: {function} takes one argument and no version", code="query.aggregate")
-    if arg_type is None:
-        if function != "count":
-            raise QueryError(
-                f"{what}: {function} needs an argument",
-                hint=f'md.{function}("column")',
-                code="query.aggregate",
-            )
-        return "int64"
-    if function == "user":
-        return declared_by(call, what=what).check((arg_type, *more), what=what)
-    if _takes(function, arg_type):
-        if function in ("count", "count_distinct", "approx_count_distinct"):
-            return "int64"
-        if function in ("min", "max", "first", "last"):
-            return arg_type
-        if function != "sum" or is_float(arg_type):
-            return "float64"
-        return f"decimal128(38, {decimal_parts(arg_type)[1]})" if is_decimal(arg_type) else "int64"
-    if function in QUANTILES:
-        expected = "integers, floats and decimals"
-    else:
-        numbers = function in ("sum", "avg", "variance", "stddev")
-        expected = "integers, floats, decimals and bools" if numbers else "a column, not a bare NULL"
-    raise QueryError(f"{what}: {function} takes {expected}, got {arg_type}", code="query.aggregate")
-
-
-def _takes(function: str, type: str) -> bool:
-    if type == NULL:
-        return False
-    number = is_integer(type) or is_float(type) or is_decimal(type)
-    if function in QUANTILES:
-        return number
-    return number or type == "bool" or function not in ("sum", "avg", "variance", "stddev")
-
-
-def state_fields(call: AggregateCall, arg_type: str | None) -> tuple[Field, ...]:
-    """The columns in which a ``partial`` window sends this aggregate: ``name.suffix``.
-
-    count ``n``; sum and avg ``n`` and of integers and bools ``lo``, ``hi`` (a 128-bit two's
-    complement sum: ``hi * 2**64 + lo``, ``lo`` read as unsigned), of decimals of scale s besides
-    ``top<s>`` (192 bits; in units of the last digit), of floats ``sum``; min and max ``value`` (null: no
-    value); first and last ``at`` (the row's time) and ``value``; variance and stddev ``n``, ``mean``,
-    ``m2``; count_distinct ``set`` (the packed values; ``texts`` of utf8, binary and decimals);
-    approx_count_distinct ``hll``, quantile ``values``, approx_quantile ``buckets`` (the bytes that
-    native/aggregates/sketch_kinds.h describes); user aggregates what their class declares. ``n`` counts
-    values that aren't null.
-    """
-    parts: tuple[tuple[str, str], ...]
-    match call.function:
-        case "count":
-            parts = (("n", "int64"),)
-        case "sum" | "avg" if is_float(arg_type or ""):
-            parts = (("n", "int64"), ("sum", "float64"))
-        case "sum" | "avg":
-            parts = (("n", "int64"), ("lo", "int64"), ("hi", "int64"))
-            if is_decimal(arg_type or ""):
-                parts = (*parts, (f"top{decimal_parts(arg_type or '')[1]}", "int64"))
-        case "min" | "max":
-            parts = (("value", arg_type or NULL),)
-        case "first" | "last":
-            parts = (("at", TIMESTAMP), ("value", arg_type or NULL))
-        case "variance" | "stddev":
-            parts = (("n", "int64"), ("mean", "float64"), ("m2", "float64"))
-        case "approx_count_distinct":
-            parts = (("hll", "binary"),)
-        case "quantile":
-            parts = (("values", "binary"),)
-        case "approx_quantile":
-            parts = (("buckets", "binary"),)
-        case "user":
-            parts = tuple((field.name, field.type) for field in declared_by(call, what=call.name).state)
-        case _:
-            # How values are packed depends on their type, which the receiver can't know otherwise.
-            texts = arg_type in ("utf8", "binary") or is_decimal(arg_type or "")
-            parts = (("texts" if texts else "set", "binary"),)
-    return tuple(Field(f"{call.name}.{suffix}", type) for suffix, type in parts)
-
-
-def combined(call: AggregateCall, states: Mapping[str, str], *, box: str) -> tuple[str, tuple[Field, ...]]:
-    """The type of an aggregate's column where ``combine`` gives it, and the state columns it reads.
-
-    Args:
-        states: column name -> type, of the stream of partial results.
-
-    Raises:
-        QueryError: the columns aren't the state of this aggregate.
-    """
-    if call.function == "user":
-        user_fields = state_fields(call, None)
-        if all(states.get(field.name) == field.type for field in user_fields):
-            return declared_by(call, what=f"{box}: aggregate {call.name!r}").result, user_fields
-    decimals = [f"decimal128(38, {scale})" for scale in DECIMAL_SCALES if f"{call.name}.top{scale}" in states]
-    candidates: list[str | None] = [*decimals, "int64", "float64", "utf8"]
-    if call.function in ("min", "max", "first", "last"):
-        candidates = [states.get(f"{call.name}.value")]
-    if call.function == "count" and call.arg is None:
-        candidates = [None]
-    for arg_type in candidates:
-        fields = state_fields(call, arg_type)
-        if call.function != "user" and all(states.get(field.name) == field.type for field in fields):
-            return result_type(call, arg_type, box=box), fields
-    expected = ", ".join(field.name for field in state_fields(call, "int64"))
-    raise QueryError(
-        f"{box}: aggregate {call.name!r}: the input doesn't have its state columns {expected}",
-        code="query.aggregate",
-    )
+    return AggregateCall(name, function, arg, fraction(parameter, function, what))

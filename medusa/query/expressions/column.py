@@ -214,12 +214,12 @@ class Expr:
 
         if name in FUNCTION_NAMES:
             return lambda *args: self.call(name, *args)
-        from medusa.query.boxes import AGGREGATE_FUNCTIONS
-        from medusa.query.suggest import AGGREGATES_ELSEWHERE, did_you_mean
+        from medusa.query.expressions.aggregate_kinds import ELSEWHERE, NAMES
+        from medusa.query.suggest import did_you_mean
 
         hint = "" if name.startswith("_") else did_you_mean(name, [*FUNCTION_NAMES, *METHODS])
-        other = AGGREGATES_ELSEWHERE.get(name, "count")  # len and size are of texts too
-        if name in AGGREGATE_FUNCTIONS or (other in AGGREGATE_FUNCTIONS and other != "count"):
+        other = ELSEWHERE.get(name, "count")  # len and size are of texts too
+        if name in NAMES or (other in NAMES and other != "count"):
             hint = f"aggregates stand outside: aggregate(x=md.{name if other == 'count' else other}(...))"
         raise AttributeError(f"an expression has no {name!r}" + (f": {hint}" if hint else ""))
 

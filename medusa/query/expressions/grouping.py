@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
-from medusa.query.boxes import AggregateCall
 from medusa.query.expressions.aggregates import aggregate_call
 from medusa.query.named_columns import named_columns
+from medusa.query.structs import AggregateCall
 
 if TYPE_CHECKING:
     from medusa.query.expressions.expression import Named

@@ -37,6 +37,7 @@ __all__ = [
     "literal",
     "measure",
     "negate",
+    "reads_time",
     "walk",
 ]
 
@@ -65,6 +66,11 @@ def children(node: Expression) -> tuple[Expression, ...]:
             parts = [part for branch in node.branches for part in branch]
             return (*parts, node.otherwise) if node.otherwise is not None else tuple(parts)
     return ()
+
+
+def reads_time(expression: Expression) -> bool:
+    """Whether it reads the time of the row."""
+    return any(isinstance(node, Call) and node.function == "tuple_time" for node in walk(expression))
 
 
 def walk(tree: Expression) -> Iterator[Expression]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medusa.errors import QueryError
-from medusa.query.boxes import AggregateCall, Field, Schema
-from medusa.query.boxes.base import Function
+from medusa.query.structs import AggregateCall, Field, Function, Schema
 from medusa.query.types import NULL, is_float, is_integer, schema_from
 from medusa.query.user_registry import check_reference, resolve, versions
 

@@ -10,9 +10,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, Graph
+from medusa.query.boxes.text import columns_text
 from medusa.query.graph import check_graph, label_of
 from medusa.query.ids import kind_of
-from medusa.query.render.describe import brief, columns_text, parameters
 from medusa.query.render.diagram_load import (
     LEGEND_HEIGHT,
     LEGEND_WIDTH,
@@ -161,7 +161,7 @@ class Diagram:
             inks, border, data = {}, outline(held=load.held), f' data-load="{load.share:.4f}"'
         rounded = 16 if kind_of(box) in ("source", "sink") else 6
         arc = next(arc for arc in self._checked.shapes if arc.box == box.id)
-        tip = f"{label_of(box)}: {parameters(box)}\n{columns_text(self._checked.shapes[arc].schema)}"
+        tip = f"{label_of(box)}: {box.describe()}\n{columns_text(self._checked.shapes[arc].schema)}"
         tip += f"\n{load.tip}" if load is not None and load.tip else ""
         lines = [
             f'<g class="box" data-id={quoteattr(box.id)}{data}>',
@@ -183,7 +183,7 @@ class Diagram:
         return None if self._loads is None else self._loads.boxes.get(box.id)
 
     def _texts(self, box: Box) -> list[tuple[str, str]]:
-        lines = [("parameters", _clipped(line)) for line in brief(box)]
+        lines = [("parameters", _clipped(line)) for line in box.brief()]
         load = self._load(box)
         marks = [("mark", _clipped(line)) for line in load.marks] if load is not None else []
         return [("kind", kind_of(box)), ("name", _clipped(box.id)), *lines, *marks]

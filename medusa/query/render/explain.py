@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from medusa.query.boxes import Box, Filter, Graph, Input, Sink, Union
+from medusa.query.boxes.text import columns_text
 from medusa.query.graph import CheckedGraph, check_graph
 from medusa.query.ids import kind_of
-from medusa.query.render.describe import columns_text, parameters, waits
 
 __all__ = ["explain"]
 
@@ -52,7 +52,7 @@ def _tree(root: Input, checked: CheckedGraph, told: set[str]) -> list[str]:
         if box.id in told:
             lines.append(first + _name(box, arc) + " (see above)")
             continue
-        text = parameters(box)
+        text = box.describe()
         lines.append(first + _name(box, arc) + (f": {text}" if text else ""))
         details = _details(box, checked)
         told.add(box.id)
@@ -78,6 +78,6 @@ def _details(box: Box, checked: CheckedGraph) -> list[str]:
         lines.append(f"gives {columns_text(shape.schema)}")
     if not shape.timed:
         lines.append("has no time")
-    if waiting := waits(box):
+    if waiting := box.waits:
         lines.append(f"waits for {waiting}")
     return lines

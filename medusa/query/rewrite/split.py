@@ -17,64 +17,18 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import (
-    Aggregate,
-    AggregateCall,
-    AsofJoin,
-    Box,
-    Distinct,
-    Filter,
-    Graph,
-    Input,
-    Join,
-    KeyRouter,
-    OrderedMerge,
-    Route,
-    RowWindow,
-    Running,
-    Select,
-    SemanticDrop,
-    Session,
-    WindowDrop,
-    WindowJoin,
-    WithColumns,
-)
-from medusa.query.expressions.expression import Column, Named
+from medusa.query.boxes import Aggregate, Box, Graph, Input, KeyRouter, OrderedMerge
+from medusa.query.boxes.base import SplitPlan
+from medusa.query.boxes.splits import PARTS_MAX
+from medusa.query.expressions.expression import Named
 from medusa.query.graph import check_graph, label_of
 from medusa.query.rewrite.key_ranges import even_cuts
-from medusa.query.shapes.splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["BLOCK_ROWS", "Split", "cuts_of", "find_split", "in_order", "merge", "split"]
 
 BLOCK_ROWS = 1_024
 """Rows without a key that go the same way."""
-
-ROWS = (Filter, Select, WithColumns, Route, SemanticDrop, WindowDrop)
-"""They look at one row at a time, so any rows may go together."""
-
-FIRST = (Aggregate, Session)
-"""Windows whose results come by the first row of their group, which an aggregate more tells."""
-
-JOINS = (Join, WindowJoin, AsofJoin)
-
-WHY_NOT: Mapping[str, str] = {
-    "apply": "its function gives columns of its own, and the numbers of its rows would be lost",
-    "process": "its class gives columns of its own, and the numbers of its rows would be lost",
-    "random_drop": "the number of a row among all decides whether it goes",
-    "union": "it has no state, and no key",
-    "sunion": "it has no state, and no key",
-    "table": "its look-ups read all of it",
-    "lookup": "it reads all of its table",
-    "top": "its rows don't tell the first row of their group, by which groups are ordered",
-    "window_values": "a window is closed by a row that isn't in it, whose number isn't in the result",
-    "bsort": "its order is that of all groups together",
-    "wsort": "its order is that of all groups together",
-    "resample": "a point of the grid is made of two rows, and has the number of neither",
-    "connection_point": "it keeps one history",
-    "source": "a source that is named at several nodes is split there",
-    "sink": "a sink numbers its rows",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +129,7 @@ def find_split(graph: Graph, box: str) -> Split:
         routers=routers,  # type: ignore[arg-type]
         parts=parts,
         merges=(*more, last),
-        whole=_without(first, hidden, id=box, inputs=inputs),
+        whole=msgspec.structs.replace(first.without(hidden), id=box, inputs=inputs),
     )
 
 
@@ -233,52 +187,21 @@ class _Splitter:
 
     def run(self) -> Split:
         box = self._box
-        self._check()
-        if isinstance(box, ROWS):
-            return self._split([()], _numbered(box, name := self._name("")), (name,), arrival=True)
-        if isinstance(box, Aggregate) and not box.keys:
-            return self._by_partials(box)
-        if isinstance(box, Aggregate | Session | RowWindow):
-            name = self._name("")
-            function = "max" if isinstance(box, RowWindow) else "min"
-            call = AggregateCall(name, function, Column(name))
-            part = msgspec.structs.replace(box, aggregates=(*box.aggregates, call))
-            by = ("window_start",) if isinstance(box, Session) else ()
-            return self._split([box.keys], part, (name,), by=by, arrival=isinstance(box, RowWindow))
-        if isinstance(box, Running):
-            return self._split([box.keys], box, (self._name(""),), arrival=True)
-        if isinstance(box, Distinct):
-            return self._split([box.keys], box, (self._name(""),))
-        assert isinstance(box, Join | WindowJoin | AsofJoin)
-        return self._join(box)
-
-    def _join(self, box: Join | WindowJoin | AsofJoin) -> Split:
-        # As-of results come by their left row; semi and anti joins give no other columns.
-        left = box.how in ("semi", "anti") or isinstance(box, AsofJoin)
-        names = (self._name("_left"), None if left else self._name("_right"))
-        positions = tuple(name for name in names if name is not None)
-        within_us = box.within_us if isinstance(box, Join) and box.how != "inner" else 0
-        keys = [box.left_keys, box.right_keys]
-        return self._split(keys, box, positions, names=names, within_us=within_us)
-
-    def _check(self) -> None:
-        box = self._box
-        if isinstance(box, KeyRouter | OrderedMerge) or (isinstance(box, Aggregate) and box.stage != "whole"):
-            self._refuse("it is part of a split already")
-        kind = str(box.__struct_config__.tag)
-        if kind in WHY_NOT:
-            self._refuse(WHY_NOT[kind])
+        if box.stays_whole:
+            self._refuse(box.stays_whole)
         if not self._timed:
             self._refuse("its stream has no time, so no boundary tells a merge that all parts have passed it")
         if "dead" in self._read:
             self._refuse("its .dead is read, whose rows have no time by which they could be merged")
-        keyed = box.left_keys if isinstance(box, JOINS) else getattr(box, "keys", ())
-        if not keyed and isinstance(box, Session | RowWindow | Running | WindowJoin):
-            self._refuse("it has no key, so one part would get all rows")
-        if isinstance(box, Join) and box.how == "semi":
-            self._refuse("its rows leave by the time of their earliest partner, which isn't in them")
-        if self._cuts is not None and (isinstance(box, ROWS) or not keyed):
+        found = box.split(self._name)
+        if isinstance(found, str):
+            self._refuse(found)
+        assert isinstance(found, SplitPlan)
+        if self._cuts is not None and not found.keys[0]:
             self._refuse("it has no key, so there are no ranges to cut: its rows go in blocks")
+        if isinstance(box, Aggregate) and not box.keys:
+            return self._by_partials(box)
+        return self._by_merge(found)
 
     def _refuse(self, why: str) -> None:
         raise QueryError(f"{label_of(self._box)} can't be split: {why}", code="query.split")
@@ -301,28 +224,18 @@ class _Splitter:
         combine = msgspec.structs.replace(box, inputs=inputs, stage="combine")
         return Split(routers, parts, (combine,), box)
 
-    def _split(
-        self,
-        keys: Sequence[tuple[Named, ...]],
-        part: Box,
-        positions: tuple[str, ...],
-        *,
-        names: tuple[str | None, ...] | None = None,
-        by: tuple[str, ...] = (),
-        arrival: bool = False,
-        within_us: int = 0,
-    ) -> Split:
-        routers = self._routers(keys, names or positions)
-        parts = self._copies(part, routers)
-        ports = [port for port in part.ports if port and port in self._read]
+    def _by_merge(self, made: SplitPlan) -> Split:
+        routers = self._routers(made.keys, made.numbers or made.positions)
+        parts = self._copies(made.part, routers)
+        ports = [port for port in made.part.ports if port and port in self._read]
         merges = tuple(
             OrderedMerge(
                 id=_port_id(self._box.id, port),
                 inputs=tuple(Input(each.id, port) for each in parts),
-                positions=positions,
-                by=by,
-                arrival=arrival,
-                within_us=within_us,
+                positions=made.positions,
+                by=made.by,
+                arrival=made.arrival,
+                within_us=made.within_us,
             )
             for port in (*ports, "")
         )
@@ -355,25 +268,6 @@ class _Splitter:
             )
             for number in range(self._parts)
         )
-
-
-def _numbered(box: Box, name: str) -> Box:
-    """The box, which keeps the number of a row."""
-    if isinstance(box, Select):
-        return msgspec.structs.replace(box, columns=(*box.columns, Named(name, Column(name))))
-    return box
-
-
-def _without(box: Box, hidden: Sequence[str], *, id: str, inputs: tuple[Input, ...]) -> Box:
-    """A part as the box that it is a part of."""
-    if isinstance(box, Select):
-        columns = tuple(column for column in box.columns if column.name not in hidden)
-        return msgspec.structs.replace(box, id=id, inputs=inputs, columns=columns)
-    if isinstance(box, Aggregate | Session | RowWindow):
-        calls = tuple(call for call in box.aggregates if call.name not in hidden)
-        box = msgspec.structs.replace(box, id=id, inputs=inputs, aggregates=calls)
-        return msgspec.structs.replace(box, stage="whole") if isinstance(box, Aggregate) else box
-    return msgspec.structs.replace(box, id=id, inputs=inputs)
 
 
 def _with(boxes: Iterable[Box], whole: Box, made: Split) -> Iterable[Box]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from medusa.query.boxes import AGGREGATE_FUNCTIONS, Function
+from medusa.query.boxes import Function
+from medusa.query.expressions import aggregate_kinds
 from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import Expr
 from medusa.query.expressions.expression import Call, Expression
@@ -20,22 +21,8 @@ from medusa.query.suggest import did_you_mean
 
 __all__ = ["AGGREGATES", "Calls", "is_aggregate"]
 
-_SYNONYMS = {
-    "mean": "avg",
-    "var_samp": "variance",
-    "stddev_samp": "stddev",
-    "any_value": "first",
-    "approx_distinct": "approx_count_distinct",
-    "quantile_cont": "quantile",
-    "percentile_cont": "quantile",
-    "count_if": "count",
-    "countif": "count",
-}
-_KNOWN = {name for name in AGGREGATE_FUNCTIONS if name != "user"} | {"median"}
-AGGREGATES = tuple(sorted(_KNOWN | set(_SYNONYMS)))
+AGGREGATES = tuple(sorted({*aggregate_kinds.AGGREGATES, *aggregate_kinds.SQL_SYNONYMS, "median"}))
 """Names of aggregates in SQL, in lower case."""
-
-_WITH_PARAMETER = ("quantile", "quantile_cont", "percentile_cont", "approx_quantile")
 
 
 def is_aggregate(node: Any) -> bool:
@@ -138,7 +125,7 @@ def _known_call(
     node: Any, condition: Expression | None, read: Callable[[Any], Expression], text: Text
 ) -> tuple[str, Expression | None, float | None]:
     written = str(node.this).lower()
-    function, args = _SYNONYMS.get(written, written), list(node.expressions)
+    function, args = aggregate_kinds.SQL_SYNONYMS.get(written, written), list(node.expressions)
     if args and isinstance(args[0], exp.Distinct):
         inner = list(args[0].expressions)
         if function not in ("count", "min", "max") or len(args) != 1 or len(inner) != 1:
@@ -150,7 +137,7 @@ def _known_call(
             )
         function, args = ("count_distinct" if function == "count" else function), inner
     parameter = None
-    if written in _WITH_PARAMETER and len(args) == 2:
+    if _takes_fraction(function) and len(args) == 2:
         parameter = _fraction(args.pop(), text)
     for arg in args:
         if isinstance(arg, exp.Order):
@@ -185,7 +172,12 @@ def _fraction(node: Any, text: Text) -> float:
     )
 
 
+def _takes_fraction(function: str) -> bool:
+    kind = aggregate_kinds.AGGREGATES.get(function)
+    return kind is not None and kind.fraction
+
+
 def _usage(name: str) -> str:
-    if name in _WITH_PARAMETER:
+    if _takes_fraction(aggregate_kinds.SQL_SYNONYMS.get(name, name)):
         return f"{name}(x, 0.95)"
     return f"{name}(x)" if name in AGGREGATES else did_you_mean(name, AGGREGATES)

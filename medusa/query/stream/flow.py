@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Distinct, Input, RandomDrop, Route, SemanticDrop, WindowDrop
-from medusa.query.boxes.base import BoxData
+from medusa.query.boxes import BoxData, Distinct, Input, RandomDrop, Route, SemanticDrop, WindowDrop
 from medusa.query.expressions.column import Expr, as_tree
 from medusa.query.expressions.expression import Column, Named
 from medusa.query.graph import taps_of

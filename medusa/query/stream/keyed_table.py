@@ -9,14 +9,14 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, Input, Lookup, Table, Update
+from medusa.query.boxes.base import shape_of
+from medusa.query.boxes.tables import PREFIX
 from medusa.query.checker import infer
 from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal, Named
 from medusa.query.expressions.tree import columns_of
 from medusa.query.graph import label_of
 from medusa.query.shape import types_of
-from medusa.query.shapes.dispatch import shape_of
-from medusa.query.shapes.tables import PREFIX
 from medusa.query.stream.base import StreamBase
 from medusa.query.types import common_type, schema_from, schema_to_arrow
 from medusa.units import Duration, duration_us

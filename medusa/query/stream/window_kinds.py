@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from medusa.query.boxes.checks import need_time
 from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.grouping import group_keys
-from medusa.query.shapes.windows import need_time
 from medusa.query.stream.base import StreamBase
 from medusa.units import Duration, duration_us
 

@@ -11,7 +11,7 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.query.boxes import AggregateCall, Box, RowWindow, Running, Session, Top, ValueWindow
-from medusa.query.boxes.running import LAG
+from medusa.query.boxes.calls import LAG
 from medusa.query.expressions.aggregates import AggregateSpec, aggregate_call
 from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from medusa.query.shapes.windows import check_sizes, need_time
+from medusa.query.boxes.checks import check_sizes, need_time
 from medusa.query.stream.base import StreamBase
 from medusa.units import Duration, duration_us
 

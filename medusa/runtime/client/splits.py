@@ -10,8 +10,8 @@ from typing import Any
 
 from medusa.errors import LinkError, QueryError
 from medusa.nodes.spec.part_locations import Parted, having, parted
+from medusa.query.boxes.splits import PARTS_MAX
 from medusa.query.rewrite.key_ranges import HASHES
-from medusa.query.shapes.splits import PARTS_MAX
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.client_loop import ClientLoop
 from medusa.runtime.client.followed_names import Following, ask

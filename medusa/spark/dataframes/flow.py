@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from medusa.query.boxes import Box, Input, Select, Source
-from medusa.query.boxes.base import Field
+from medusa.query.boxes import Box, Field, Input, Select, Source
 from medusa.query.expressions.expression import Column, Named
 from medusa.query.shape import Shape
 from medusa.spark import column_types

@@ -29,9 +29,9 @@ from medusa.engine.operators.joins.join_where import PairCondition, SideConditio
 from medusa.ports import Workers
 from medusa.query import boxes as query
 from medusa.query.boxes import Schema
+from medusa.query.boxes.joins import sides_of
 from medusa.query.expressions.expression import Column, Named
 from medusa.query.shape import WINDOW_COLUMNS, expression_type
-from medusa.query.shapes.joins import sides_of
 from medusa.query.types import common_type, schema_to_arrow, to_arrow
 
 __all__ = ["JoinBox", "join_options", "make_join"]

@@ -22,7 +22,7 @@ from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.errors import QueryError
 from medusa.query.boxes import Lookup, Schema, Table
-from medusa.query.shapes.tables import DELETED, read_rows
+from medusa.query.boxes.tables import DELETED, read_rows
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["LookupBox", "make_lookup"]

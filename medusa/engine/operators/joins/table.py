@@ -21,8 +21,8 @@ from medusa.engine.core.rows import as_times, on_time_rows, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Field, Schema, Table, Update
+from medusa.query.boxes.tables import DELETED, PREFIX, read_rows
 from medusa.query.expressions.tree import columns_of
-from medusa.query.shapes.tables import DELETED, PREFIX, read_rows
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["TableBox", "make_table_box"]

@@ -27,8 +27,8 @@ from medusa.engine.operators.spill.spill_kind import (
     with_position,
 )
 from medusa.query.boxes import Lookup, Table
+from medusa.query.boxes.tables import DELETED
 from medusa.query.shape import types_of
-from medusa.query.shapes.tables import DELETED
 
 __all__ = ["LookupKind", "TableKind"]
 

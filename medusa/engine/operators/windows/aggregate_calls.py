@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from medusa.engine.core.native_types import native_type
 from medusa.query.boxes import AggregateCall
 from medusa.query.checker import infer
-from medusa.query.expressions.aggregates import state_fields
+from medusa.query.expressions.aggregate_kinds import AGGREGATES, state_fields
 from medusa.query.expressions.expression import Cast, Expression, Named
 from medusa.query.types import decimal_parts, is_decimal
 
@@ -16,8 +16,6 @@ __all__ = ["Calls", "NativeCall", "calls_of", "combine_calls"]
 
 NativeCall = tuple[str, int, float]
 """Function, number of its argument (-1: none), parameter."""
-
-_AS_FLOAT = ("variance", "stddev", "quantile", "approx_quantile")
 
 
 @dataclass
@@ -60,7 +58,7 @@ def calls_of(aggregates: Sequence[AggregateCall], types: Mapping[str, str], *, l
         else:
             type = infer(call.arg, types, box=label)
             arg: Expression = call.arg
-            if is_decimal(type) and call.function in _AS_FLOAT:
+            if is_decimal(type) and AGGREGATES[call.function].as_float:
                 arg = Cast(arg, "float64")
             if arg not in known:  # sum(x) and avg(x) share their column
                 known.append(arg)
@@ -106,9 +104,9 @@ def combine_calls(
 
 def _argument_type(name: str, function: str, states: Mapping[str, str]) -> str:
     """The type of an aggregate's argument, as far as its state columns tell and its state needs."""
-    if function in ("min", "max", "first", "last"):
+    if AGGREGATES[function].keeps_argument:
         return states[f"{name}.value"]
-    if function in (*_AS_FLOAT, "approx_count_distinct") or f"{name}.sum" in states:
+    if AGGREGATES[function].as_float or function == "approx_count_distinct" or f"{name}.sum" in states:
         return "float64"
     for scale in range(39):
         if f"{name}.top{scale}" in states:

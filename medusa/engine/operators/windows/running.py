@@ -17,7 +17,7 @@ from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.lag import Lags
 from medusa.engine.operators.windows.slot_results import Numbers
 from medusa.query.boxes import AggregateCall, Running, Schema
-from medusa.query.boxes.running import LAG
+from medusa.query.boxes.calls import LAG
 from medusa.query.expressions.expression import Named
 from medusa.query.types import schema_to_arrow, to_arrow
 

@@ -1,53 +1,119 @@
-"""The shape of a source, and every check of what it says of time."""
+"""Where rows enter, and every check of what a source says of time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Schema, Source
+from medusa.query.boxes.base import BoxData
 from medusa.query.shape import WINDOW_COLUMNS, Shape, WindowKind, types_of
+from medusa.query.structs import Input, Schema
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import TIMESTAMP, check_column_name, is_decimal, is_integer, is_type
-from medusa.units import DURATION_MAX_US
+from medusa.units import DURATION_MAX_US, duration_text
 
-__all__ = ["PARTITIONS_MAX", "source_shape"]
+__all__ = ["PARTITIONS_MAX", "Source"]
+
 
 SOURCE_UNITS = ("s", "ms", "us", "ns")
-
 FULL_NAME = r"[a-z0-9_-]{1,64}/[!-~]{1,190}"
-
 PARTITIONS_MAX = 100_000
 """Partitions that a source may list."""
 
 
-def source_shape(box: Source, label: str, port: str) -> Shape:
-    types = types_of(box.schema)
-    _check_schema(box.schema, label)
-    _check_judged(box, label)
-    if box.time is None:
-        _refuse_without_time(box, label)
-    else:
-        _check_time(box, box.time, types, label, what="time")
-        _check_arrival(box, types, label)
-        _check_partitions(box, types, label)
-    for name, length, least in (
-        ("slack", box.slack_us, 0),
-        ("idle", box.idle_us, 1),
-        ("ahead", box.ahead_us, 0),
-    ):
-        if length is not None and not least <= length <= DURATION_MAX_US:
-            raise QueryError(f"{label}: {name} is out of range", code="query.duration")
-    if port not in box.ports:
-        raise QueryError(
-            f"{label}: has no port {port[:60]!r}",
-            hint="a source with time= has .late, one with ahead= has .ahead; others judge no lateness",
-            code="query.port",
-        )
-    if port:
-        return Shape(f"source {f'{box.id}.{port}'!r}", box.schema, timed=False)
-    return Shape(label, box.schema, timed=box.timed, window=_window_of(box, types, label))
+class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True):
+    """Where rows enter.
+
+    Attributes:
+        time: the column that holds the time; None: a stream without time.
+        unit: ``s``, ``ms``, ``us`` or ``ns`` of an integer time column; None for a timestamp.
+        slack_us: how late a row may be; None: measured for bounded input, 0 live.
+        judged: the rows come from another fragment, with their time beside them, and lateness was
+            judged where they entered; ``time`` and ``unit`` are then None. ``timed`` tells whether
+            there is a time.
+        timed: there is a hidden time (true for every source with ``time``).
+        window_us: of a judged source whose rows are results of windows: their size and advance.
+        idle_us: after so long without rows the source (or one of its partitions) no longer holds
+            others back; None: it does for ever.
+        ahead_us: how far a row's time may be ahead of its arrival; None: as far as it likes.
+        arrival: the column that holds the arrival times, of the kind of ``time``; None: given at the push.
+        partition: the column by whose values lateness is judged apart; None: there is one for all.
+        partitions: the values that hold the boundary until they have been seen; None: those seen.
+        of: of a judged source, the full name of the stream of the catalog that it reads.
+    """
+
+    inputs_least: ClassVar[int] = 0
+    inputs_most: ClassVar[int] = 0
+    keeps_state = False
+    last_result = 0, 0, 0
+    stays_whole = "a source that is named at several nodes is split there"
+
+    schema: Schema
+    time: str | None = None
+    unit: str | None = None
+    slack_us: int | None = None
+    judged: bool = False
+    timed: bool = True
+    window_us: tuple[int, int] | None = None
+    idle_us: int | None = None
+    ahead_us: int | None = None
+    arrival: str | None = None
+    partition: str | None = None
+    partitions: tuple[bool | int | str, ...] | None = None
+    of: str | None = None
+    inputs: tuple[Input, ...] = ()
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        if self.time is None or self.judged:
+            return ("",)
+        return ("", "late") if self.ahead_us is None else ("", "late", "ahead")
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        types = types_of(self.schema)
+        _check_schema(self.schema, label)
+        _check_judged(self, label)
+        if self.time is None:
+            _refuse_without_time(self, label)
+        else:
+            _check_time(self, self.time, types, label, what="time")
+            _check_arrival(self, types, label)
+            _check_partitions(self, types, label)
+        for name, length, least in (
+            ("slack", self.slack_us, 0),
+            ("idle", self.idle_us, 1),
+            ("ahead", self.ahead_us, 0),
+        ):
+            if length is not None and not least <= length <= DURATION_MAX_US:
+                raise QueryError(f"{label}: {name} is out of range", code="query.duration")
+        if port not in self.ports:
+            raise QueryError(
+                f"{label}: has no port {port[:60]!r}",
+                hint="a source with time= has .late, one with ahead= has .ahead; others judge no lateness",
+                code="query.port",
+            )
+        if port:
+            return Shape(f"source {f'{self.id}.{port}'!r}", self.schema, timed=False)
+        return Shape(label, self.schema, timed=self.timed, window=_window_of(self, types, label))
+
+    def describe(self) -> str:
+        if self.judged:
+            origin = "another fragment" if self.of is None else self.of
+            text = f"from {origin}, " + ("lateness judged there" if self.timed else "without time")
+            return f"{text}, results of {WindowKind(*self.window_us)}" if self.window_us else text
+        if self.time is None:
+            return "without time"
+        parts = [f"time {self.time}" + (f" ({self.unit})" if self.unit else "")]
+        lengths = {"slack": self.slack_us, "idle after": self.idle_us, "at most ahead": self.ahead_us}
+        parts += [f"{name} {duration_text(us)}" for name, us in lengths.items() if us is not None]
+        if self.arrival is not None:
+            parts.append(f"arrival {self.arrival}")
+        if self.partition is not None:
+            listed = "" if self.partitions is None else f" ({len(self.partitions):,} listed)"
+            parts.append(f"partitions by {self.partition}{listed}")
+        return ", ".join(parts)
 
 
 def _window_of(box: Source, types: Mapping[str, str], label: str) -> WindowKind | None:
@@ -183,10 +249,10 @@ def _check_partitions(box: Source, types: Mapping[str, str], label: str) -> None
             code="query.type",
         )
     if box.partitions is not None:
-        _check_listed(box.partitions, type, label)
+        _checklisted(box.partitions, type, label)
 
 
-def _check_listed(values: tuple[bool | int | str, ...], type: str, label: str) -> None:
+def _checklisted(values: tuple[bool | int | str, ...], type: str, label: str) -> None:
     if not 0 < len(values) <= PARTITIONS_MAX:
         raise QueryError(
             f"{label}: partitions lists {len(values):,} values, expected 1 to {PARTITIONS_MAX:,}",

@@ -1,0 +1,67 @@
+"""Where rows leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from medusa.errors import QueryError
+from medusa.query.boxes.base import BoxData
+from medusa.query.qos import EXAMPLES, QoS, qos_lines
+from medusa.query.shape import Shape, types_of
+from medusa.query.structs import Input
+from medusa.query.suggest import did_you_mean
+from medusa.query.types import is_numeric
+
+__all__ = ["Sink"]
+
+
+class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omit_defaults=True):
+    """Where rows leave, under this name.
+
+    Attributes:
+        qos: what they are worth; None: nobody said, and nothing of them is ever shed.
+    """
+
+    keeps_state = False
+    last_result = 0, 0, 0
+    when_thinned = "rows"
+    stays_whole = "a sink numbers its rows"
+
+    inputs: tuple[Input, ...]
+    qos: QoS | None = None
+
+    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+        row = inputs[0]
+        qos: object = self.qos  # which may be anything where a program made the box
+        if qos is not None and not isinstance(qos, QoS):
+            raise QueryError(
+                f"{label}: qos: expected an md.QoS, got {type(qos).__name__}",
+                hint=f"qos=md.QoS({EXAMPLES['latency']})",
+                code="query.qos",
+            )
+        if qos is not None and qos.value is not None:
+            _check_column(qos.value[0], types_of(row.schema), f"{label}: qos: value")
+        return replace(row, box=label)
+
+    def describe(self) -> str:
+        return "; ".join(qos_lines(self.qos))
+
+    def brief(self) -> tuple[str, ...]:
+        return qos_lines(self.qos)
+
+    def reads_time(self, below: bool) -> bool:
+        return below
+
+
+def _check_column(column: str, types: dict[str, str], label: str) -> None:
+    if column not in types:
+        raise QueryError(
+            f"{label}: there is no column {column[:80]!r}",
+            hint=did_you_mean(column, types),
+            code="query.column",
+        )
+    if not is_numeric(types[column]):
+        raise QueryError(
+            f"{label}: expected a column of numbers, {column!r} is {types[column]}", code="query.qos"
+        )
