@@ -23,10 +23,10 @@ from medusa.nodes import fragments
 from medusa.nodes.placement.placement import cut
 from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.machine.clock import SystemClock
-from medusa.spark.overflow.accept import reason
-from medusa.spark.overflow.executor import InProcess, LostError
+from medusa.spark.overflow.executor import LostError
 from medusa.spark.overflow.on_spark import OnSpark
-from medusa.spark.overflow.participant import Latency, Participant
+from medusa.spark.overflow.participant import Participant, TriggerLatency, reason
+from tests.overflow.in_process import InProcess
 
 SCHEMA = {"ts": "int64", "k": "int64", "v": "float64", "note": "utf8"}
 DEADLINE_S = 60
@@ -126,7 +126,7 @@ class Ended(InProcess):
 
 
 def participant(node: str, executor: InProcess) -> Participant:
-    return Participant(executor, node=node, clock=SystemClock(), latency=Latency(1_500_000), shards=2)
+    return Participant(executor, node=node, clock=SystemClock(), latency=TriggerLatency(1_500_000), shards=2)
 
 
 def table(case: Case) -> pa.Table:
